@@ -42,7 +42,7 @@ def main(words: List[str]) -> int:
         try:
             said[name] = int(text) if name == "step" else float(text)
         except ValueError:
-            print(f"{word}: is no number; {USAGE}", file=sys.stderr)
+            print(f"{word} is not a number; {USAGE}", file=sys.stderr)
             return 2
     complete = COMPLETE in words
     if not said and not complete:

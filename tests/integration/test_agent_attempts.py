@@ -179,7 +179,7 @@ def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
             again.call("start", attempt="x-0-a2-me", slot="x-0", argv=["true"])
     ended = again.event("ended", id=agent)
     assert (ended["phase"], ended["exit"]) == ("lost", None)
-    assert "was removed from the host" in ended["why"]
+    assert "were removed from the host" in ended["why"]
     assert mine() == []
     if "setup" in agent:  # nobody knows what it was asked as: the answer is how it ended
         assert again.call("setup", id=agent, slot="x-0", steps=[{"shell": shell}])["exit"] is None
@@ -237,7 +237,7 @@ def test_a_setup_gives_way_to_another(home: Agents) -> None:
     assert taken.value.error == "taken"
     told = talk.call("setup", id="s-2", slot="x", steps=steps)
     assert (told["id"], told["signal"]) == ("s-1", signal.SIGKILL)  # for once it had its grace
-    assert talk.stream(old)[0]["why"] == "another setup takes its place"
+    assert talk.stream(old)[0]["why"] == "replaced by another setup"
     assert not (home.home / "ran").exists()
     told = talk.call("setup", id="s-2", slot="x", steps=steps)
     assert (told["id"], told["exit"], told["slot"]) == ("s-2", 0, "x")

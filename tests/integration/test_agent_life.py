@@ -185,7 +185,7 @@ def test_an_end_that_nobody_saw_is_said_to_be_lost(home: Agents) -> None:
     again = home.attach()
     work, _ = again.records(again.ask("attach", id="a"))
     assert (work["phase"], work["exit"]) == ("lost", None)
-    assert "was not seen" in work["why"]
+    assert "exit status is unknown" in work["why"]
 
 
 def test_a_killed_nurse_is_replaced(home: Agents) -> None:

@@ -77,7 +77,7 @@ def test_where_nothing_may_be_written_nothing_is_sent(user: User, tmp_path: Path
     for words in (("sync", tmp_path, "pod:/etc/x"), ("cp", tmp_path / "file", "pod:/etc/x")):
         done = user.herd(*words)
         assert done.returncode == 1
-        sentence = "/etc can't be written to; name another destination"
+        sentence = "/etc is not writable; name another destination"
         assert done.stderr == f"pod/w[0-3]: {sentence}\nso it was changed on no host\n"
     done = user.herd("cp", "pod:/etc/shadow", tmp_path / "shadow")
     assert (done.returncode, done.stderr) == (1, "pod/w[0-3]: /etc/shadow: Permission denied\n")

@@ -83,7 +83,7 @@ def test_types_damage_and_commits_on_several_hosts(
     loaded = pod.run(there.location, form, "load", **env)
     said = well(loaded)
     assert "skipped the checkpoint of step 5: its save was cut short" in loaded[0].log
-    assert "is not as it was written" in loaded[0].log
+    assert "was changed after it was written" in loaded[0].log
     assert "skipped the checkpoint of step 3: " in loaded[0].log
     assert " is missing" in loaded[0].log
     assert not there.names("step-00000005/")

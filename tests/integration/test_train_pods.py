@@ -213,7 +213,7 @@ def test_what_is_not_whole_is_skipped_and_named(
     assert last["start"] == 5
     assert "skipped the checkpoint of step 7: its save was cut short" in ended[0].log
     assert "skipped the checkpoint of step 6: " in ended[0].log
-    assert "is not as it was written" in ended[0].log
+    assert "was changed after it was written" in ended[0].log
     assert "skipped" not in ended[1].log
     assert last["bits"] == undisturbed(pod, form, calm, tmp_path)["bits"]
     steps = sorted(one.name for one in place.glob("step-*"))

@@ -128,7 +128,7 @@ def test_without_its_key_one_host_says_one_sentence(bench: Bench, key: str) -> N
     assert [one.returncode for one in both] == [UNFIT] * 2, logs
     said = [line for log in logs for line in log.splitlines() if line.startswith("herd: ")]
     assert len(said) == 1, said
-    assert said[0].startswith("herd: W&B takes no run: ")
+    assert said[0].startswith("herd: W&B refused the run: ")
     assert "secrets: [WANDB_API_KEY]" in said[0]
     assert "Traceback" not in logs[0] + logs[1]
     assert bench.service.runs == {}
@@ -139,7 +139,7 @@ def test_a_service_that_is_down_is_no_reason_to_give_up_for_good(bench: Bench) -
     away = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3"}
     status, log = bench.run(WANDB_API_KEY=KEY, **away)
     assert status == 1, log[-3000:]
-    assert "herd: W&B takes no run: " in log
+    assert "herd: W&B refused the run: " in log
     assert "Traceback" not in log
 
 

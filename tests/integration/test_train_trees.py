@@ -74,5 +74,5 @@ def test_init_comes_first_is_a_sentence(tmp_path: Path) -> None:
     done = ran(client("torch"), "-c", late, home=tmp_path)
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.splitlines() == [
-        "herd: train.init() comes before all else of JAX, jax.devices() included"
+        "herd: call train.init() before anything else of JAX, including jax.devices()"
     ]

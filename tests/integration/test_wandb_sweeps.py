@@ -162,7 +162,7 @@ def test_trials_go_on_where_a_node_vanished_in_them(slot: Slot) -> None:
     first.vanish()
     second = slot.node("lab/p/s1")
     assert second.ended() == 0, second.log()
-    assert "goes on with trial s1-2" in second.log()
+    assert "resuming trial s1-2" in second.log()
     resumed = re.search(r"resumed at step (\d+)", second.log())
     assert resumed is not None
     assert int(resumed[1]) > 3
@@ -225,8 +225,8 @@ def test_a_pod_runs_each_trial_on_all_its_hosts(slot: Slot) -> None:
     ("words", "more", "sentence"),
     [
         (["lab/p/s1"], {"WANDB_API_KEY": ""}, "W&B has no key"),
-        (["lab/p/s1"], {"HERD_CHECKPOINT": ""}, "give it `checkpoint:"),
-        ([], {}, "say which sweep"),
+        (["lab/p/s1"], {"HERD_CHECKPOINT": ""}, "give the job `checkpoint:"),
+        ([], {}, "name the sweep"),
     ],
 )
 def test_bad_input_is_one_sentence_of_one_host(
@@ -277,7 +277,7 @@ def test_a_swarm_of_agents_outlives_its_nodes(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr + said
         curves = {name: run.curve("loss") for name, run in service.runs.items()}
         assert curves == whole(*rates)
-        assert said.count("goes on with trial") == 1
+        assert said.count("resuming trial") == 1
         assert len(user.events("attempt.launched")) == 3
         assert KEY not in said
         for file in user.store_folder.rglob("*"):

@@ -186,5 +186,5 @@ def test_a_host_cannot_write_where_it_wants(tmp_path: Path) -> None:
     lie = b"".join(encode_stream({"give": 1}, rows, [StreamContent(0, 4, [b"evil"])], lambda: 1))
     hosts[0].passing = lambda piece: lie
     done = fetched(["x"], hosts, tmp_path / "into" / "deep")
-    assert "no path of a snapshot" in done.failed["pod/w0"]
+    assert "not a path in a snapshot" in done.failed["pod/w0"]
     assert not list(tmp_path.rglob("stolen"))

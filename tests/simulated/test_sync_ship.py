@@ -246,13 +246,13 @@ def test_old_trees_and_contents_go(desk: Desk, tmp_path: Path) -> None:
     [
         ({"c": "a file"}, "c", "c is a file"),
         ({"c": "a file"}, "c/d", "leads through a file"),
-        ({"c/x": "mine"}, "c", "did not come from here"),
+        ({"c/x": "mine"}, "c", "herd did not put there"),
         ({}, ".", "cannot be a destination"),
         ({}, "..", "cannot be a destination"),
         ({}, "~", "cannot be a destination"),
         ({}, "/", "cannot be a destination"),
-        ({}, "", "has a name"),
-        ({}, ".tpuherd/x", "agent's own"),
+        ({}, "", "is empty"),
+        ({}, ".tpuherd/x", "belongs to the agent"),
     ],
 )
 def test_a_destination_that_is_not_ours_is_refused(

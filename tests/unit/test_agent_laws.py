@@ -204,5 +204,5 @@ def test_who_asked_is_answered_whatever_breaks(
     house = AgentPaths("/nowhere", "/nowhere", {}, AgentState, heard.append)
     with pytest.raises(kind):  # so that the agent's own log says where
         run_call(verb, ThreadedCall(house, {"verb": "mistaken"}, 1, 2))
-    sentence = "mistaken broke off; ~/.tpuherd/agent.log on the host says where"
+    sentence = "mistaken failed; see ~/.tpuherd/agent.log on the host"
     assert heard == [ThreadAnswered(1, 2, {"sentence": sentence}, "broken")]

@@ -184,7 +184,7 @@ def test_two_epochs_differ() -> None:
         ),
         ({"streams": 7}, "7 streams can't fill a batch of 24 evenly"),
         ({"sizes": (10, 10)}, "have 20 samples, fewer than one batch of 24"),
-        ({"sizes": ()}, "there are no samples"),
+        ({"sizes": ()}, "the shards have no samples"),
         ({"tail": "cut"}, "tail='cut' is none of drop, pad, wrap"),
         ({"host": 2, "hosts": 2}, "host 2 of 2 can't take part"),
     ],

@@ -17,7 +17,7 @@ SOCKET = "agent.sock"
 START_LOCK = "start.lock"
 READY_S = 20.0  #: for a living agent's word
 START_S = 300.0  #: for a new one's; should it die meanwhile, we hear of it at once
-GREETING = b"\xff"  #: no frame begins like this
+GREETING = b"\xff"  #: not a frame of this protocol
 PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
 #: What must not reach the agent's own process, nor its commands.
 DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
@@ -25,7 +25,7 @@ PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its comman
 
 
 def go_home() -> str:
-    """Be in the agent's folder: paths of sockets must be short."""
+    """Change into the agent's folder: paths of sockets must be short."""
     folder = os.path.join(os.path.expanduser("~"), FOLDER)
     os.makedirs(folder, 0o700, exist_ok=True)
     os.chdir(folder)
@@ -33,7 +33,7 @@ def go_home() -> str:
 
 
 def connect_to_agent() -> Optional[socket.socket]:
-    """A connection to the agent; None when there is none."""
+    """Return a connection to the running agent, or None."""
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         line.connect(SOCKET)
@@ -44,7 +44,7 @@ def connect_to_agent() -> Optional[socket.socket]:
 
 
 def receive_byte(line: socket.socket, seconds: Optional[float]) -> bytes:
-    """One byte, or nothing where it ends or takes too long."""
+    """Return one byte, or nothing at the end or after a timeout."""
     if not select.select([line], [], [], seconds)[0]:
         return b""
     try:
@@ -54,7 +54,7 @@ def receive_byte(line: socket.socket, seconds: Optional[float]) -> bytes:
 
 
 def hand_over_files(line: socket.socket, version: str) -> bytes:
-    """Offer our two files; how the agent answers."""
+    """Offer the agent our standard input and output, and return its answer."""
     files = (0).to_bytes(4, sys.byteorder) + (1).to_bytes(4, sys.byteorder)
     word = GREETING + PLEASE + version.encode().ljust(40)[:40]
     try:
@@ -65,7 +65,7 @@ def hand_over_files(line: socket.socket, version: str) -> bytes:
 
 
 def command_environment(login: Mapping[str, str]) -> Dict[str, str]:
-    """What commands start with: the login's, but for what belongs to this connection."""
+    """Return the login's environment for commands, without what belongs to this connection."""
     env = {key: value for key, value in login.items() if key not in DROPPED}
     env = {key: value for key, value in env.items() if not key.startswith("HERD_")}
     if login.get(PRELOAD):
@@ -74,9 +74,9 @@ def command_environment(login: Mapping[str, str]) -> Dict[str, str]:
 
 
 def start_agent(pyz: str) -> bool:
-    """Start the agent in its own session, with nothing of ours; whether it is ready.
+    """Start the agent in a session of its own and return whether it is ready.
 
-    It is nobody's child: an agent that a command starts outlives that command.
+    It is forked twice, so that an agent that a command starts outlives that command.
     """
     hear, say = os.pipe()
     if not os.fork():
@@ -95,7 +95,7 @@ def start_agent(pyz: str) -> bool:
 
 
 def exec_agent(pyz: str, ready: int) -> None:
-    """Become the agent. It reports on file 3 that it is ready."""
+    """Become the agent, which writes to file 3 when it is ready."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1):
@@ -111,7 +111,7 @@ def exec_agent(pyz: str, ready: int) -> None:
 
 
 def wait_until_gone(line: socket.socket) -> None:
-    """The older agent closes its side when it is gone."""
+    """Wait for the older agent, which closes its side when it ends."""
     receive_byte(line, READY_S)
     line.close()
 
@@ -126,7 +126,7 @@ def attach(pyz: str, version: str) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find it started
             line = connect_to_agent()
             if line is None and not start_agent(pyz):
-                sys.stderr.write("the agent did not start; ~/.tpuherd/agent.log says why\n")
+                sys.stderr.write("the agent did not start; see ~/.tpuherd/agent.log\n")
                 return 69
             os.close(lock)
             line = line or connect_to_agent()
@@ -141,5 +141,5 @@ def attach(pyz: str, version: str) -> int:
             receive_byte(line, None)
             return 0
         wait_until_gone(line) if answer == LEAVES else line.close()
-    sys.stderr.write("the agent does not answer; ~/.tpuherd/agent.log may say why\n")
+    sys.stderr.write("the agent does not answer; see ~/.tpuherd/agent.log\n")
     return 69

@@ -17,7 +17,6 @@ class EventLoop(AgentRuntime):
     """Runs until another agent takes over or the host goes down."""
 
     def run_loop(self) -> None:
-        """Until another agent takes over, or the host goes down."""
         while not self.doors.replaced:
             self.files.wait(self.sleep_limit())
             leaving = self.leaving
@@ -28,7 +27,7 @@ class EventLoop(AgentRuntime):
                 return
 
     def due_time(self) -> Optional[float]:
-        """When the judgement wants to be woken; counted again only when something changed."""
+        """Return when the next timer event is due; cached until the state changes."""
         state, counted = self.state, self.counted
         if state.works is not counted.works or state.beat_at != counted.beat_at:
             self.wake_at = next_wake_time(state)
@@ -36,12 +35,10 @@ class EventLoop(AgentRuntime):
         return self.wake_at
 
     def sleep_limit(self) -> Optional[float]:
-        """How long to sleep at most."""
         times = [at for at in (self.due_time(), self.sync_at, self.save_at) if at is not None]
         return max(0.0, min(times) - self.current_time()) if times else None
 
     def run_timers(self) -> None:
-        """What is due."""
         now = self.current_time()
         due = self.due_time()
         if due is not None and due <= now:
@@ -55,7 +52,7 @@ class EventLoop(AgentRuntime):
                 self.save_task(work, False)
 
     def process_events(self) -> None:
-        """Everything that happened, and all that follows from it."""
+        """Decide on all queued events and carry out their effects."""
         while self.queue or self.grown or self.doors.flushing:
             for work in list(self.grown):
                 self.queue_log_growth(work)
@@ -74,13 +71,12 @@ class EventLoop(AgentRuntime):
     # ---- the nurse -------------------------------------------------------------------------------
 
     def use_supervisor(self, line: socket.socket, pid: int) -> None:
-        """Work with this nurse."""
         self.nurse, self.nurse_pid = line, pid
         self.nurse_rest.clear()
         self.files.watch_file(line.fileno(), False, self.read_supervisor)
 
     def read_supervisor(self) -> None:
-        """What became of processes."""
+        """Handle the supervisor's messages; replace it if it died."""
         assert self.nurse is not None
         try:
             piece = self.nurse.recv(1 << 16)

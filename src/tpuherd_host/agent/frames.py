@@ -1,8 +1,8 @@
-"""How a controller and an agent speak over one stream of bytes: frames, and nothing but frames.
+"""The protocol between a controller and an agent: frames on one stream of bytes.
 
-A call is opened by CALL under an id that the caller chose, may carry DATA both ways, and is closed
-by one REPLY or FAIL. The id is free again then. EVENT comes unasked, under the id 0. Each side may
-send as much DATA of a call as the other gave CREDIT for; the opening itself gives WINDOW of it.
+A call is opened by CALL with an id that the caller chooses, may carry DATA both ways, and ends with
+one REPLY or FAIL; then its id is free again. EVENT has the id 0 and answers no call. Each side may
+send as much DATA of a call as the other gave CREDIT for; opening a call gives WINDOW of it.
 """
 
 import json
@@ -29,19 +29,17 @@ STDIN, STDOUT, STDERR, LOG, BLOBS = 0, 1, 2, 3, 4  #: ports of DATA
 
 
 class BadFrame(Exception):
-    """The partner speaks something else: hang up."""
+    """The partner does not speak this protocol: close the connection."""
 
 
 class Frame(NamedTuple):
-    """One of them."""
-
     kind: int
     id: int
     payload: bytes
 
     @property
     def content(self) -> Dict[str, Any]:
-        """The payload of a frame whose payload is JSON."""
+        """The JSON object in the payload."""
         try:
             content = json.loads(self.payload)
         except (ValueError, RecursionError) as error:
@@ -52,36 +50,32 @@ class Frame(NamedTuple):
 
 
 def pack_json(kind: int, id: int, content: Dict[str, Any]) -> bytes:
-    """A frame with JSON, as bytes."""
     return pack_frame(kind, id, json.dumps(content, separators=(",", ":")).encode())
 
 
 def pack_data(id: int, port: int, piece: bytes) -> bytes:
-    """A frame with data, as bytes."""
     return pack_frame(DATA, id, bytes([port]) + piece)
 
 
 def pack_credit(id: int, many: int) -> bytes:
-    """A frame that lets more data come, as bytes."""
     return pack_frame(CREDIT, id, struct.pack(">I", many))
 
 
 def pack_frame(kind: int, id: int, payload: bytes) -> bytes:
-    """Any frame, as bytes."""
     if len(payload) > PAYLOAD_MAX:
-        raise ValueError(f"too much for one frame: {len(payload)} bytes")
+        raise ValueError(f"too long for one frame: {len(payload)} bytes")
     return HEAD.pack(len(payload), kind, id) + payload
 
 
 class FrameReader:
-    """Takes bytes as they come and gives whole frames."""
+    """Turns bytes as they arrive into whole frames."""
 
     def __init__(self) -> None:
         self.pieces: List[bytes] = []  #: of a frame that is not whole yet
         self.lacking = 0  #: so much must come until more can be said of it
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. A frame of many pieces is put together once."""
+        """Return the frames that are complete now; pieces of a long frame are joined only once."""
         self.pieces.append(piece)
         self.lacking -= len(piece)
         if self.lacking > 0:
@@ -91,7 +85,7 @@ class FrameReader:
         while len(text) >= end:
             length, kind, id = HEAD.unpack_from(text, start)
             if length > PAYLOAD_MAX or not HELLO <= kind <= CANCEL:
-                raise BadFrame("no frame begins like this")
+                raise BadFrame("not a frame of this protocol")
             end = start + HEAD.size + length
             if len(text) < end:
                 break

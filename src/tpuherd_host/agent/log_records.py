@@ -1,11 +1,11 @@
-"""How a log is written: records of time, port and bytes, one behind the other.
+"""The format of a log: records of time, port and bytes, one after the other.
 
 A place in a log is its *logical offset*: how many bytes of records were written before it, counted
-from the log's begin also when the oldest are dropped. A reader remembers the offset behind the last
-whole record it has, and asks from there. Two ports are said by the agent itself:
+from the log's beginning even when the oldest records are dropped. A reader remembers the offset
+behind its last whole record, and continues from there. Two ports belong to the agent itself:
 
-GAP (254)   these many bytes of output were lost here, since the disk was full: eight bytes, big end
-JUMP (255)  never in a file: the records before this logical offset are dropped: eight bytes. The
+GAP (254)   this many bytes of output were lost here because the disk was full: eight bytes, big end
+JUMP (255)  never in a file: the records before this logical offset were dropped: eight bytes. The
             reader's offset is that number now.
 """
 
@@ -21,11 +21,11 @@ GAP, JUMP = 254, 255
 
 
 class BadRecord(Exception):
-    """These bytes are no log."""
+    """These bytes are not a log."""
 
 
 class Record(NamedTuple):
-    """What came out at a time."""
+    """What a process wrote, and when."""
 
     at: float
     port: int
@@ -33,38 +33,37 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How far it moves the logical offset; a JUMP sets it instead."""
+        """How far it moves the logical offset; a JUMP sets the offset instead."""
         return HEAD.size + len(self.piece)
 
 
 def pack_record(at: float, port: int, piece: bytes) -> bytes:
-    """A record, as bytes."""
     return HEAD.pack(at, port, len(piece)) + piece
 
 
 def parse_number(piece: bytes) -> int:
-    """What a GAP or JUMP says."""
+    """Return the number in a GAP or JUMP."""
     if len(piece) != NUMBER.size:
         raise BadRecord("no number")
     return int(NUMBER.unpack(piece)[0])
 
 
 class RecordReader:
-    """Takes bytes of a log as they come, gives whole records, and knows the offset behind them."""
+    """Turns bytes of a log into whole records, and keeps the offset behind them."""
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
         self.rest = b""
 
     def feed(self, piece: bytes) -> Iterator[Record]:
-        """The records that are whole now."""
+        """Return the records that are complete now."""
         text = self.rest + piece if self.rest else piece
         start = 0
         try:
             while len(text) - start >= HEAD.size:
                 at, port, length = HEAD.unpack_from(text, start)
                 if length > LENGTH_MAX:
-                    raise BadRecord("no record begins like this")
+                    raise BadRecord("not a log record")
                 end = start + HEAD.size + length
                 if len(text) < end:
                     break
@@ -80,7 +79,7 @@ class RecordReader:
 
 
 def complete_length(text: bytes) -> int:
-    """How many of these bytes are whole records: what is behind them was cut by a crash."""
+    """Return how many of these bytes are whole records: a crash may have cut the last one."""
     end = 0
     while len(text) - end >= HEAD.size:
         length = HEAD.unpack_from(text, end)[2]

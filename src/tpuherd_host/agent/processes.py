@@ -1,4 +1,4 @@
-"""Which processes there are and whose they are, read off /proc."""
+"""Read from /proc which processes run and which task they belong to."""
 
 import os
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
@@ -8,8 +8,6 @@ AGENT, MARK = "HERD_AGENT", "HERD_WORK"
 
 
 class Process(NamedTuple):
-    """One of them."""
-
     pid: int
     parent: int
     session: int
@@ -18,14 +16,13 @@ class Process(NamedTuple):
 
 
 def parse_stat(pid: int, stat: bytes) -> Process:
-    """From the text of /proc/PID/stat."""
+    """Parse /proc/PID/stat."""
     words = stat.rpartition(b")")[2].split()
     gone = words[0] in (b"Z", b"X")
     return Process(pid, int(words[1]), int(words[3]), int(words[19]), gone)
 
 
 def find_process(pid: int) -> Optional[Process]:
-    """One process, if there is one."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return parse_stat(pid, file.read())
@@ -34,19 +31,19 @@ def find_process(pid: int) -> Optional[Process]:
 
 
 def all_processes() -> Dict[int, Process]:
-    """Those that can be seen."""
+    """Return the visible processes by their ids."""
     found = (find_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {one.pid: one for one in found if one is not None}
 
 
 def is_alive(pid: int, ticks: int) -> bool:
-    """Whether it is still the one that was born then."""
+    """Whether the process still runs and is not a later one with the same id."""
     one = find_process(pid) if pid else None
     return one is not None and not one.gone and (not ticks or one.ticks == ticks)
 
 
 def process_marks(pid: int) -> Tuple[str, str]:
-    """Which agent's it is, and of which work, by its environment; empty: nobody's, or hidden."""
+    """Return the agent's folder and the task from a process's environment; empty if unknown."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             text = file.read(1 << 20)
@@ -61,18 +58,17 @@ def process_marks(pid: int) -> Tuple[str, str]:
 
 
 def marked_task(pid: int, agent: str) -> str:
-    """To which piece of work of this agent it belongs; empty: to none."""
+    """Return the task of this agent that a process belongs to, or ""."""
     whose, work = process_marks(pid)
     return work if whose == agent else ""
 
 
 def all_marks(agent: str) -> Set[str]:
-    """The pieces of work of this agent that have processes."""
+    """Return the tasks of this agent that have processes."""
     return {marked_task(int(name), agent) for name in os.listdir("/proc") if name.isdigit()} - {""}
 
 
 def with_descendants(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
-    """These and all that descend from them."""
     children: Dict[int, List[int]] = {}
     for one in among.values():
         children.setdefault(one.parent, []).append(one.pid)
@@ -87,7 +83,7 @@ def with_descendants(seeds: Set[int], among: Dict[int, Process]) -> Set[int]:
 
 
 def task_processes(agent: str, work: str, leader: int, spare: Iterable[int]) -> List[Process]:
-    """What runs of a piece of work: its session, what bears its mark, and what descends from it."""
+    """Return a task's processes: its session, those with its mark, and their descendants."""
     among = all_processes()
     seeds = {
         one.pid
@@ -100,7 +96,6 @@ def task_processes(agent: str, work: str, leader: int, spare: Iterable[int]) -> 
 
 
 def command_line(pid: int) -> str:
-    """What it was started as."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             text = file.read(4096)
@@ -110,18 +105,16 @@ def command_line(pid: int) -> str:
 
 
 def start_time(ticks: int, uptime_s: float, now: float) -> float:
-    """When a process began, in seconds since 1970."""
+    """Return when a process started, in seconds since 1970."""
     return round(now - uptime_s + ticks / os.sysconf("SC_CLK_TCK"), 2)
 
 
 def uptime_seconds() -> float:
-    """Seconds since boot."""
     with open("/proc/uptime") as file:
         return float(file.read().split()[0])
 
 
 def boot_id() -> str:
-    """Which boot this is."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

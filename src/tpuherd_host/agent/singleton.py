@@ -1,4 +1,4 @@
-"""The start of an agent: one for each user and host."""
+"""Start the agent: one for each user and host."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ LEAVING_TRIES = 500
 
 
 def serve(version: str) -> int:
-    """The life of an agent; at once over where another one lives."""
+    """Run an agent until it ends; return at once if another one runs."""
     home = os.path.expanduser("~")
     folder = os.path.join(home, FOLDER)
     os.makedirs(folder, 0o700, exist_ok=True)
@@ -34,7 +34,7 @@ def serve(version: str) -> int:
 
 
 def acquire_agent_lock(lock: int) -> bool:
-    """Whether no other agent lives; one that is just leaving is waited for."""
+    """Wait for an agent that is just leaving; return False if another agent runs."""
     for _ in range(LEAVING_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -49,7 +49,7 @@ def acquire_agent_lock(lock: int) -> bool:
 
 
 def signal_ready() -> None:
-    """Tell `attach`, which waits at file 3."""
+    """Tell `attach`, which waits on file 3."""
     try:
         os.write(3, b"r")
         os.close(3)

@@ -1,4 +1,4 @@
-"""The life of an agent: it takes up what it finds, listens, and ends when another one comes."""
+"""What an agent does before its loop: adopt earlier tasks, listen, watch for notices."""
 
 import _thread
 import os
@@ -18,7 +18,7 @@ from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orph
 
 
 def live(loop: EventLoop, nurse: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
-    """From the first to the last."""
+    """Run the agent from start to end."""
     loop.use_supervisor(*nurse)
     adopt_tasks(loop)
     start_background(loop)
@@ -30,7 +30,7 @@ def live(loop: EventLoop, nurse: Tuple[socket.socket, int], ready: Callable[[], 
 
 
 def open_listener() -> socket.socket:
-    """The socket at which controllers knock; only their own user may."""
+    """Open the socket for controllers; only its own user may connect."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.path.exists(SOCKET):
         os.unlink(SOCKET)
@@ -43,7 +43,7 @@ def open_listener() -> socket.socket:
 
 
 def adopt_tasks(loop: EventLoop) -> None:
-    """What an earlier agent left."""
+    """Continue the tasks that an earlier agent left."""
     boot, now = processes.boot_id(), loop.current_time()
     works = {}
     for left in loop.shelf.load():
@@ -65,7 +65,7 @@ def adopt_tasks(loop: EventLoop) -> None:
 
 
 def start_background(loop: EventLoop) -> None:
-    """Those that wait for the metadata server; and what signals mean."""
+    """Start the watchers of the metadata server, and handle signals."""
 
     where = preemption_notice.server_address(loop.house.environment)
 

@@ -1,4 +1,4 @@
-"""The verbs that read files or wait; each call runs in a thread of its own."""
+"""The verbs that read files or wait; each call runs in its own thread."""
 
 from typing import Dict
 

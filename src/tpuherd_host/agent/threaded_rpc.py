@@ -1,4 +1,4 @@
-"""Verbs that block: each call of one runs in a thread of its own and speaks through a Talk."""
+"""Verbs that block: each call runs in its own thread and communicates through a ThreadedCall."""
 
 import _thread
 import threading
@@ -18,11 +18,11 @@ from tpuherd_host.agent.state_machine.transition import CallRefused
 
 
 class CallAbandoned(Exception):
-    """Nobody waits for the answer any more: leave."""
+    """The caller is gone: stop working on the call."""
 
 
 class AgentPaths(NamedTuple):
-    """What a threaded verb may know of the agent."""
+    """What a threaded verb may use of the agent."""
 
     folder: str  #: ~/.tpuherd
     home: str
@@ -32,7 +32,7 @@ class AgentPaths(NamedTuple):
 
 
 class ThreadedCall:
-    """One call of a threaded verb. Reading and writing wait, and raise Cut when nobody is there."""
+    """One call of a threaded verb. `read` and `write` block, and raise CallAbandoned."""
 
     def __init__(
         self, house: AgentPaths, content: Mapping[str, Any], connection: int, call: int
@@ -49,7 +49,7 @@ class ThreadedCall:
     # ---- what the verb does ----------------------------------------------------------------------
 
     def read(self, timeout_s: Optional[float] = None) -> Optional[Tuple[int, Optional[bytes]]]:
-        """The next (port, piece); (port, None) when no more comes on it; None: not in this time."""
+        """Return the next (port, piece); (port, None) at a port's end; None after the timeout."""
         with self.news:
             self.news.wait_for(lambda: self.pieces or self.cut, timeout_s)
             if self.cut:
@@ -62,7 +62,7 @@ class ThreadedCall:
         return port, piece
 
     def write(self, port: int, text: bytes) -> None:
-        """Send bytes, however many; waits while the other side has enough."""
+        """Send bytes; wait while the caller gives no credit."""
         view = memoryview(text)
         while view:
             with self.news:
@@ -76,34 +76,31 @@ class ThreadedCall:
             view = view[many:]
 
     def send_eof(self, port: int) -> None:
-        """No more on this port."""
         self.house.post(ThreadSent(self.connection, self.call, port, b"", last=True))
 
     def send_event(self, event: Mapping[str, Any]) -> None:
-        """An EVENT to all who are attached; it has a key "event"."""
+        """Send an EVENT, which has a key "event", to all connections."""
         self.house.post(ThreadEvent(event))
 
     def raise_if_cut(self) -> None:
-        """Raise Cut where nobody waits any more."""
+        """Raise CallAbandoned if the caller is gone."""
         if self.cut:
             raise CallAbandoned
 
     # ---- what the daemon does --------------------------------------------------------------------
 
     def add_piece(self, port: int, piece: Optional[bytes]) -> None:
-        """Something came."""
         with self.news:
             self.pieces.append((port, piece))
             self.news.notify()
 
     def add_credit(self, many: int) -> None:
-        """More may be sent."""
         with self.news:
             self.credit += many
             self.news.notify()
 
     def cancel(self) -> None:
-        """Nobody waits."""
+        """Mark the call as abandoned."""
         with self.news:
             self.cut = True
             self.news.notify()
@@ -113,18 +110,18 @@ ThreadedMethod = Callable[[ThreadedCall], Mapping[str, Any]]
 
 
 def start_thread(method: ThreadedMethod, talk: ThreadedCall) -> None:
-    """Run the method in a thread that nobody waits for."""
+    """Run the method in a detached thread."""
     try:
         _thread.start_new_thread(run_call, (method, talk))
     except RuntimeError:
-        answer = {"sentence": "the user's processes leave no room here for one more thread"}
+        answer = {"sentence": "the user's processes leave no room for another thread on this host"}
         talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, "busy"))
 
 
 def run_call(method: ThreadedMethod, talk: ThreadedCall) -> None:
     """Answer the call, whatever happens in the method."""
     name = talk.content.get("verb")
-    sentence = f"{name} broke off; ~/.tpuherd/agent.log on the host says where"
+    sentence = f"{name} failed; see ~/.tpuherd/agent.log on the host"
     error: str = "broken"
     answer: Mapping[str, Any] = {"sentence": sentence}
     try:

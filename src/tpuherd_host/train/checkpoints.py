@@ -128,7 +128,7 @@ class Checkpoints:
             where = f"{self.place.location}/{step_folder(step)}"
             raise_trouble(heard)
             if "other" in heard:
-                raise ModelMismatch(f"{where} is of another model: {heard['other']}")
+                raise ModelMismatch(f"{where} belongs to another model: {heard['other']}")
             if found is not None and not heard:
                 self.newest = step
                 return found

@@ -34,8 +34,8 @@ OLDEST = (0, 4, 34)  #: of JAX: what is older was not tried
 COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
 LACKS_JAX = "this needs jax: pip install jax"
 TRAINS_AGAIN = (
-    "a child of the training process, such as a worker of a data loader, has loaded this script "
-    'again and would train too: put what trains below `if __name__ == "__main__":`'
+    "a child of the training process, such as a data loader worker, imported this script again "
+    'and would train too: put the training code below `if __name__ == "__main__":`'
 )
 #: In what a collective says when its other end has died.
 CONSEQUENCES = (
@@ -195,7 +195,7 @@ def initialize_jax(told: Mapping[str, Any] | None) -> bool:
         if "before any JAX" not in str(error):
             raise
         raise InvalidSetup(
-            "train.init() comes before all else of JAX, jax.devices() included"
+            "call train.init() before anything else of JAX, including jax.devices()"
         ) from None
     return True
 
@@ -258,7 +258,7 @@ def exit_together(status: int) -> NoReturn:
         try:
             jax.distributed.shutdown()
         except Exception as error:  # noqa: BLE001  # the status is worth more than this
-            process_env.log_message(f"the other processes did not say good-bye: {error}")
+            process_env.log_message(f"the other processes did not confirm the end: {error}")
             exit_now(status)
     sys.exit(status)  # trackers put theirs in its place, to hear of the status
 
@@ -290,7 +290,7 @@ def handle_exception(
     if isinstance(error, KeyboardInterrupt):
         exit_now(130)
     if is_consequence(error):
-        process_env.log_message("another process is gone; the cause stands in the log of that host")
+        process_env.log_message("another process is gone; see the log of that host for the cause")
         exit_now(PEER_LOST)
     exit_now(1)
 

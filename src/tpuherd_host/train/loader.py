@@ -44,7 +44,7 @@ class Batches:
     ) -> None:
         if len(shards) != len(split.sizes):
             raise InvalidSetup(
-                f"the split is of {len(split.sizes)} shards, but there are {len(shards)}"
+                f"the split is made for {len(split.sizes)} shards, but there are {len(shards)}"
             )
         self.shards = shards
         self.split = split

@@ -46,7 +46,9 @@ def wandb(run: Run, **more: Any) -> Any:
             status = UNFIT if no else FAILED
             said = next(iter(str(error).splitlines()), type(error).__name__)
             key = "Give the job `secrets: [WANDB_API_KEY]`, or do" if status == UNFIT else "Do"
-            trouble = f"W&B takes no run: {said.rstrip('.')}. {key} without: env WANDB_MODE=offline"
+            trouble = (
+                f"W&B refused the run: {said.rstrip('.')}. {key} without: env WANDB_MODE=offline"
+            )
     word = run.pod.circle.broadcast_word(json.dumps([trouble, status]), within_s=WITHIN_S)
     trouble, status = json.loads(word)
     if trouble:

@@ -150,7 +150,7 @@ class PartReader:
         try:
             (length,) = LENGTH.unpack(self.place.read(name, 0, LENGTH.size))
             if length > TABLE_BYTES_MAX:
-                raise ValueError("its table can't be so long")
+                raise ValueError("its table is too long")
             rows = json.loads(self.place.read(name, LENGTH.size, length))
             return LENGTH.size + length, [parse_entry(row) for row in rows]
         except FileNotFoundError:
@@ -180,7 +180,7 @@ class PartReader:
         """A box of an array, put together from all that it touches."""
         entries = self.at.get(name)
         if not entries:
-            raise DamagedCheckpoint(f"{name} is in no part")
+            raise DamagedCheckpoint(f"{name} is missing from all parts")
         first = entries[0][2]
         cut = [one.indices(size)[:2] for one, size in zip(index, first.whole, strict=True)]
         out = numpy.empty([end - start for start, end in cut], jax.numpy.dtype(first.dtype))
@@ -196,7 +196,7 @@ class PartReader:
                 out[tuple(into)] = content
                 missing -= content.size
         if missing:
-            raise DamagedCheckpoint(f"{missing} numbers of {name} are in no part")
+            raise DamagedCheckpoint(f"{missing} numbers of {name} are missing from all parts")
         return out
 
     def _read_entry(self, name: str, offset: int, entry: SliceEntry) -> Any:
@@ -208,7 +208,7 @@ class PartReader:
             except FileNotFoundError:
                 raise DamagedCheckpoint(f"{name} is missing or too short") from None
             if len(body) != entry.length or zlib.crc32(body) != entry.crc:
-                raise DamagedCheckpoint(f"{name} is not as it was written, at {entry.leaf}")
+                raise DamagedCheckpoint(f"{name} was changed after it was written, at {entry.leaf}")
             content = numpy.frombuffer(body, jax.numpy.dtype(entry.dtype))
             self.seen[key] = content.reshape(entry.shape)
         return self.seen[key]

@@ -59,7 +59,7 @@ class OrbaxFormat:
             if name not in sums:
                 return f"{name} is missing"
             if told and sums[name] != told:  # 0: in a bucket, from before sums were kept there
-                return f"{name} is not as it was written"
+                return f"{name} was changed after it was written"
         return ""
 
 

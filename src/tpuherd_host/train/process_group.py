@@ -15,7 +15,7 @@ class ClosedService:
     """The line after it was closed: a thread that still wants it hears so."""
 
     def __getattr__(self, name: str) -> Any:
-        raise PeerSilent("the processes have parted")
+        raise PeerSilent("the processes lost each other")
 
 
 class ProcessGroup:
@@ -55,7 +55,7 @@ class ProcessGroup:
         try:
             self.line.wait_at_barrier(f"herd/{name}", int(within_s * 1000))
         except Exception as error:  # the type is JAX's own
-            raise PeerSilent(f"not all processes came ({name}): {error}") from error
+            raise PeerSilent(f"not all processes arrived ({name}): {error}") from error
 
     def close(self) -> None:
         """Nothing is said any more."""
@@ -82,7 +82,7 @@ class ProcessGroup:
         try:
             return str(self.line.blocking_key_value_get(key, int(within_s * 1000)))
         except Exception as error:  # the type is JAX's own and has moved before
-            raise PeerSilent(f"no word from another process ({key}): {error}") from error
+            raise PeerSilent(f"no reply from another process ({key}): {error}") from error
 
 
 def describe_odd_host(facts: list[Mapping[str, Any]]) -> str | None:

@@ -124,7 +124,7 @@ def check_split(split: Split) -> None:
             f"all shards together have {split.samples} samples, fewer than one batch of "
             f"{split.batch}: take a smaller one, or tail='wrap'"
             if split.samples
-            else "there are no samples"
+            else "the shards have no samples"
         )
 
 

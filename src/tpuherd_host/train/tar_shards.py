@@ -114,7 +114,7 @@ class RemoteShard:
             except FileNotFoundError:
                 continue
             return shard
-        raise InvalidSetup(f"there is no room for {self.url} in {self.larder.folder}")
+        raise InvalidSetup(f"not enough disk space for {self.url} in {self.larder.folder}")
 
 
 class Shards:

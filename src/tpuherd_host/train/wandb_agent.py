@@ -111,9 +111,9 @@ def run_slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
 def find_setup_problem(words: Sequence[str], environ: Mapping[str, str]) -> str:
     """The sentence about what is missing."""
     if not words:
-        return "say which sweep: python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP"
+        return "name the sweep: python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP"
     if not (environ.get("HERD_CHECKPOINT") and environ.get("RUN_ID")):
-        return "trials are noted below the job's checkpoint: give it `checkpoint: gs://BUCKET/PATH`"
+        return "trials are recorded below the job's checkpoint: give the job `checkpoint: gs://BUCKET/PATH`"
     if not (environ.get("WANDB_API_KEY") or Path("~/.netrc").expanduser().exists()):
         return "W&B has no key: give the job `secrets: [WANDB_API_KEY]`"
     try:
@@ -127,7 +127,7 @@ def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> 
     """Worker 0: what was begun first, then what W&B's agent is given."""
     note = book.read()
     if note.run:
-        process_env.log_message(f"goes on with trial {note.run}")
+        process_env.log_message(f"resuming trial {note.run}")
         run_trial(replace(note, tried=0), watch, book)
     if watch.is_stopped:
         return INTERRUPTED
@@ -151,7 +151,7 @@ def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> 
     note = book.read()
     if status or note.failed >= FLAPPING:
         process_env.log_message(
-            f"W&B's agent has ended with {status} after {note.failed} failures in a row"
+            f"W&B's agent ended with {status} after {note.failed} failures in a row"
         )
         return status or 1
     book.write(TrialState(over=True, before=note.before))

@@ -1,4 +1,4 @@
-"""One controller's connection: bytes in and out, none of which ever waits."""
+"""One controller's connection: non-blocking reads and writes."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ UNSENT_MAX = 1 << 20  #: with so much unsent nothing more is read from it
 
 
 class ClientConnection:
-    """Owns the two files and, where somebody attached for them, that one's socket."""
+    """Owns the two files and, if `attach` handed them over, its socket."""
 
     def __init__(self, id: int, control: socket.socket) -> None:
         self.id = id
@@ -30,14 +30,14 @@ class ClientConnection:
         self.writing = False
 
     def use_files(self, files: List[int]) -> None:
-        """The controller is at these files; the socket only tells when `attach` dies."""
+        """Speak over these files; the socket only tells when `attach` dies."""
         for file in files:
             os.set_blocking(file, False)
         self.files = files
         self.incoming, self.outgoing = files
 
     def read_frames(self) -> Optional[List[Frame]]:
-        """The frames that have come; None: it is over."""
+        """Return the frames that arrived; None at the end."""
         try:
             piece = os.read(self.incoming, READ_MAX)
         except BlockingIOError:
@@ -49,7 +49,7 @@ class ClientConnection:
         return self.parse_frames(piece)
 
     def parse_frames(self, piece: bytes) -> Optional[List[Frame]]:
-        """The frames that are whole now; None: it speaks something else."""
+        """Return the frames that are complete now; None after a protocol error."""
         frames: List[Frame] = []
         try:
             frames += self.reader.feed(piece)
@@ -58,12 +58,11 @@ class ClientConnection:
         return frames
 
     def queue_frame(self, frame: bytes) -> None:
-        """To be sent."""
         self.unsent.append(frame)
         self.many += len(frame)
 
     def flush(self) -> Optional[int]:
-        """How much has left; None: it is over."""
+        """Return how many bytes were sent; None if the connection is broken."""
         sent = 0
         while self.unsent:
             pieces = [self.unsent[i] for i in range(min(PIECES_AT_ONCE, len(self.unsent)))]
@@ -84,7 +83,6 @@ class ClientConnection:
         return sent
 
     def close(self) -> None:
-        """It is over."""
         for file in self.files:
             os.close(file)
         self.files = []

@@ -1,4 +1,4 @@
-"""Where controllers come in: the socket, the greeting of `attach`, and who may be read just now."""
+"""How controllers connect: the socket, the greeting of `attach`, and flow control."""
 
 import os
 import socket
@@ -34,7 +34,6 @@ class ConnectionTable:
         self.replaced = False
 
     def accept_client(self, door: socket.socket) -> None:
-        """Somebody knocks."""
         try:
             control, _ = door.accept()
         except OSError:
@@ -46,7 +45,7 @@ class ConnectionTable:
         self.files.watch_file(control.fileno(), False, lambda: self.read_greeting(line))
 
     def read_greeting(self, line: ClientConnection) -> None:
-        """`attach` hands files over; anything else speaks frames itself, and is greeted anyway."""
+        """Take the files that `attach` hands over; any other client speaks frames itself."""
         control = line.control
         assert control is not None
         room = socket.CMSG_SPACE(2 * 4)
@@ -69,7 +68,7 @@ class ConnectionTable:
         self.handle_frames(line, line.parse_frames(word))
 
     def attach_client(self, line: ClientConnection, files: List[int], version: str) -> None:
-        """An `attach`, maybe of another version: then an idle agent makes room for it."""
+        """Connect an `attach`; an idle agent makes room for one of another version."""
         assert line.control is not None
         others = any(other is not line for other in self.lines.values())
         busy = others or any(work.is_live for work in self.state().works.values())
@@ -90,7 +89,6 @@ class ConnectionTable:
             self.drop_connection(line)
 
     def start_connection(self, line: ClientConnection) -> None:
-        """It is a connection now."""
         line.greeted = True
         line.reading = True
         if line.control is not None and line.incoming == line.control.fileno():
@@ -101,21 +99,19 @@ class ConnectionTable:
         self.happen(messages.ConnectionOpened(line.id))
 
     def handle_frames(self, line: ClientConnection, found: Optional[List[Any]]) -> None:
-        """What came; None: it is over."""
         for frame in found or ():
             self.happen(messages.FrameReceived(line.id, frame))
         if found is None:
             self.drop_connection(line)
 
     def drop_connection(self, line: ClientConnection) -> None:
-        """It is over."""
         if line.id in self.lines:
             self.close_connection(line.id)
             if line.greeted:
                 self.happen(messages.ConnectionClosed(line.id))
 
     def flush_connection(self, id: int) -> None:
-        """Send what is to be sent, and wait for room for the rest."""
+        """Send what fits, and wait until the rest can be sent."""
         self.flushing.discard(id)
         line = self.lines.get(id)
         if line is None:
@@ -129,7 +125,7 @@ class ConnectionTable:
         self.update_watches(line)
 
     def update_watches(self, line: ClientConnection) -> None:
-        """Watch for room where something is unsent; read nothing from whoever reads nothing."""
+        """Wait for writing where bytes are unsent; do not read from a client that does not read."""
         writing, reading = bool(line.unsent), line.many < UNSENT_MAX and not line.hanging
         if (writing, reading) == (line.writing, line.reading):
             return
@@ -159,7 +155,6 @@ class ConnectionTable:
             self.files.watch_writing(line.outgoing, lambda: self.flush_connection(line.id))
 
     def close_connection(self, id: int) -> None:
-        """Nothing of it stays."""
         line = self.lines.pop(id)
         files = {line.incoming, line.outgoing}
         if line.control is not None:
@@ -170,26 +165,25 @@ class ConnectionTable:
         self.flushing.discard(id)
 
     def queue_frame(self, id: int, frame: bytes) -> None:
-        """To be sent at the end of this round."""
+        """Queue a frame for the end of this round."""
         line = self.lines.get(id)
         if line is not None:
             line.queue_frame(frame)
             self.flushing.add(id)
 
     def close_when_flushed(self, id: int) -> None:
-        """Close it when what was said has left."""
         line = self.lines.get(id)
         if line is not None:
             line.hanging = True
             self.flushing.add(id)
 
     def flush_all(self) -> None:
-        """At the end of a round."""
+        """Send what this round queued."""
         for id in list(self.flushing):
             self.flush_connection(id)
 
 
 def is_newer(mine: str, theirs: str) -> bool:
-    """Whether the running agent speaks a later protocol than the one that comes."""
+    """Whether the running agent speaks a later protocol than the new one."""
     numbers = [version.partition(".")[0] for version in (mine, theirs)]
     return all(number.isdigit() for number in numbers) and int(numbers[0]) > int(numbers[1])

@@ -1,4 +1,4 @@
-"""How each deed is done: what goes to connections and processes; the rest is in flows."""
+"""How effects on connections and processes are carried out; task_io.py has those on files."""
 
 import os
 import signal
@@ -31,12 +31,10 @@ NO_DIRECTORY = (125, "no such directory on the host: {}")
 
 
 def send_frame(runtime: AgentRuntime, deed: messages.SendFrame) -> None:
-    """A frame."""
     runtime.doors.queue_frame(deed.connection, deed.frame)
 
 
 def send_log(runtime: AgentRuntime, deed: messages.SendLog) -> None:
-    """A piece of a log."""
     work = runtime.state.works.get(deed.work)
     if work is not None:
         piece = task_io.get_pipes(runtime, work).log.read(deed.offset, deed.many)
@@ -44,33 +42,28 @@ def send_log(runtime: AgentRuntime, deed: messages.SendLog) -> None:
 
 
 def close_connection(runtime: AgentRuntime, deed: messages.CloseConnection) -> None:
-    """Close it."""
     runtime.doors.close_when_flushed(deed.connection)
 
 
 def start_thread(runtime: AgentRuntime, deed: messages.StartThread) -> None:
-    """Begin a threaded verb."""
     talk = threaded_rpc.ThreadedCall(runtime.house, deed.content, deed.connection, deed.call)
     runtime.talks[deed.connection, deed.call] = talk
     threaded_rpc.start_thread(THREADED[deed.verb], talk)
 
 
 def pass_thread_data(runtime: AgentRuntime, deed: messages.PassThreadData) -> None:
-    """Bytes for it."""
     talk = runtime.talks.get((deed.connection, deed.call))
     if talk is not None:
         talk.add_piece(deed.port, deed.piece)
 
 
 def grant_thread_credit(runtime: AgentRuntime, deed: messages.GrantThreadCredit) -> None:
-    """It may send more."""
     talk = runtime.talks.get((deed.connection, deed.call))
     if talk is not None:
         talk.add_credit(deed.many)
 
 
 def drop_thread(runtime: AgentRuntime, deed: messages.DropThread) -> None:
-    """Nobody waits for it, or it is through."""
     talk = runtime.talks.pop((deed.connection, deed.call), None)
     if talk is not None:
         talk.cancel()
@@ -80,7 +73,7 @@ def drop_thread(runtime: AgentRuntime, deed: messages.DropThread) -> None:
 
 
 def spawn_process(runtime: AgentRuntime, deed: messages.SpawnProcess) -> None:
-    """Make its folder and pipes, and ask the nurse for its process."""
+    """Make the task's folder and pipes, and have the supervisor start its process."""
     work = deed.work
     stage = work.stages[work.stage]
     try:
@@ -114,8 +107,8 @@ GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
 
 
 def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional[str]]:
-    """What was asked for, and by what a process is known as ours; the rest is the login's, but for
-    what is None."""
+    """Return the task's variables and the marks by which we recognize its processes; the supervisor
+    adds the login's, and removes those that are None."""
     stage = work.stages[work.stage]
     login = runtime.house.environment
     marks = {processes.AGENT: runtime.house.folder, processes.MARK: work.id}
@@ -138,7 +131,6 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
 
 
 def handle_supervisor_message(runtime: AgentRuntime, told: Mapping[str, Any]) -> None:
-    """What the nurse says of a process."""
     id = told["id"]
     work = runtime.state.works.get(id)
     outlet = runtime.outlets.get(id)
@@ -170,22 +162,23 @@ def handle_supervisor_message(runtime: AgentRuntime, told: Mapping[str, Any]) ->
 
 
 def process_ended_event(id: str, told: Mapping[str, Any]) -> messages.ProcessEnded:
-    """How a process ended, as its nurse tells."""
     return messages.ProcessEnded(id, task_store.parse_ending(told), told["ended"])
 
 
 def handle_supervisor_death(runtime: AgentRuntime) -> None:
-    """The nurse was killed: watch by ourselves what it began."""
+    """The supervisor was killed: watch its processes ourselves."""
     for work in list(runtime.state.works.values()):
         if work.has_leader and work.pid:
             adopted = work._replace(adopted=True, due=runtime.current_time())
             runtime.state = runtime.state._replace(works={**runtime.state.works, work.id: adopted})
         elif work.has_leader:
-            runtime.add_event(messages.SpawnFailed(work.id, 125, "the agent's nurse was killed"))
+            runtime.add_event(
+                messages.SpawnFailed(work.id, 125, "the agent's process supervisor was killed")
+            )
 
 
 def adopt_task(runtime: AgentRuntime, work: Task) -> Task:
-    """What an earlier agent left, with its log as long as it really is."""
+    """Reopen the log of an earlier agent's task, and return the task with the log's true length."""
     try:
         outlet = task_io.get_pipes(runtime, work, fresh=False)
         if work.is_live and work.terminal is None:
@@ -198,7 +191,7 @@ def adopt_task(runtime: AgentRuntime, work: Task) -> Task:
 
 
 def check_adopted(runtime: AgentRuntime, deed: messages.CheckAdopted) -> None:
-    """Does an adopted process still run, and how did it end?"""
+    """Find out whether an adopted process still runs, and how it ended."""
     work = deed.work
     told = runtime.shelf.recorded_ending(work)
     if told is None and processes.is_alive(work.pid, work.ticks):
@@ -216,7 +209,6 @@ def check_adopted(runtime: AgentRuntime, deed: messages.CheckAdopted) -> None:
 
 
 def send_signal(runtime: AgentRuntime, deed: messages.SendSignal) -> None:
-    """To its leader, or to all of it."""
     work = deed.work
     if not deed.whole:
         if processes.is_alive(work.pid, work.ticks):
@@ -227,7 +219,7 @@ def send_signal(runtime: AgentRuntime, deed: messages.SendSignal) -> None:
 
 
 def sweep_processes(runtime: AgentRuntime, deed: messages.SweepProcesses) -> None:
-    """To all that is left of it, and count."""
+    """Signal and count the processes that are left."""
     found = task_processes(runtime, deed.work)
     for one in found:
         if deed.number:
@@ -238,14 +230,14 @@ def sweep_processes(runtime: AgentRuntime, deed: messages.SweepProcesses) -> Non
 
 
 def task_processes(runtime: AgentRuntime, work: Task) -> List[processes.Process]:
-    """Its processes, never ourselves."""
+    """Return the task's processes, never the agent's own."""
     return processes.task_processes(
         runtime.house.folder, work.id, work.pid, (os.getpid(), runtime.nurse_pid)
     )
 
 
 def signal_process(pid: int, number: int) -> None:
-    """A signal; it may be gone already, or another user's."""
+    """Signal a process that may be gone or belong to another user."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
@@ -253,13 +245,12 @@ def signal_process(pid: int, number: int) -> None:
 
 
 def find_chip_users(runtime: AgentRuntime, deed: messages.FindChipUsers) -> None:
-    """Who has them: of those we may look into, which are all of ours."""
+    """Find those whose files we may see, which includes all our processes."""
     rows = chip_users.told(chip_users.raw(runtime.house.home))
     runtime.add_event(messages.ChipUsersFound(deed.work, tuple(rows)))
 
 
 def find_apt_holder(runtime: AgentRuntime, deed: messages.FindAptHolder) -> None:
-    """Who has its locks."""
     runtime.add_event(messages.AptHolderFound(deed.work, apt_lock.lock_holder()))
 
 

@@ -1,4 +1,4 @@
-"""A log on the disk: segments with logical offsets, the oldest dropped when there are too many."""
+"""A log on disk: segments with logical offsets, of which the oldest are dropped."""
 
 import os
 from typing import BinaryIO, List, Optional
@@ -18,7 +18,7 @@ PREFIX = "log."
 
 
 class SegmentedLog:
-    """Owns the segments of a folder: `log.<the logical offset at which it begins>`."""
+    """Owns the segments of a folder, each named `log.<its first logical offset>`."""
 
     def __init__(self, folder: str, cap: int, raw: bool = False, fresh: bool = False) -> None:
         self.folder = folder
@@ -42,11 +42,10 @@ class SegmentedLog:
         return self.starts[0] if self.starts else self.length
 
     def segment_path(self, start: int) -> str:
-        """Where a segment is."""
         return os.path.join(self.folder, f"{PREFIX}{start:020d}")
 
     def load(self) -> None:
-        """Find what an earlier agent left; a record that was cut by a crash goes."""
+        """Load the segments of an earlier agent; drop a record that a crash cut."""
         names = [n for n in os.listdir(self.folder) if n.startswith(PREFIX)]
         self.starts = sorted(int(name[len(PREFIX) :]) for name in names)
         if not self.starts:
@@ -60,7 +59,7 @@ class SegmentedLog:
         self.length = self.starts[-1] + end
 
     def append(self, at: float, port: int, piece: bytes) -> bool:
-        """Write a record; False where the disk is full: it is lost, and the next one says so."""
+        """Write a record; False if the disk is full: the next record tells how much was lost."""
         text = b""
         if self.gap and not self.raw:
             text = pack_record(at, GAP, NUMBER.pack(self.gap))
@@ -76,7 +75,7 @@ class SegmentedLog:
         return True
 
     def write(self, text: bytes) -> None:
-        """All or nothing of it, into the newest segment."""
+        """Write all of it or nothing to the newest segment."""
         if self.file is None or self.length - self.starts[-1] >= self.segment:
             self.rotate_segment()
         assert self.file is not None
@@ -87,7 +86,7 @@ class SegmentedLog:
         self.dirty = True
 
     def truncate_partial(self) -> None:
-        """A write was cut: only whole records may stay."""
+        """Drop a record that was written only in part."""
         if self.file is not None:
             try:
                 os.ftruncate(self.file.fileno(), self.length - self.starts[-1])
@@ -96,7 +95,7 @@ class SegmentedLog:
                 self.broken = True
 
     def rotate_segment(self) -> None:
-        """Begin a segment; drop the oldest where there are too many."""
+        """Start a segment and drop the oldest if there are too many."""
         size = self.length - self.starts[-1] if self.starts else self.segment
         fresh = size >= self.segment or (self.broken and size > 0)
         start = self.length if fresh else self.starts[-1]
@@ -115,7 +114,7 @@ class SegmentedLog:
             os.unlink(self.segment_path(oldest))
 
     def read(self, offset: int, many: int) -> bytes:
-        """So many bytes from there, all of them, from as many segments as it takes."""
+        """Return exactly this many bytes, from as many segments as necessary."""
         pieces = []
         while many > 0:
             index = max(i for i, start in enumerate(self.starts) if start <= offset)
@@ -130,20 +129,19 @@ class SegmentedLog:
         return b"".join(pieces)
 
     def segment_reader(self, start: int) -> int:
-        """A file descriptor for a segment; only one is kept."""
+        """Return a file descriptor for a segment; only one is kept open."""
         if start not in self.readers:
             self.close_readers()
             self.readers[start] = os.open(self.segment_path(start), os.O_RDONLY | os.O_CLOEXEC)
         return self.readers[start]
 
     def close_readers(self) -> None:
-        """Nobody reads just now."""
         for reader in self.readers.values():
             os.close(reader)
         self.readers.clear()
 
     def last_lines(self, lines: int = 20, many: int = 8192) -> List[str]:
-        """Its last lines, as well as they can be told."""
+        """Return the last lines, as far as the last records show them."""
         if self.raw:
             text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
         else:
@@ -152,7 +150,6 @@ class SegmentedLog:
         return [line[:500] for line in told[-lines:]]
 
     def last_pieces(self, many: int) -> bytes:
-        """What the last records of the newest segments hold."""
         pieces = b""
         for start in self.starts[-2:]:
             end = self.length if start == self.starts[-1] else self.starts[-1]
@@ -167,24 +164,23 @@ class SegmentedLog:
         return pieces
 
     def file_to_sync(self) -> Optional[int]:
-        """A descriptor to be synced and closed by somebody else; None: there is nothing new."""
+        """Return a descriptor that the caller syncs and closes; None if nothing is new."""
         if not self.dirty or self.file is None:
             return None
         self.dirty = False
         return os.dup(self.file.fileno())
 
     def close_writer(self) -> None:
-        """Nobody writes just now."""
         if self.file is not None:
             self.file.close()
             self.file = None
 
     def close(self) -> None:
-        """Nobody uses it just now; it opens again by itself."""
+        """Close its files; it reopens them when necessary."""
         self.close_writer()
         self.close_readers()
 
 
 def open_private(path: str, flags: int) -> int:
-    """Only its owner may read it."""
+    """Open a file that only its owner may read."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Hears from the host's metadata server when the host is going away."""
+"""Watches the host's metadata server for notices that the host is going away."""
 
 import _thread
 import socket
@@ -15,7 +15,6 @@ PATIENCE_S = (0.25, 300.0)  #: between tries: a young host's server is late, oth
 
 
 def server_address(environment: Mapping[str, str]) -> Tuple[str, int]:
-    """Where it is."""
     for name in HOST_VARIABLES:
         host, _, port = environment.get(name, "").partition(":")
         if host:
@@ -24,7 +23,7 @@ def server_address(environment: Mapping[str, str]) -> Tuple[str, int]:
 
 
 def build_request(key: str, host: str, tag: str) -> bytes:
-    """Wait for a change of one key, or at most POLL_S; without a tag, what it is now."""
+    """Ask for a change of one key within POLL_S; without a tag, for its value now."""
     wait = f"?wait_for_change=true&timeout_sec={POLL_S}&last_etag={tag}" if tag else ""
     path = f"/computeMetadata/v1/instance/{key}{wait}"
     head = f"GET {path} HTTP/1.0\r\nHost: {host}\r\nMetadata-Flavor: Google\r\n\r\n"
@@ -32,7 +31,7 @@ def build_request(key: str, host: str, tag: str) -> bytes:
 
 
 def parse_answer(answer: bytes) -> Optional[Tuple[str, str]]:
-    """Value and tag; None where it is no good answer."""
+    """Return value and tag; None if the answer is not from a metadata server."""
     head, _, body = answer.partition(b"\r\n\r\n")
     status, *lines = head.decode("latin-1").split("\r\n")
     if status.split(" ")[1:2] != ["200"]:
@@ -46,7 +45,6 @@ def parse_answer(answer: bytes) -> Optional[Tuple[str, str]]:
 def get_key(
     key: str, where: Tuple[str, int], tag: str, patience_s: Tuple[float, float] = (3.0, POLL_S + 15)
 ) -> Optional[Tuple[str, str]]:
-    """One question, one answer."""
     line = socket.socket(socket.AF_INET)
     try:
         line.settimeout(patience_s[0])
@@ -65,7 +63,7 @@ def get_key(
 
 
 def report_current(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
-    """Tell what a key is now, if that is to be had at once."""
+    """Report the key's value if the server answers at once."""
     try:
         found = get_key(key, where, "", (ANSWER_S, ANSWER_S))
     except OSError:
@@ -75,7 +73,7 @@ def report_current(key: str, where: Tuple[str, int], tell: Callable[[str, str], 
 
 
 def watch_key(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
-    """Tell each change of a key, for ever."""
+    """Report each change of a key, forever."""
     tag = ""
     patience_s = PATIENCE_S[0]
     while True:
@@ -96,6 +94,6 @@ def watch_key(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]
 
 
 def start_watchers(where: Tuple[str, int], tell: Callable[[str, str], None]) -> None:
-    """A thread for each key."""
+    """Start a thread for each key."""
     for key in KEYS:
         _thread.start_new_thread(watch_key, (key, where, tell))

@@ -1,8 +1,8 @@
-"""The agent's other half: it begins processes and sees them end, also when the agent is killed.
+"""The agent's other half: it starts processes and sees them end, even if the agent is killed.
 
-It is forked by the agent and does nothing else, so that it is small and nothing can break it. How a
-process ended it writes into the file `exit` of its folder, and says it to the agent. What a command
-leaves behind becomes a child of it.
+The agent forks it. It does nothing else, so that it stays small and robust. It writes how a process
+ended into the file `exit` of its folder, and tells the agent. Processes that a command leaves
+behind become its children.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ StartProgram = Callable[[str, List[str]], int]  #: a program's file and its word
 
 
 def start_ticks(pid: int) -> int:
-    """When a process was born, in the kernel's ticks since boot; 0: there is none."""
+    """Return when a process started, in the kernel's ticks since boot; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             words = (file.read(4096) or b"").rpartition(b")")[2].split()
@@ -42,13 +42,13 @@ def start_ticks(pid: int) -> int:
 
 
 def pack_message(content: Dict[str, Any]) -> bytes:
-    """A message between agent and nurse, which are one program and one Python."""
+    """Pack a message between agent and supervisor, which run the same Python."""
     text = marshal.dumps(content)
     return LENGTH.pack(len(text)) + text
 
 
 def take_messages(rest: bytearray) -> List[Dict[str, Any]]:
-    """The messages that are whole; they leave `rest`."""
+    """Return the complete messages and remove them from `rest`."""
     found = []
     while len(rest) >= LENGTH.size:
         end = LENGTH.size + LENGTH.unpack_from(rest)[0]
@@ -60,7 +60,7 @@ def take_messages(rest: bytearray) -> List[Dict[str, Any]]:
 
 
 def write_file(path: str, content: Any, hard: bool = False) -> None:
-    """JSON in one piece: who reads too early finds none. `hard`: onto the disk."""
+    """Write JSON atomically; `hard` waits until it is on the disk."""
     text = json.dumps(content).encode()
     file = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
@@ -73,16 +73,16 @@ def write_file(path: str, content: Any, hard: bool = False) -> None:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Only its owner may read it."""
+    """Open a file that only its owner may read."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 class StartError(Exception):
-    """A process that could not begin: at what, and the errno."""
+    """A process could not start: the step that failed, and the errno."""
 
 
 def spawn_on_pipes(order: Mapping[str, Any]) -> int:
-    """Begin a process. Until it is its program nothing of us runs in it: that is what is quick."""
+    """Start a process by posix_spawn: none of our code runs in it, which is fast."""
     files = []
     try:
         # Whoever feeds it may be gone already: that must not hold us up.
@@ -107,7 +107,7 @@ def spawn_on_pipes(order: Mapping[str, Any]) -> int:
 
 
 def spawn_on_terminal(order: Mapping[str, Any]) -> int:
-    """The same on a terminal, which only the process itself can make its own."""
+    """Start a process on a terminal, which only the process itself can make its own."""
     hear, report = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if not pid:
@@ -122,7 +122,7 @@ def spawn_on_terminal(order: Mapping[str, Any]) -> int:
 
 
 def exec_on_terminal(order: Mapping[str, Any], report: int) -> None:
-    """In the child: its own session, its terminal, its folder, and then the program."""
+    """In the child: make a session, take the terminal, change the folder, execute the program."""
     why = ["argv", errno.EIO]
     try:
         os.setsid()
@@ -146,7 +146,6 @@ def exec_on_terminal(order: Mapping[str, Any], report: int) -> None:
 
 
 def change_folder(folder: str) -> None:
-    """Be there."""
     try:
         os.chdir(folder)
     except OSError as error:
@@ -154,7 +153,7 @@ def change_folder(folder: str) -> None:
 
 
 def exec_program(argv: List[str], env: Mapping[str, str], begin: StartProgram) -> int:
-    """As a shell does: found by PATH, and by /bin/sh where it begins with no #!."""
+    """Execute as a shell does: search PATH, and use /bin/sh for a script without #!."""
     name, refused = argv[0], 0
     folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
     for folder in folders:
@@ -176,7 +175,7 @@ def exec_program(argv: List[str], env: Mapping[str, str], begin: StartProgram) -
 
 
 class Supervisor:
-    """Its processes, and the line to its agent."""
+    """Owns its processes and the line to the agent."""
 
     def __init__(self, line: socket.socket, login: Mapping[str, str]) -> None:
         self.line: Optional[socket.socket] = line
@@ -190,7 +189,7 @@ class Supervisor:
         self.left_at = 0.0
 
     def run(self) -> None:
-        """Until there is nothing more to do."""
+        """Run until the agent and all processes are gone."""
         wake_in, wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
@@ -215,27 +214,26 @@ class Supervisor:
             self.report_running()
 
     def poll_timeout_ms(self) -> Optional[float]:
-        """How many milliseconds to sleep at most."""
         if self.untold:
             return max(0.0, min(self.untold.values()) - time.monotonic()) * 1000
         return None if self.line is not None else 1000
 
     def handle_output(self, file: int, something: bool) -> None:
-        """A ward says something, or closes this one: then its end is near."""
+        """A process wrote something, or closed its output because it is about to end."""
         pid = self.ears.pop(file)
         self.poll.unregister(file)
         if something:
             self.send_message(self.take_started_message(pid))
 
     def report_running(self) -> None:
-        """Of those who live on."""
+        """Report processes that are still silent after HUSH_S."""
         if self.untold:
             now = time.monotonic()
             for pid in [pid for pid, until in self.untold.items() if until <= now]:
                 self.send_message(self.take_started_message(pid))
 
     def take_started_message(self, pid: int) -> Dict[str, Any]:
-        """What is to be told of it, once."""
+        """Return the message that a process started, once."""
         order = self.wards[pid]
         self.untold.pop(pid, None)
         for file in [file for file, whose in self.ears.items() if whose == pid]:
@@ -244,7 +242,7 @@ class Supervisor:
         return {"id": order["id"], "began": pid, "ticks": order["ticks"]}
 
     def read_orders(self) -> bool:
-        """What the agent says; False when it is gone."""
+        """Handle the agent's messages; return False when the agent is gone."""
         assert self.line is not None
         try:
             piece = self.line.recv(1 << 20)
@@ -258,18 +256,17 @@ class Supervisor:
         return bool(piece)
 
     def send_message(self, content: Dict[str, Any]) -> None:
-        """To the agent, if there is one."""
+        """Send to the agent if it is alive."""
         if self.line is not None:
             with suppress(OSError):
                 self.line.sendall(pack_message(content))
 
     def release_output(self, id: str) -> None:
-        """Its output is not needed any more."""
         for file in self.kept.pop(id, []):
             os.close(file)
 
     def spawn_child(self, order: Dict[str, Any]) -> None:
-        """Begin a process. Of most it is enough to hear when they speak, or end."""
+        """Start a process. Most are reported only when they write something or end."""
         id = order["id"]
         self.release_output(id)
         env = {**self.login, **order["env"]}
@@ -300,7 +297,7 @@ class Supervisor:
             write_file(os.path.join(order["folder"], "pid"), [pid, order["ticks"]])
 
     def reap_children(self) -> None:
-        """Those who have ended, and orphans."""
+        """Report processes that ended; also reap orphans."""
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -333,7 +330,7 @@ class Supervisor:
 
 
 def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
-    """Fork one: the agent's end of the line to it, and its process id."""
+    """Fork a supervisor; return the agent's end of the line and the process id."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     pid = os.fork()
     if not pid:
@@ -346,7 +343,7 @@ def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
 
 
 def run_supervisor(line: socket.socket, login: Mapping[str, str]) -> None:
-    """The life of a nurse, in a fresh fork: it keeps nothing of the agent's open but its line."""
+    """Be the supervisor in a fresh fork; keep no file of the agent's open but the line."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -53,45 +53,42 @@ class AgentRuntime:
         self.files.watch_file(self.wake_in, False, self.drain_wake_pipe)
 
     def current_time(self) -> float:
-        """Seconds since 1970; a clock that is set meanwhile moves no deadline."""
+        """Return seconds since 1970; setting the system clock moves no deadline."""
         return self.anchor + time.monotonic()
 
     # ---- events ----------------------------------------------------------------------------------
 
     def add_event(self, happening: messages.Event) -> None:
-        """To be judged in this round."""
+        """Queue an event for this round."""
         self.queue.append(happening)
 
     def post_event(self, happening: messages.Event) -> None:
-        """The same, from another thread or a signal."""
+        """Queue an event from another thread or a signal handler."""
         self.posted.append(happening)
         self.wake_up()
 
     def start_leaving(self) -> None:
-        """Live no longer than the last work that lives."""
+        """End when the last live task ends."""
         self.leaving = True
         self.wake_up()
 
     def wake_up(self) -> None:
-        """Sleep no longer."""
         try:
             os.write(self.wake_out, b".")
         except BlockingIOError:
             pass  # it is awake anyway
 
     def drain_wake_pipe(self) -> None:
-        """By a thread or a signal."""
         os.read(self.wake_in, 1 << 12)
 
     def take_posted(self) -> None:
-        """What was posted."""
         while self.posted:
             self.queue.append(self.posted.popleft())
 
     # ---- logs and records ------------------------------------------------------------------------
 
     def queue_log_growth(self, id: str) -> None:
-        """A log has more. That is judged before anything by which its work might be over."""
+        """Queue a log's growth before any event that may end its task."""
         outlet, work = self.outlets.get(id), self.state.works.get(id)
         if outlet is not None and work is not None:
             log = outlet.log
@@ -104,7 +101,7 @@ class AgentRuntime:
                 self.sync_at = self.current_time() + SYNC_S
 
     def sync_logs(self) -> None:
-        """Have a thread wait until dirty logs are on the disk; later, if one waits already."""
+        """Have a thread sync changed logs to the disk; later if one is syncing already."""
         if self.syncing:
             self.sync_at = self.current_time() + SYNC_S
             return
@@ -117,7 +114,6 @@ class AgentRuntime:
             self.sync_files(files)
 
     def sync_files(self, files: List[int]) -> None:
-        """The life of that thread."""
         for file in files:
             try:
                 os.fdatasync(file)
@@ -127,6 +123,6 @@ class AgentRuntime:
         self.syncing = False
 
     def save_task(self, work: Task, hard: bool) -> None:
-        """Write down how a piece of work stands; again later where the disk is full."""
+        """Write the task's record; try again later if the disk is full."""
         if not self.shelf.save(work, hard) and self.save_at is None:
             self.save_at = self.current_time() + SAVE_S

@@ -1,10 +1,9 @@
-"""Hears from training programs how far they are: datagrams to the socket that HERD_STEPS names.
+"""Receives progress reports of training programs: datagrams to the socket in HERD_STEPS.
 
 One datagram is one report, an object of at most 8 KiB: {"attempt": the value of HERD_WORK,
-"step": 120, and whatever else is to be told, such as "loss": 2.31}. Nothing is answered; whoever
-sends does not wait (MSG_DONTWAIT), and a report that does not fit is no loss: the next one tells
-more. What can't be meant so (a number of 400 digits, a list, a text without end) is left out, and
-its name is told in "refused".
+"step": 120, and other fields such as "loss": 2.31}. There is no answer; a sender does not wait
+(MSG_DONTWAIT), and may lose a report, since the next one says more. Values that make no sense (a
+number of 400 digits, a list, a very long text) are left out, and "refused" names them.
 """
 
 import json
@@ -26,7 +25,7 @@ PATH_MAX = 100  #: the kernel takes 107
 
 
 def socket_path(folder: str) -> str:
-    """Where the socket is: in the agent's folder, unless that name is too long."""
+    """Return the socket's path: in the agent's folder, unless that is too long."""
     path = os.path.join(folder, NAME)
     if len(path.encode()) <= PATH_MAX:
         return path
@@ -34,7 +33,7 @@ def socket_path(folder: str) -> str:
 
 
 def parse_report(text: bytes) -> Optional[StepReported]:
-    """A report; None for nonsense."""
+    """Return the report; None if it is invalid."""
     try:
         content = json.loads(text.decode())
     except (ValueError, RecursionError):
@@ -43,7 +42,7 @@ def parse_report(text: bytes) -> Optional[StepReported]:
 
 
 def limit_fields(content: Dict[str, Any]) -> Dict[str, Any]:
-    """What of a report can be meant so; the names of the rest."""
+    """Return the valid fields, and the names of the others in "refused"."""
     kept: Dict[str, Any] = {}
     refused = []
     for name, value in content.items():
@@ -58,7 +57,6 @@ def limit_fields(content: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def is_allowed_value(value: Any) -> bool:
-    """Numbers have an end, and so have texts."""
     if isinstance(value, int):
         return -NUMBER_MAX < value < NUMBER_MAX
     return (
@@ -69,7 +67,6 @@ def is_allowed_value(value: Any) -> bool:
 
 
 def listen_for_reports(runtime: AgentRuntime) -> None:
-    """Have the agent hear them."""
     path = socket_path(runtime.house.folder)
     if not make_private_folder(os.path.dirname(path)):
         return

@@ -1,4 +1,4 @@
-"""What flows through a piece of work: output into its log, input, and what is kept of it."""
+"""How effects on a task's files are carried out: output, input, and records."""
 
 from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.effects.runtime import AgentRuntime
@@ -8,7 +8,7 @@ from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Task
 
 
 def get_pipes(runtime: AgentRuntime, work: Task, fresh: bool = True) -> TaskPipes:
-    """Its pipes and log."""
+    """Return the task's pipes and log, opened if necessary."""
     outlet = runtime.outlets.get(work.id)
     if outlet is None:
         folder = runtime.shelf.task_folder(work)
@@ -25,7 +25,7 @@ def get_pipes(runtime: AgentRuntime, work: Task, fresh: bool = True) -> TaskPipe
 
 
 def handle_ready(runtime: AgentRuntime, id: str) -> None:
-    """Its output has something, or its input takes something."""
+    """Read output or write input, whichever is possible."""
     outlet = runtime.outlets[id]
     if outlet.fed:
         took = outlet.write_input()
@@ -41,7 +41,7 @@ def handle_ready(runtime: AgentRuntime, id: str) -> None:
 
 
 def handle_started(runtime: AgentRuntime, outlet: TaskPipes, id: str) -> None:
-    """Its process has its ends, and may have what came before."""
+    """The process has opened its pipes: send the input that was waiting."""
     try:
         outlet.handle_started()
         if outlet.input is not None:
@@ -51,7 +51,7 @@ def handle_started(runtime: AgentRuntime, outlet: TaskPipes, id: str) -> None:
 
 
 def read_remaining(runtime: AgentRuntime, id: str) -> None:
-    """It has ended: what it wrote before is in its pipes now."""
+    """Read what the ended process left in its pipes."""
     outlet = runtime.outlets.get(id)
     if outlet is None:
         return
@@ -62,7 +62,6 @@ def read_remaining(runtime: AgentRuntime, id: str) -> None:
 
 
 def feed_input(runtime: AgentRuntime, deed: messages.FeedInput) -> None:
-    """Bytes for its standard input."""
     outlet = runtime.outlets.get(deed.work)
     took = len(deed.piece or b"") if outlet is None else outlet.feed(deed.piece)
     if took:
@@ -70,14 +69,12 @@ def feed_input(runtime: AgentRuntime, deed: messages.FeedInput) -> None:
 
 
 def resize_terminal(runtime: AgentRuntime, deed: messages.ResizeTerminal) -> None:
-    """Its terminal."""
     outlet = runtime.outlets.get(deed.work)
     if outlet is not None:
         outlet.resize_terminal(deed.rows, deed.columns)
 
 
 def append_note(runtime: AgentRuntime, deed: messages.AppendNote) -> None:
-    """A line of the agent's own."""
     try:
         log = get_pipes(runtime, deed.work).log
     except OSError:
@@ -87,14 +84,12 @@ def append_note(runtime: AgentRuntime, deed: messages.AppendNote) -> None:
 
 
 def pause_output(runtime: AgentRuntime, deed: messages.PauseOutput) -> None:
-    """Read its output no more, or again."""
     outlet = runtime.outlets.get(deed.work)
     if outlet is not None:
         outlet.set_paused(deed.on)
 
 
 def read_log_tail(runtime: AgentRuntime, deed: messages.ReadLogTail) -> None:
-    """Its last lines."""
     work = runtime.state.works[deed.work]
     try:
         lines = get_pipes(runtime, work).log.last_lines()
@@ -104,7 +99,7 @@ def read_log_tail(runtime: AgentRuntime, deed: messages.ReadLogTail) -> None:
 
 
 def save_task(runtime: AgentRuntime, deed: messages.SaveTask) -> None:
-    """How it stands: at once, but for a command's end."""
+    """Record the task at once, except for a command's end."""
     if deed.work.is_live or deed.hard:
         save_and_close(runtime, deed.work, deed.hard)
     else:
@@ -112,7 +107,7 @@ def save_task(runtime: AgentRuntime, deed: messages.SaveTask) -> None:
 
 
 def finish_task(runtime: AgentRuntime, id: str) -> None:
-    """It is over, and all is said that is to be said."""
+    """Record a command's end after all replies are sent."""
     work = runtime.state.works.get(id)
     if work is None or work.is_live:
         return  # it is forgotten already
@@ -123,14 +118,13 @@ def finish_task(runtime: AgentRuntime, id: str) -> None:
 
 
 def is_fully_recorded(runtime: AgentRuntime, work: Task) -> bool:
-    """Whether its nurse has written down all that is to be known of its end."""
+    """Whether the supervisor's file already tells all about the command's end."""
     seen = work.phase == ENDED and work.pid and work.drained and not work.adopted
     more = work.why or work.lost_bytes or work.id in runtime.shelf.unsaved
     return bool(work.kind == COMMAND and seen and not more)
 
 
 def save_and_close(runtime: AgentRuntime, work: Task, hard: bool) -> None:
-    """Into its file; what is over has no pipes any more."""
     try:
         runtime.shelf.task_folder(work)
     except OSError:
@@ -140,7 +134,7 @@ def save_and_close(runtime: AgentRuntime, work: Task, hard: bool) -> None:
 
 
 def close_pipes(runtime: AgentRuntime, work: Task) -> None:
-    """What is over has no pipes any more."""
+    """Close the pipes of a task that is over."""
     outlet = runtime.outlets.get(work.id)
     if outlet is not None and not work.is_live:
         if outlet.outputs:
@@ -151,7 +145,6 @@ def close_pipes(runtime: AgentRuntime, work: Task) -> None:
 
 
 def forget_task(runtime: AgentRuntime, deed: messages.ForgetTask) -> None:
-    """All of it."""
     outlet = runtime.outlets.pop(deed.work.id, None)
     if outlet is not None:
         outlet.close()
@@ -160,7 +153,6 @@ def forget_task(runtime: AgentRuntime, deed: messages.ForgetTask) -> None:
 
 
 def save_epochs(runtime: AgentRuntime, deed: messages.SaveEpochs) -> None:
-    """The epochs."""
     try:
         runtime.shelf.save_epochs(deed.epochs)
     except OSError:
@@ -168,7 +160,6 @@ def save_epochs(runtime: AgentRuntime, deed: messages.SaveEpochs) -> None:
 
 
 def save_stamp(runtime: AgentRuntime, deed: messages.SaveStamp) -> None:
-    """A step went well."""
     try:
         runtime.shelf.save_stamp(deed.stamp, deed.name)
     except OSError:

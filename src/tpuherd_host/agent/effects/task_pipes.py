@@ -1,4 +1,4 @@
-"""One piece of work's files: its output into its log, and what it is fed."""
+"""One task's files: its output goes into its log, its input comes from a controller."""
 
 import errno
 import fcntl
@@ -17,7 +17,7 @@ UnwatchFile = Callable[[int], None]
 
 
 class TaskPipes:
-    """Owns pipes or terminal, and log."""
+    """Owns the pipes or the terminal, and the log."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class TaskPipes:
     def prepare_files(
         self, stdin: bool, terminal: Optional[Mapping[str, int]]
     ) -> Dict[str, Optional[str]]:
-        """Make what a process needs; how it is found."""
+        """Create the files that a process needs, and return their paths."""
         self.ending = self.process_ended = False
         if terminal is not None:
             self.master, self.slave = os.openpty()
@@ -65,19 +65,19 @@ class TaskPipes:
         return {"tty": None, **paths, "in": paths["in"] if stdin else None}
 
     def open_outputs(self) -> None:
-        """Those that are not open: a stage before may have closed them."""
+        """Open outputs that the stage before may have closed."""
         for end, port in (("out", STDOUT), ("err", STDERR)):
             if port not in self.outputs.values():
                 self.outputs[self.open_fifo(f"{self.folder}/{end}", os.O_RDONLY)] = port
 
     def adopt_outputs(self) -> None:
-        """Take up the pipes of a process that an earlier agent began."""
+        """Open the pipes of a process that an earlier agent started."""
         self.open_outputs()
         self.watch_outputs()
 
     @staticmethod
     def open_fifo(path: str, way: int) -> int:
-        """A named pipe: another agent finds it again."""
+        """Create a named pipe, which a later agent can find."""
         try:
             os.mkfifo(path, 0o600)
         except FileExistsError:
@@ -85,7 +85,7 @@ class TaskPipes:
         return os.open(path, way | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def handle_started(self) -> None:
-        """The process has its ends now."""
+        """The process has opened its ends."""
         if self.slave is not None:
             os.close(self.slave)
             self.slave = None
@@ -101,14 +101,12 @@ class TaskPipes:
         self.reading = False
 
     def watch_outputs(self) -> None:
-        """Look at its output, if nobody does."""
         if not self.paused and not self.reading:
             for file in self.outputs:
                 self.watch(file, False, self.readable)
             self.reading = True
 
     def set_paused(self, on: bool) -> None:
-        """Look at its output no more, or again."""
         self.paused = on
         if on:
             for file in self.outputs:
@@ -119,7 +117,7 @@ class TaskPipes:
             self.watch_outputs()
 
     def read_outputs(self, at: float) -> bool:
-        """What is there now goes into the log; whether that was the last."""
+        """Move available output into the log; return whether that was the last."""
         for file, port in list(self.outputs.items()):
             try:
                 piece = os.read(file, PIECE_MAX)
@@ -136,8 +134,8 @@ class TaskPipes:
         return not self.outputs
 
     def close_output(self, file: int) -> None:
-        """Nobody has its other end open. A terminal stays open until its process has ended: to
-        close it sends SIGHUP, also to a `touch` that closed its output and is about to exit.
+        """Close an output whose other end is closed. A terminal stays open until its process ends:
+        closing it sends SIGHUP, even to a `touch` that closed its output and is about to exit.
         """
         self.unwatch(file)
         if self.input == file:
@@ -152,7 +150,7 @@ class TaskPipes:
     # ---- what it is fed --------------------------------------------------------------------------
 
     def feed(self, piece: Optional[bytes]) -> int:
-        """Bytes for it, or its input's end; how many it took, or nobody will take, just now."""
+        """Queue bytes or the end of input; return how many bytes were written or will never be."""
         if piece is None:
             self.ending = True
         elif piece:
@@ -162,7 +160,7 @@ class TaskPipes:
         return self.write_input()
 
     def write_input(self) -> int:
-        """As much as it takes."""
+        """Write as much as possible now; return how much."""
         if self.input is None:
             return self.discard_input() if self.spare is None and self.slave is None else 0
         taken = 0
@@ -186,13 +184,12 @@ class TaskPipes:
         return taken
 
     def discard_input(self) -> int:
-        """Nobody will take what is left."""
         many = sum(map(len, self.fed))
         self.fed.clear()
         return many
 
     def wait_for_room(self) -> None:
-        """Be called when it takes more."""
+        """Wait until the process takes more input."""
         wanted = bool(self.fed) and self.input is not None
         if wanted != self.writing and self.input is not None:
             self.writing = wanted
@@ -204,7 +201,6 @@ class TaskPipes:
                 self.unwatch(self.input)
 
     def end_input(self) -> None:
-        """No more."""
         self.ending = True
         if self.input is None:
             return
@@ -220,13 +216,13 @@ class TaskPipes:
         self.writing = False
 
     def resize_terminal(self, rows: int, columns: int) -> None:
-        """The terminal's size; the kernel tells who is in front of it."""
+        """Set the terminal's size; the kernel signals the foreground process."""
         if self.master is not None:
             size = struct.pack("HHHH", rows, columns, 0, 0)
             fcntl.ioctl(self.master, termios.TIOCSWINSZ, size)
 
     def close(self) -> None:
-        """Nothing of it is needed any more but the log on the disk."""
+        """Close everything; the log stays on the disk."""
         files: List[Optional[int]] = [
             *self.outputs,
             self.input,

@@ -1,4 +1,4 @@
-"""What the agent keeps on the disk: one folder for each piece of work, stamps and epochs."""
+"""The agent's files: one folder for each task, stamps and epochs."""
 
 import json
 import os
@@ -16,12 +16,12 @@ PLAIN, PLAIN_STAGE = Task("", "", (), 0.0), Stage(())  #: with what stands where
 
 
 def ram_folder(root: str) -> str:
-    """Where commands are kept while the disk is full: another one for each agent's folder."""
+    """Return this agent's folder in memory, for commands while the disk is full."""
     return os.path.join(RAM, f"tpuherd-{os.getuid()}-{zlib.crc32(root.encode()):08x}")
 
 
 def make_private_folder(folder: str) -> bool:
-    """Make a folder that only we may read; False where it cannot be, or is somebody else's."""
+    """Make a folder that only we may read; False if that fails or someone else owns it."""
     try:
         os.mkdir(folder, 0o700)
         return True
@@ -34,13 +34,13 @@ def make_private_folder(folder: str) -> bool:
 
 
 def write_json(path: str, content: Any, hard: bool = False) -> None:
-    """JSON into a file, whole or not at all; `hard`: onto the disk before anything else."""
+    """Write JSON atomically; `hard` waits until it is on the disk."""
     write_file(f"{path}.new", content, hard)
     os.replace(f"{path}.new", path)
 
 
 def read_json(path: str) -> Any:
-    """JSON of a file; None where there is none, or it is broken."""
+    """Return a file's JSON; None if it is missing or broken."""
     try:
         with open(path) as file:
             return json.load(file)
@@ -49,7 +49,7 @@ def read_json(path: str) -> Any:
 
 
 def pack_task(work: Task) -> Dict[str, Any]:
-    """A piece of work, as JSON, but for what is as always; what may be secret is not in it."""
+    """Return the task as JSON without default values and without secrets."""
     content = differing_fields(work._replace(feeder=None), PLAIN)
     content["stages"] = [
         differing_fields(stage._replace(env={}), PLAIN_STAGE) for stage in work.stages
@@ -59,13 +59,12 @@ def pack_task(work: Task) -> Dict[str, Any]:
 
 
 def differing_fields(noun: Any, plain: Any) -> Dict[str, Any]:
-    """The fields by which they differ."""
     rows = zip(noun._fields, noun, plain)
     return {name: value for name, value, usual in rows if value != usual}
 
 
 def unpack_task(content: Mapping[str, Any], env: Any) -> Task:
-    """A piece of work, from JSON of this or an older agent."""
+    """Return a task from JSON of this or an older agent."""
     known = {key: value for key, value in content.items() if key in Task._fields}
     stages = []
     for index, told in enumerate(known["stages"]):
@@ -80,8 +79,6 @@ def unpack_task(content: Mapping[str, Any], env: Any) -> Task:
 
 
 class TaskStore:
-    """The agent's folder."""
-
     def __init__(self, root: str) -> None:
         self.root = root
         self.places: Dict[str, str] = {}  #: a piece of work to its folder
@@ -89,7 +86,7 @@ class TaskStore:
         self.owned: Set[str] = set()  #: folders for many, that were looked at
 
     def task_folder(self, work: Task) -> str:
-        """The folder of a piece of work; OSError where there is no room at all."""
+        """Return the task's folder; OSError if both disk and memory are full."""
         if work.id not in self.places:
             for root in (self.root, ram_folder(self.root)):
                 folder = os.path.join(root, FOLDERS[work.kind], work.id)
@@ -97,11 +94,11 @@ class TaskStore:
                     self.places[work.id] = folder
                     break
             else:
-                raise OSError("the disk is full, and so is memory")
+                raise OSError("the disk and /dev/shm are full")
         return self.places[work.id]
 
     def make_folder(self, folder: str, root: str) -> bool:
-        """Make an empty folder; False where what is above it, from the root on, is not ours."""
+        """Make an empty folder; False if a folder above it does not belong to us."""
         above = os.path.dirname(folder)
         for _ in range(2):
             if above not in self.owned and make_private_folder(root) and make_private_folder(above):
@@ -117,7 +114,7 @@ class TaskStore:
         return False
 
     def save(self, work: Task, hard: bool) -> bool:
-        """Write down how it stands; again later where the disk is full."""
+        """Write the task's record; it stays in `unsaved` if the disk is full."""
         folder = self.places.get(work.id)
         if folder is None:
             return True
@@ -130,20 +127,19 @@ class TaskStore:
         return True
 
     def save_env(self, work: Task) -> None:
-        """What its stages have in their environment: in a file that only its owner may read."""
+        """Write the stages' variables to a file that only its owner may read."""
         if work.kind != "command":
             path = os.path.join(self.task_folder(work), "env.json")
             write_json(path, [dict(stage.env) for stage in work.stages])
 
     def remove(self, work: Task) -> None:
-        """All of it."""
         self.unsaved.pop(work.id, None)
         folder = self.places.pop(work.id, None)
         if folder is not None:
             remove_folder(folder)
 
     def load(self) -> List[Task]:
-        """What earlier agents left."""
+        """Load the tasks that earlier agents left."""
         found = []
         for root in (self.root, ram_folder(self.root)):
             for kind in FOLDERS.values():
@@ -159,7 +155,7 @@ class TaskStore:
         return found
 
     def load_task(self, folder: str) -> Optional[Task]:
-        """One of them; what cannot be read is no more."""
+        """Load one task; None if it is unreadable."""
         content = read_json(os.path.join(folder, "status.json"))
         try:
             work = unpack_task(content, read_json(os.path.join(folder, "env.json")))
@@ -178,46 +174,43 @@ class TaskStore:
         return work
 
     def recorded_ending(self, work: Task) -> Optional[Dict[str, Any]]:
-        """How its process ended, as its nurse wrote; None: not yet, or nobody saw it."""
+        """Return how the supervisor recorded the end; None if it did not."""
         told = read_json(os.path.join(self.places[work.id], "exit"))
         if isinstance(told, dict) and told.get("pid") == work.pid:
             return told
         return None
 
     def list_stamps(self) -> FrozenSet[str]:
-        """Steps that went well on this host."""
+        """Return the setup steps that succeeded on this host."""
         folder = os.path.join(self.root, "stamps")
         return frozenset(os.listdir(folder)) if make_private_folder(folder) else frozenset()
 
     def save_stamp(self, stamp: str, name: str) -> None:
-        """One more."""
         folder = os.path.join(self.root, "stamps")
         if make_private_folder(folder):
             write_json(os.path.join(folder, stamp), {"name": name}, hard=True)
 
     def load_epochs(self) -> Dict[str, int]:
-        """The newest engine of each owner."""
+        """Return the highest epoch of each owner."""
         told = read_json(os.path.join(self.root, "epochs.json"))
         return told if isinstance(told, dict) else {}
 
     def save_epochs(self, epochs: Mapping[str, int]) -> None:
-        """It stays known, also when the agent is killed."""
         write_json(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
 
 
 def parse_ending(told: Mapping[str, Any]) -> Ending:
-    """How a process ended, as its nurse tells."""
     return Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
 
 
 def ended_task(work: Task, told: Mapping[str, Any]) -> Task:
-    """A command that has ended as its nurse tells, of which nothing else is to be told."""
+    """Return a command that ended as the supervisor recorded."""
     due = told["ended"] + work.keep_s
     return work._replace(phase=ENDED, ending=parse_ending(told), ended=told["ended"], due=due)
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder with its files: it has no folders."""
+    """Remove a folder and its files; it has no subfolders."""
     try:
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))
@@ -227,7 +220,6 @@ def remove_folder(folder: str) -> None:
 
 
 def has_room(root: str) -> bool:
-    """Whether there is room for one more."""
     try:
         facts = os.statvfs(root if os.path.isdir(root) else os.path.dirname(root))
     except OSError:
@@ -236,5 +228,5 @@ def has_room(root: str) -> bool:
 
 
 def is_same_process(work: Task) -> bool:
-    """Whether its process still is the one that was begun."""
+    """Whether the task's process still runs."""
     return bool(work.pid) and start_ticks(work.pid) == work.ticks

@@ -1,4 +1,4 @@
-"""Who keeps apt from working: unattended upgrades do so in a new machine's first minutes."""
+"""Who holds apt's lock: in a new VM's first minutes unattended upgrades do."""
 
 import os
 
@@ -14,7 +14,7 @@ LOCKS = (
 
 
 def lock_holder() -> str:
-    """A sentence's end naming it; empty: nobody."""
+    """Return the holder's name for a message; "" if the lock is free."""
     for path in LOCKS:
         pid = listed_holder(path)
         if pid is not None:

@@ -1,4 +1,4 @@
-"""Who has the chips: which processes have their devices open or hold libtpu's lock."""
+"""Who uses the chips: which processes have their devices open or hold libtpu's lock."""
 
 import fcntl
 import json
@@ -21,7 +21,6 @@ SUDO_S = 10.0
 
 
 def chip_devices() -> List[str]:
-    """The chips' files."""
     found = []
     for folder, pattern in (("/dev", ACCEL), ("/dev/vfio", NUMBER)):
         try:
@@ -34,13 +33,12 @@ def chip_devices() -> List[str]:
 
 
 def lock_files(home: str) -> List[str]:
-    """libtpu's lock files that are there."""
     paths = [path.format(uid=os.getuid(), home=home) for path in LOCKS]
     return [path for path in paths if os.path.exists(path)]
 
 
 def find_openers(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
-    """Which process has which chip open, of those that may be looked into."""
+    """Return which process has which chip open, of those that we may inspect."""
     wanted = set(chips)
     for name in os.listdir("/proc") if wanted else ():
         if not name.isdigit():
@@ -55,7 +53,7 @@ def find_openers(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
 
 
 def lock_holder(path: str) -> Optional[int]:
-    """Who holds a lock on it: 0 is somebody who cannot be seen; None: nobody."""
+    """Return the process that holds a lock on the file; 0 if it is hidden, None if it is free."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -71,7 +69,7 @@ def lock_holder(path: str) -> Optional[int]:
 
 
 def listed_holder(path: str) -> Optional[int]:
-    """The same from /proc/locks, for a file that may not be opened."""
+    """Find the lock's holder in /proc/locks, for a file that we may not open."""
     try:
         inode = os.stat(path).st_ino
         with open("/proc/locks") as file:
@@ -82,7 +80,6 @@ def listed_holder(path: str) -> Optional[int]:
 
 
 def parse_lock_holder(lines: Iterable[str], inode: int) -> Optional[int]:
-    """Who has a lock on an inode, by the lines of /proc/locks."""
     for line in lines:
         words = line.split()
         if len(words) > 5 and words[1] == "POSIX" and words[5].endswith(f":{inode}"):
@@ -91,7 +88,7 @@ def parse_lock_holder(lines: Iterable[str], inode: int) -> Optional[int]:
 
 
 def raw(home: str) -> List[Tuple[str, int]]:
-    """Path and pid of all who can be seen."""
+    """Return path and process of all visible users."""
     found = list(find_openers(chip_devices()))
     for path in lock_files(home):
         pid = lock_holder(path)
@@ -101,7 +98,6 @@ def raw(home: str) -> List[Tuple[str, int]]:
 
 
 def process_user(pid: int) -> str:
-    """Whose process it is."""
     try:
         uid = os.stat(f"/proc/{pid}").st_uid
         return pwd.getpwuid(uid).pw_name
@@ -110,7 +106,7 @@ def process_user(pid: int) -> str:
 
 
 def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
-    """With all that a person wants to know of them."""
+    """Add what people want to know about each process."""
     rows = []
     uptime_s, now = processes.uptime_seconds(), time.time()
     for path, pid in found:
@@ -130,13 +126,13 @@ def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
 
 
 def print_all() -> int:
-    """As JSON, for an agent that asks by sudo."""
+    """Print JSON for an agent that asks by sudo."""
     json.dump(told(raw(os.path.expanduser("~"))), sys.stdout)
     return 0
 
 
 def all_chip_users(home: str) -> List[Dict[str, Any]]:
-    """Also those of other users, where sudo asks for no password."""
+    """Include other users' processes if sudo needs no password."""
     if os.getuid() == 0 or not (chip_devices() or lock_files(home)):
         return told(raw(home))
     words = ["sudo", "-n", sys.executable, "-I", "-S", sys.argv[0], "holders"]

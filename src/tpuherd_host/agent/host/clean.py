@@ -1,4 +1,4 @@
-"""Ends what earlier work left behind, and frees the chips' lock: verbs `holders` and `clean`."""
+"""Ends what earlier tasks left behind, and frees the chips' lock: verbs `holders` and `clean`."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ SUDO_S = 10.0
 
 
 def told_holders(talk: ThreadedCall) -> Dict[str, Any]:
-    """Who has the chips, and whether that is something of ours."""
+    """List who uses the chips, and which of them are ours."""
     rows = chip_users.all_chip_users(talk.house.home)
     for row in rows:
         row["ours"] = row.pop("agent") == talk.house.folder
@@ -31,7 +31,7 @@ def told_holders(talk: ThreadedCall) -> Dict[str, Any]:
 
 
 def clean(talk: ThreadedCall) -> Dict[str, Any]:
-    """End leftovers, remove a lock file that nobody holds, make libtpu's log folder writable."""
+    """End leftovers, remove lock files that nobody holds, make libtpu's log folder writable."""
     asked = parse_fields(talk.content, all=bool, grace_s=float)
     everything = asked.get("all", False)
     works = talk.house.state().works
@@ -54,7 +54,7 @@ def clean(talk: ThreadedCall) -> Dict[str, Any]:
 
 
 def announce_cleaning(talk: ThreadedCall, wanted: Set[int], live: Set[str]) -> None:
-    """Have it known, before they end, that the end of these is no failure of theirs."""
+    """Tell the state machine first, so that these ends do not count as failures."""
     marked = {processes.marked_task(pid, talk.house.folder) for pid in wanted}
     works = tuple(sorted(live & marked))
     if not works:
@@ -71,7 +71,7 @@ def announce_cleaning(talk: ThreadedCall, wanted: Set[int], live: Set[str]) -> N
 
 
 def find_leftovers(agent: str, spared: Set[str]) -> Set[int]:
-    """Processes that bear our mark, of work that is not spared, and what descends from them."""
+    """Return processes with our mark whose task is not spared, and their descendants."""
     among = processes.all_processes()
     marks = {pid: processes.marked_task(pid, agent) for pid in among}
     spare = processes.with_descendants(
@@ -83,7 +83,7 @@ def find_leftovers(agent: str, spared: Set[str]) -> Set[int]:
 
 
 def family_of_agent() -> Set[int]:
-    """Ourselves and all above us, and our nurse: it is the one child that bears no mark."""
+    """Return the agent, its ancestors and its supervisor, the one child without a mark."""
     spared = {0, 1}
     among = processes.all_processes()
     pid = os.getpid()
@@ -95,7 +95,6 @@ def family_of_agent() -> Set[int]:
 
 
 def describe_process(pid: int, agent: str) -> Dict[str, Any]:
-    """For the report."""
     return {
         "pid": pid,
         "command": processes.command_line(pid),
@@ -105,7 +104,7 @@ def describe_process(pid: int, agent: str) -> Dict[str, Any]:
 
 
 def end_processes(wanted: Set[int], grace_s: float, talk: ThreadedCall) -> Set[int]:
-    """TERM, grace, KILL; who is left all the same."""
+    """Send TERM, wait, send KILL; return those that still run."""
     born = {pid: one.ticks for pid in wanted for one in [processes.find_process(pid)] if one}
 
     def left() -> Set[int]:
@@ -119,7 +118,7 @@ def end_processes(wanted: Set[int], grace_s: float, talk: ThreadedCall) -> Set[i
 
 
 def send_signal(pid: int, number: int) -> None:
-    """A signal, by sudo where it is not our own process."""
+    """Signal a process, by sudo if it belongs to another user."""
     try:
         os.kill(pid, number)
     except PermissionError:
@@ -129,7 +128,6 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def wait_until(over: Callable[[], bool], patience_s: float, talk: ThreadedCall) -> None:
-    """Until it is so, or for so long."""
     pause = threading.Event()
     for _ in range(int(patience_s / LOOK_S) + 1):
         if over():
@@ -139,7 +137,7 @@ def wait_until(over: Callable[[], bool], patience_s: float, talk: ThreadedCall) 
 
 
 def run_sudo(*words: str) -> bool:
-    """As root, where no password is asked; whether it went well."""
+    """Run a command as root if sudo needs no password; return whether it succeeded."""
     try:
         done = subprocess.run(
             ["sudo", "-n", *words],
@@ -153,7 +151,7 @@ def run_sudo(*words: str) -> bool:
 
 
 def remove_free_locks(home: str) -> List[str]:
-    """Lock files that nobody holds are removed: a lock file is no lock."""
+    """Remove lock files that nobody holds: libtpu takes the file for a lock."""
     removed = []
     for path in chip_users.lock_files(home):
         if chip_users.lock_holder(path) is not None:
@@ -168,7 +166,7 @@ def remove_free_locks(home: str) -> List[str]:
 
 
 def fix_log_folder() -> List[str]:
-    """A log folder that root made first keeps everybody else's libtpu from logging."""
+    """Make a log folder of root's writable: otherwise no other user's libtpu can log."""
     if not os.path.isdir(TPU_LOGS) or os.access(TPU_LOGS, os.W_OK):
         return []
     try:

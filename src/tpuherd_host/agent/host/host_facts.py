@@ -1,4 +1,4 @@
-"""What a host shows of itself: read here, parsed by pure functions, told by the verb `facts`."""
+"""What a host shows of itself: read here, parsed by pure functions; the verb `facts`."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ TOOLS = ("pip", "pip3", "uv", "git", "docker", "zstd", "apt-get", "sudo", "tmux"
 
 
 def read_text(path: str) -> str:
-    """A small file's text; empty where there is none."""
+    """Return a small file's text; "" if it is missing."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 16).strip()
@@ -35,7 +35,7 @@ def read_text(path: str) -> str:
 
 
 def parse_meminfo(meminfo: str) -> Dict[str, int]:
-    """Bytes in all and to be had, from /proc/meminfo."""
+    """Return total and available bytes from /proc/meminfo."""
     rows = dict(line.partition(":")[::2] for line in meminfo.splitlines())
     wanted = {"total": "MemTotal", "available": "MemAvailable"}
     found = {name: rows.get(row, "").split() for name, row in wanted.items()}
@@ -43,7 +43,7 @@ def parse_meminfo(meminfo: str) -> Dict[str, int]:
 
 
 def chip_generation(vendor: str, device: str, subsystem: str) -> Optional[str]:
-    """Which generation a PCI device is; empty: a chip that we have no word for; None: no chip."""
+    """Return a PCI device's generation; "" for an unknown chip, None if it is not a chip."""
     if vendor != GOOGLE:
         return None
     for (known, below), generation in CHIPS.items():
@@ -53,7 +53,6 @@ def chip_generation(vendor: str, device: str, subsystem: str) -> Optional[str]:
 
 
 def list_chips() -> List[Dict[str, str]]:
-    """Those on the PCI bus."""
     found = []
     try:
         places = sorted(os.listdir(PCI))
@@ -70,7 +69,6 @@ def list_chips() -> List[Dict[str, str]]:
 
 
 def disk_space(path: str) -> Dict[str, int]:
-    """Bytes and files, in all and free."""
     facts = os.statvfs(path)
     return {
         "total": facts.f_blocks * facts.f_frsize,
@@ -80,13 +78,12 @@ def disk_space(path: str) -> Dict[str, int]:
 
 
 def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
-    """Where programs are that a setup may want."""
+    """Return the paths of programs that a setup may need."""
     path = environment.get("PATH", os.defpath)
     return {name: shutil.which(name, path=path) for name in TOOLS}
 
 
 def facts(talk: ThreadedCall) -> Dict[str, Any]:
-    """All of them."""
     system = os.uname()
     return {
         "boot": processes.boot_id(),

@@ -1,4 +1,4 @@
-"""What the agent says of itself and its host when it greets."""
+"""What the agent says about itself and its host in its greeting."""
 
 import os
 import pwd
@@ -11,7 +11,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 
 
 def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:
-    """All but epoch and time."""
+    """Return the greeting without epoch and time."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""What the processes of an attempt do just now: by py-spy, by themselves, else by the kernel."""
+"""What an attempt's processes are doing: by py-spy, by themselves, else by the kernel."""
 
 import os
 import re
@@ -21,7 +21,7 @@ FRAMES_S, QUIET_S = 3.0, 0.2
 
 
 def stacks(talk: ThreadedCall) -> Dict[str, Any]:
-    """Of every process that bears the attempt's mark."""
+    """Return the stacks of every process that has the attempt's mark."""
     attempt = talk.content.get("attempt")
     if not isinstance(attempt, str) or not attempt:
         raise CallRefused("unfit", "attempt is missing")
@@ -37,12 +37,11 @@ def stacks(talk: ThreadedCall) -> Dict[str, Any]:
 
 
 def command_line(pid: int) -> str:
-    """As it was begun."""
     return read_proc_file(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:500]
 
 
 def stack_text(pid: int, path: str) -> str:
-    """Python's frames if they can be had, and where its threads are in the kernel."""
+    """Return Python's frames if available, and each thread's state in the kernel."""
     own = os.path.dirname(
         link_target(f"/proc/{pid}/exe")
     )  # a virtual environment's is beside its python
@@ -66,7 +65,7 @@ def stack_text(pid: int, path: str) -> str:
 
 
 def own_frames(pid: int) -> str:
-    """Python's frames as the program itself writes them; empty where it does not."""
+    """Return the frames as the program itself writes them; "" if it does not."""
     folder = f"/proc/{pid}/fd"
     try:
         links = {f"{folder}/{file}": link_target(f"{folder}/{file}") for file in os.listdir(folder)}
@@ -82,10 +81,10 @@ def own_frames(pid: int) -> str:
 
 
 def read_growth(file: str, before: int) -> str:
-    """What comes to be in a file, once nothing more comes.
+    """Return what another process appends to a file, once it stops growing.
 
-    Another process writes it, in a handler of signals that can say nothing at its end, and no file
-    in memory can be waited for: so it is looked at, in a thread of its own, for FRAMES_S at most.
+    A signal handler there writes it and cannot signal its end, and one cannot wait for a file in
+    memory: so this polls, in a thread of its own, for at most FRAMES_S.
     """
     size, end = before, time.monotonic() + FRAMES_S
     while time.monotonic() < end:
@@ -98,7 +97,7 @@ def read_growth(file: str, before: int) -> str:
 
 
 def venv_bin(pid: int) -> str:
-    """The bin folder of the virtual environment it runs in, by its environment."""
+    """Return the bin folder of the process's virtual environment, from its environment."""
     for word in read_proc_file(f"/proc/{pid}/environ").split("\0"):
         if word.startswith("VIRTUAL_ENV="):
             return os.path.join(word.partition("=")[2], "bin")
@@ -106,7 +105,7 @@ def venv_bin(pid: int) -> str:
 
 
 def kernel_stacks(pid: int) -> str:
-    """Each thread: its name, its state, what it waits for, and its kernel stack if we may."""
+    """Return each thread's name, state, wait channel, and kernel stack if we may read it."""
     folder = f"/proc/{pid}/task"
     lines = []
     try:
@@ -125,7 +124,7 @@ def kernel_stacks(pid: int) -> str:
 
 
 def read_proc_file(path: str) -> str:
-    """A file of /proc; empty where it may not be read."""
+    """Return a file of /proc; "" if we may not read it."""
     try:
         with open(path, errors="replace") as file:
             return file.read(1 << 20)
@@ -134,7 +133,7 @@ def read_proc_file(path: str) -> str:
 
 
 def link_target(path: str) -> str:
-    """Where a link leads; empty where that may not be seen."""
+    """Return where a link leads; "" if we may not see it."""
     try:
         return os.readlink(path)
     except OSError:

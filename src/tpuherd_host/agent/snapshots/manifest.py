@@ -19,7 +19,7 @@ END = TAIL.size + 1
 KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
 NOBODY = bytes(32)  #: the id of a content that nobody has hashed
 PATH_MAX = 4096
-AWAY = (b"//", b"/./", b"/../")  #: what no path of a snapshot goes through
+AWAY = (b"//", b"/./", b"/../")  #: what not a path in a snapshot goes through
 
 
 class BadRows(ValueError):
@@ -89,11 +89,11 @@ def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
     paths = [one.path for one in found]
     trail = b"".join([b"/" + path + b"/\0" for path in paths])  # quicker than one by one
     if any(away in trail for away in AWAY) or trail.count(b"\0") > len(paths):
-        raise BadRows("no path of a snapshot")
+        raise BadRows("not a path in a snapshot")
     if any(stat.S_IFMT(mode) not in KINDS for mode in {one.mode for one in found}):
         raise BadRows("neither file nor symlink")
     if any(len(path) > PATH_MAX for path in paths):
-        raise BadRows("too long a path")
+        raise BadRows("the path is too long")
     if len(set(paths)) < len(paths) or any(map(ge, rows, islice(rows, 1, None))):
         raise BadRows("out of order")
     barred = {one.path for one in found if not one.is_folder}

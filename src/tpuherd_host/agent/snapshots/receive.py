@@ -88,7 +88,7 @@ def parse_order(content: Mapping[str, Any]) -> FillOrder:
         return told
     id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
     if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
-        raise CallRefused("unfit", "this is no order to fill a host")
+        raise CallRefused("unfit", "this request lacks id, dest or token")
     while len(ORDERS) >= ORDERS_MAX:
         ORDERS.pop(next(iter(ORDERS)))
     tops = content.get("tops")
@@ -141,7 +141,7 @@ def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]
     body, cut = source.read_bytes(int(head["body"])), int(head["gone"])
     rows += apply_diff(base, unpack_rows(body[:cut]), unpack_rows(body[cut:]))
     if rows_id(rows).hex() != order.id:
-        raise BrokenStream("it is another snapshot than was announced")
+        raise BrokenStream("the snapshot is not the announced one")
     found = remember_rows(order.id, check_rows(rows))
     file = tree_layout.rows_file(house, order.id)
     if not file.exists():
@@ -175,7 +175,7 @@ def base_rows(house: Path, start: Optional[str]) -> List[bytes]:
     ids = [id for id in tree_layout.complete_snapshots(house) if id.startswith(start)]
     base = load_rows(house, ids[0]) if ids else None
     if base is None:
-        raise BrokenStream("the snapshot that this one is told by is not here any more; sync again")
+        raise BrokenStream("the earlier snapshot is no longer on the host; sync again")
     return base
 
 

@@ -89,7 +89,7 @@ def receive_stream(
     raises when nobody wants to know any more."""
     ear, timer = EARS.get(token, (None, None))
     if ear is None or timer is None:
-        raise BrokenStream("nobody listens for this transfer any more")
+        raise BrokenStream("this transfer no longer has a listener")
     timer.cancel()
     try:
         line, plan = accept_parent(ear, token, check)
@@ -112,7 +112,7 @@ def accept_parent(
             plan = authenticate_parent(line, token)
             if plan is not None:
                 return line, plan
-    raise BrokenStream("no other host came with it")
+    raise BrokenStream("the other host did not connect in time")
 
 
 def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
@@ -142,7 +142,7 @@ def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> s
         if not hmac.compare_digest(
             receive_exactly(line, PROOF), token_proof(token, b"child", nonces)
         ):
-            raise BrokenStream("somebody else is there")
+            raise BrokenStream("an unexpected host answered")
         plan = json.dumps(below).encode()
         line.sendall(token_proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
         line.settimeout(STALL_S)

@@ -96,7 +96,7 @@ def have(talk: ThreadedCall) -> Mapping[str, Any]:
     order = parse_order(talk.content)
     base = talk.content.get("base")
     if base:
-        with errors_as_refusals("the destination can't be looked at"):
+        with errors_as_refusals("cannot inspect the destination"):
             current = find_destination(house, home, order.dest, force=order.force).current
             hoped = current != order.id and str(current).startswith(str(base))
             hoped = hoped and load_rows(house, current) is not None
@@ -105,7 +105,7 @@ def have(talk: ThreadedCall) -> Mapping[str, Any]:
             return answer
     address = talk.content.get("address")
     port = None
-    with errors_as_refusals("the destination can't be looked at"):
+    with errors_as_refusals("cannot inspect the destination"):
         if order.tops is not None:
             into = copy_target(house, home, order.dest, order.tops).into
             answer = {"dest": str(into)}
@@ -172,7 +172,7 @@ def follow(talk: ThreadedCall) -> Mapping[str, Any]:
         ) as (read, plan):
             return fill_and_relay(talk, read_blocks(read), plan)
     except (BrokenStream, OSError) as error:
-        return {"ready": None, "why": f"nothing came from the other hosts: {error}", "lost": []}
+        return {"ready": None, "why": f"nothing arrived from the other hosts: {error}", "lost": []}
 
 
 def fill_and_relay(
@@ -185,7 +185,7 @@ def fill_and_relay(
     passed = tee.pass_through(coming)
     why = None
     try:
-        with errors_as_refusals("it could not be filled"):
+        with errors_as_refusals("cannot write the files"):
             fill_tree(house, home, order, passed)
     except CallRefused as refused:
         with suppress(BrokenStream, OSError):
@@ -216,7 +216,7 @@ def feed(talk: ThreadedCall) -> Mapping[str, Any]:
     tee = relay.Tee(talk.content["children"])
     try:
         with send_heartbeats(talk), errors_as_refusals(
-            "it could not be passed on"
+            "cannot pass the files on"
         ), store.shared_lock():
             numbers = {one.id: n for n, one in reversed(list(enumerate(map(parse_row, rows))))}
             wanted = content_sizes(map(parse_row, rows))
@@ -240,7 +240,7 @@ def commit(talk: ThreadedCall) -> Mapping[str, Any]:
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     relay.stop_listening(order.token)
-    with errors_as_refusals("it could not be put in its place"):
+    with errors_as_refusals("cannot switch to the new files"):
         if order.tops is not None:
             return place_copy(house, home, order, order.tops)
         spot = find_destination(house, home, order.dest, force=order.force)
@@ -270,7 +270,7 @@ def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapp
     if not new.is_dir() or new.stat().st_ino in inodes:
         if spot.current == order.id:
             return {"switched": order.id, "was": spot.current, "stays": []}  # asked twice
-        raise CallRefused("not-found", "what was to be put in its place is gone; sync again")
+        raise CallRefused("not-found", "the received files are gone; sync again")
     spot.dest.parent.mkdir(parents=True, exist_ok=True)
     trees = [*spot.trees, {"id": order.id, "inode": new.stat().st_ino}]
     write_record(spot, trees)
@@ -295,7 +295,7 @@ def place_copy(house: Path, home: Path, order: FillOrder, tops: List[str]) -> Ma
     tree = goal.tree / order.token
     rows = load_rows(house, order.id, part=True)
     if rows is None or not tree.is_dir():
-        raise CallRefused("not-found", "what was to be copied is gone; copy again")
+        raise CallRefused("not-found", "the received files are gone; copy again")
     found = [parse_row(each) for each in rows]
     merge_tree(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
     shutil.rmtree(str(tree), ignore_errors=True)
@@ -307,7 +307,7 @@ def abandon(talk: ThreadedCall) -> Mapping[str, Any]:
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     relay.stop_listening(order.token)
-    with errors_as_refusals("it could not be removed"):
+    with errors_as_refusals("cannot remove the received files"):
         remove_staged(house, home, order)
         stands = order.tops is None
         stands = (

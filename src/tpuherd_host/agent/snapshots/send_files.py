@@ -78,7 +78,7 @@ def find_files(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[s
             top = os.fsencode(Path(match).name or "root")
             if top in tops:
                 raise CallRefused(
-                    "unfit", f"{tops[top]} and {match} have one name; copy them apart"
+                    "unfit", f"{tops[top]} and {match} have the same name; copy them separately"
                 )
             tops[top] = match
             collect_files(os.fsencode(os.path.realpath(match)), top, found, skipped)

@@ -192,7 +192,7 @@ def read_blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
             rest += read_some(read)
         kind, length = BLOCK.unpack_from(rest)
         if length > BLOCK_MAX or not DEFLATED <= kind <= SAME:
-            raise BrokenStream("this is no stream of a snapshot")
+            raise BrokenStream("not a snapshot stream")
         whole = BLOCK.size + length
         while len(rest) < whole:
             rest += read_some(read)
@@ -212,7 +212,7 @@ def read_some(read: Callable[[], bytes]) -> bytes:
 
 def no_content(number: int) -> bytes:
     """No row's content is known."""
-    raise BrokenStream("this stream needs contents that are not here")
+    raise BrokenStream("the stream needs contents that are not on this host")
 
 
 def decode_blocks(
@@ -239,26 +239,26 @@ def decode_blocks(
                 while more := inflate.decompress(b"", PLAIN_MAX):
                     yield more
             except zlib.error as error:
-                raise BrokenStream(f"the stream is spoiled: {error}") from None
+                raise BrokenStream(f"the stream is corrupt: {error}") from None
 
 
 def inflate_delta(piece: bytes, old: Callable[[int], bytes]) -> bytes:
     """One piece that was told by what it replaces."""
     if len(piece) < LIKENESS.size:
-        raise BrokenStream("this is no stream of a snapshot")
+        raise BrokenStream("not a snapshot stream")
     number, start = LIKENESS.unpack_from(piece)
     shape = delta_dictionary(old(number), start)
     inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=shape)
     try:
         return inflate.decompress(piece[LIKENESS.size :], LIKE_PIECE)
     except zlib.error as error:
-        raise BrokenStream(f"the stream is spoiled: {error}") from None
+        raise BrokenStream(f"the stream is corrupt: {error}") from None
 
 
 def old_part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
     """A part of what is replaced, as it was."""
     if len(piece) != SAMENESS.size:
-        raise BrokenStream("this is no stream of a snapshot")
+        raise BrokenStream("not a snapshot stream")
     number, at, many = SAMENESS.unpack(piece)
     return old(number)[at : at + many]
 
@@ -297,7 +297,7 @@ class ContentReader:
         """What stands at the front."""
         length = self.read_number()
         if length > HEAD_MAX:
-            raise BrokenStream("this is no stream of a snapshot")
+            raise BrokenStream("not a snapshot stream")
         head: Dict[str, Any] = json.loads(self.read_bytes(length))
         return head
 

@@ -92,7 +92,7 @@ def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRo
 def resolve_path(home: Path, text: str) -> Path:
     """A path as a user writes it: from the login's home."""
     if not text or "\0" in text:
-        raise CallRefused("unfit", "a destination has a name")
+        raise CallRefused("unfit", "the destination is empty")
     if text == "~" or text.startswith("~/"):
         text = text[2:] or "."
     return Path(os.path.realpath(str(home / text)))
@@ -105,7 +105,7 @@ def find_destination(house: Path, home: Path, text: str, *, force: bool = False)
         if dest == no or dest in no.parents:
             raise CallRefused("unfit", f"{dest} cannot be a destination; name a folder below it")
     if house.resolve() in dest.parents:
-        raise CallRefused("unfit", f"{dest} is a folder of the agent's own; name another")
+        raise CallRefused("unfit", f"{dest} belongs to the agent; name another destination")
     key = hashlib.sha256(os.fsencode(str(dest))).hexdigest()[:16]
     folder = house / "trees" / key
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -126,7 +126,7 @@ def find_destination(house: Path, home: Path, text: str, *, force: bool = False)
 def check_writable(folder: Path) -> None:
     """Refused where the login may put nothing."""
     if not os.access(str(folder), os.W_OK | os.X_OK):
-        raise CallRefused("unfit", f"{folder} can't be written to; name another destination")
+        raise CallRefused("unfit", f"{folder} is not writable; name another destination")
 
 
 def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
@@ -145,7 +145,7 @@ def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool)
         if tree["inode"] == there.st_ino:
             return str(tree["id"])
     if not force and any(dest.iterdir()):
-        sentence = f"{dest} holds files that did not come from here"
+        sentence = f"{dest} contains files that herd did not put there"
         raise CallRefused(
             "unfit", f"{sentence}; name another destination, or --force to mix them in"
         )

@@ -16,18 +16,18 @@ CallArguments = Mapping[str, Any]
 
 
 def with_lease(work: Task, seconds: Optional[float], now: float) -> Task:
-    """With a lease that ends then; none: its switch is not armed."""
+    """Return the task with a lease of this length; None leaves its switch unarmed."""
     if seconds is None:
         return work
     if seconds <= 0:
-        raise CallRefused("unfit", "a lease lasts longer than nothing")
+        raise CallRefused("unfit", "a lease must be longer than 0 s")
     return work._replace(lease_s=seconds, lease_until=now + seconds)
 
 
 def renew_leases(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Everything is well up there: renew the leases of this owner's attempts, or of one."""
+    """Renew the leases of all attempts of this owner, or of one."""
     check_epoch(turn, one)
     asked = parse_fields(content, seconds=float, attempt=str)
     renewed: Dict[str, float] = {}
@@ -42,7 +42,7 @@ def renew_leases(
 
 
 def expire_lease(turn: Transition, work: Task) -> None:
-    """Nobody has renewed its lease: stop it, mark it, and say that its node is wanted no more."""
+    """Stop an attempt whose lease ended, and report that its node should be deleted."""
     work = turn.put_task(work._replace(deadman=True, lease_until=None))
     why = f"no lease for {work.lease_s or 0:.0f} s: the dead-man switch"
     turn.add_effects(

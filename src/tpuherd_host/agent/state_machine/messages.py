@@ -1,4 +1,4 @@
-"""What may happen to the agent, and what it may do: the words that `step` takes and gives."""
+"""The events that the state machine takes and the effects that it returns."""
 
 from typing import Any, Mapping, NamedTuple, Optional, Tuple, Union
 
@@ -9,41 +9,35 @@ from tpuherd_host.agent.state_machine.state import Ending, Task
 
 
 class ConnectionOpened(NamedTuple):
-    """Somebody came."""
-
     connection: int
 
 
 class FrameReceived(NamedTuple):
-    """A whole frame came."""
-
     connection: int
     frame: Frame
 
 
 class ConnectionClosed(NamedTuple):
-    """Somebody left, or spoke nonsense."""
+    """The controller left or broke the protocol."""
 
     connection: int
 
 
 class BytesFlushed(NamedTuple):
-    """So much of what was to be sent has left."""
+    """This many queued bytes were sent."""
 
     connection: int
     many: int
 
 
 class ProcessStarted(NamedTuple):
-    """A process of a piece of work is there."""
-
     work: str
     pid: int
     ticks: int
 
 
 class SpawnFailed(NamedTuple):
-    """It could not be: `exit` is what a shell would say, 126 or 127."""
+    """A process did not start; `exit` is the status that a shell would return, 126 or 127."""
 
     work: str
     exit: int
@@ -51,7 +45,7 @@ class SpawnFailed(NamedTuple):
 
 
 class ProcessEnded(NamedTuple):
-    """The leader of a piece of work has ended; all None: nobody saw how."""
+    """The leader of a task ended; all None if nobody saw how."""
 
     work: str
     ending: Ending
@@ -59,7 +53,7 @@ class ProcessEnded(NamedTuple):
 
 
 class LogGrew(NamedTuple):
-    """Its log reaches from `first` to `length` now."""
+    """The task's log now reaches from `first` to `length`."""
 
     work: str
     first: int
@@ -68,54 +62,48 @@ class LogGrew(NamedTuple):
 
 
 class OutputsClosed(NamedTuple):
-    """All its outputs are closed."""
-
     work: str
 
 
 class InputConsumed(NamedTuple):
-    """Its standard input has taken so much; 0: it takes no more."""
+    """The task's standard input took this many bytes; 0 if it is closed."""
 
     work: str
     many: int
 
 
 class ProcessesCounted(NamedTuple):
-    """So many of its processes are left."""
+    """This many of the task's processes are left."""
 
     work: str
     left: int
 
 
 class ChipUsersFound(NamedTuple):
-    """Who has the chips."""
-
     work: str
     holders: Tuple[Mapping[str, Any], ...]
 
 
 class AptHolderFound(NamedTuple):
-    """Who has apt's locks; empty: nobody."""
+    """Who holds apt's locks; empty if they are free."""
 
     work: str
     holder: str
 
 
 class LogTailRead(NamedTuple):
-    """Its last lines."""
-
     work: str
     lines: Tuple[str, ...]
 
 
 class StepReported(NamedTuple):
-    """A training program said how far it is."""
+    """A training program reported its progress."""
 
     content: Mapping[str, Any]
 
 
 class HostNotice(NamedTuple):
-    """The metadata server says something new."""
+    """The metadata server reported a change."""
 
     key: str
     value: str
@@ -132,7 +120,7 @@ class ThreadSent(NamedTuple):
 
 
 class ThreadRead(NamedTuple):
-    """A threaded verb has read so much."""
+    """A threaded verb read this many bytes."""
 
     connection: int
     call: int
@@ -140,7 +128,7 @@ class ThreadRead(NamedTuple):
 
 
 class ThreadAnswered(NamedTuple):
-    """A threaded verb is through; with `error`, badly."""
+    """A threaded verb finished; `error` says why it failed."""
 
     connection: int
     call: int
@@ -149,13 +137,13 @@ class ThreadAnswered(NamedTuple):
 
 
 class ThreadEvent(NamedTuple):
-    """A threaded verb has something to say to all."""
+    """A threaded verb sends an event to all connections."""
 
     content: Mapping[str, Any]
 
 
 class TasksCleaned(NamedTuple):
-    """A user has the processes of these ended."""
+    """A user has the processes of these tasks ended."""
 
     works: Tuple[str, ...]
     why: str
@@ -169,14 +157,12 @@ class TimerFired(NamedTuple):
 
 
 class SendFrame(NamedTuple):
-    """A frame."""
-
     connection: int
     frame: bytes
 
 
 class SendLog(NamedTuple):
-    """A piece of a log, as DATA."""
+    """Send a piece of a log as DATA."""
 
     connection: int
     call: int
@@ -187,26 +173,26 @@ class SendLog(NamedTuple):
 
 
 class CloseConnection(NamedTuple):
-    """Close the connection when what was said has left."""
+    """Close the connection after all queued bytes are sent."""
 
     connection: int
 
 
 class SpawnProcess(NamedTuple):
-    """Begin the current stage."""
+    """Start the task's current stage."""
 
     work: Task
 
 
 class FeedInput(NamedTuple):
-    """Bytes for its standard input; None: no more."""
+    """Bytes for the task's standard input; None closes it."""
 
     work: str
     piece: Optional[bytes]
 
 
 class SendSignal(NamedTuple):
-    """To its leader, or to all of it; no deed when it is gone."""
+    """Signal the leader or all processes of a task; ignored if they are gone."""
 
     work: Task
     number: int
@@ -214,40 +200,38 @@ class SendSignal(NamedTuple):
 
 
 class SweepProcesses(NamedTuple):
-    """A signal (0: none) to all of it that is left, and count: Swept."""
+    """Signal (0: do not) all processes that are left, and count them: ProcessesCounted."""
 
     work: Task
     number: int
 
 
 class ResizeTerminal(NamedTuple):
-    """Its terminal."""
-
     work: str
     rows: int
     columns: int
 
 
 class FindChipUsers(NamedTuple):
-    """Who has them: Seen."""
+    """Answered by ChipUsersFound."""
 
     work: str
 
 
 class FindAptHolder(NamedTuple):
-    """Who has its locks: AptSeen."""
+    """Answered by AptHolderFound."""
 
     work: str
 
 
 class CheckAdopted(NamedTuple):
-    """An adopted one: does it still run, and how did it end?"""
+    """Find out whether an adopted process still runs, and how it ended."""
 
     work: Task
 
 
 class AppendNote(NamedTuple):
-    """A line of the agent's own in its log."""
+    """Write a line of the agent's own into the task's log."""
 
     work: Task
     port: int
@@ -255,47 +239,43 @@ class AppendNote(NamedTuple):
 
 
 class PauseOutput(NamedTuple):
-    """Read its output no more, or again."""
+    """Stop or continue reading the task's output."""
 
     work: str
     on: bool
 
 
 class ReadLogTail(NamedTuple):
-    """Read its last lines: Tailed."""
+    """Answered by LogTailRead."""
 
     work: str
 
 
 class SaveTask(NamedTuple):
-    """Write down how it stands; `hard`: onto the disk before anything else is done."""
+    """Write the task's record; `hard` waits until it is on the disk."""
 
     work: Task
     hard: bool
 
 
 class ForgetTask(NamedTuple):
-    """Remove all of it."""
+    """Delete the task's record and log."""
 
     work: Task
 
 
 class SaveEpochs(NamedTuple):
-    """Write down the epochs."""
-
     epochs: Mapping[str, int]
 
 
 class SaveStamp(NamedTuple):
-    """A step went well."""
+    """A setup step succeeded."""
 
     stamp: str
     name: str
 
 
 class StartThread(NamedTuple):
-    """Begin a threaded verb."""
-
     connection: int
     call: int
     verb: str
@@ -303,7 +283,7 @@ class StartThread(NamedTuple):
 
 
 class PassThreadData(NamedTuple):
-    """Bytes for a threaded verb; None: no more on that port."""
+    """Bytes for a threaded verb; None at a port's end."""
 
     connection: int
     call: int
@@ -312,7 +292,7 @@ class PassThreadData(NamedTuple):
 
 
 class GrantThreadCredit(NamedTuple):
-    """A threaded verb may send so much more."""
+    """A threaded verb may send this many more bytes."""
 
     connection: int
     call: int
@@ -320,7 +300,7 @@ class GrantThreadCredit(NamedTuple):
 
 
 class DropThread(NamedTuple):
-    """Nobody waits for a threaded verb any more."""
+    """The caller of a threaded verb is gone."""
 
     connection: int
     call: int

@@ -1,4 +1,4 @@
-"""The agent's whole judgement: a state and what happened give the next state and what to do."""
+"""The agent's decisions: a state and an event give the next state and the effects."""
 
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type
 
@@ -43,7 +43,7 @@ def reduce_event(
     pure: Mapping[str, MethodHandler],
     threaded: Mapping[str, Any],
 ) -> Tuple[AgentState, Tuple[Effect, ...]]:
-    """What follows. `pure` and `threaded` are the tables of verbs."""
+    """Return the next state and the effects; `pure` and `threaded` are the tables of verbs."""
     turn = Transition(state, now)
     if isinstance(happening, FrameReceived):
         rpc_calls.handle_frame(turn, happening, pure, threaded)
@@ -55,17 +55,15 @@ def reduce_event(
 
 
 def broadcast_event(turn: Transition, happening: ThreadEvent) -> None:
-    """A threaded verb has something to say to all."""
     turn.send_event(happening.content)
 
 
 def handle_notice(turn: Transition, happening: HostNotice) -> None:
-    """The metadata server says something new."""
     rpc_attempts.apply_notice(turn, happening.key, happening.value)
 
 
 def handle_timer(turn: Transition, happening: TimerFired) -> None:
-    """Look at all that is due."""
+    """Handle everything that is due."""
     for work in list(turn.state.works.values()):
         if work.is_live and work.lease_until is not None and turn.now >= work.lease_until:
             deadman.expire_lease(turn, work)
@@ -80,7 +78,7 @@ def handle_timer(turn: Transition, happening: TimerFired) -> None:
 
 
 def next_wake_time(state: AgentState) -> Optional[float]:
-    """When to be woken; None: only when something happens."""
+    """Return when a timer event is due; None while only other events matter."""
     times = [work.due for work in state.works.values() if work.due is not None]
     for work in state.works.values():
         if work.ended is None and work.is_live:

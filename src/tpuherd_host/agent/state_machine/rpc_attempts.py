@@ -1,4 +1,4 @@
-"""The verbs for attempts and setup, and notices."""
+"""The verbs for attempts and setup, and the metadata server's notices."""
 
 from typing import Any, Optional
 
@@ -43,13 +43,13 @@ DEADLY = {
 def start_attempt(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Setup steps, then the command; the same asked again is not started again."""
+    """Start the setup steps, then the command; repeating the same call starts nothing."""
     check_epoch(turn, one)
     id = require_id(content, "attempt")
     work = turn.state.works.get(id)
     if work is not None:
         if is_different_request(work, content):
-            raise CallRefused("taken", f"{id} was started with another command already")
+            raise CallRefused("taken", f"{id} was already started with another command")
         return {**task_json(work), "again": True}
     asked = parse_fields(
         content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
@@ -81,7 +81,6 @@ def start_attempt(
 
 
 def check_steps(steps: Any) -> Any:
-    """Steps are objects, and not too many."""
     if len(steps) > STEPS_MAX or not all(isinstance(step, dict) for step in steps):
         raise CallRefused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
     return steps
@@ -90,8 +89,8 @@ def check_steps(steps: Any) -> Any:
 def run_setup(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
-    """Steps alone; answered when the last has ended. Another setup that is at work there gives way:
-    then its end is the answer, and who asked for this one asks again.
+    """Run setup steps alone and answer when the last one ends. Another setup of this owner is
+    stopped first: its end is the answer, and the caller asks again.
     """
     id = require_id(content, "id")
     work = turn.state.works.get(id)
@@ -103,7 +102,7 @@ def run_setup(
             for step in check_steps(asked.get("steps", []))
         ]
         if not steps:
-            raise CallRefused("unfit", "a setup has steps")
+            raise CallRefused("unfit", "a setup needs at least one step")
         older = [
             other
             for other in turn.state.works.values()
@@ -112,7 +111,7 @@ def run_setup(
         if older:
             await_task_end(turn, one, call, older[0].id)
             for other in older:
-                stop_task(turn, other, GIVE_WAY_S, "another setup takes its place")
+                stop_task(turn, other, GIVE_WAY_S, "replaced by another setup")
             return None
         work = Task(
             id=id,
@@ -129,7 +128,7 @@ def run_setup(
         begin_stage(turn, turn.save_task(work))
         return None
     if is_different_request(work, content):
-        raise CallRefused("taken", f"{id} was begun with other steps already")
+        raise CallRefused("taken", f"{id} was already started with other steps")
     if not work.is_live:
         return task_json(work)
     await_task_end(turn, one, call, id)
@@ -139,8 +138,8 @@ def run_setup(
 def list_attempts(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Attempts that run or are kept, setups that run, and what was noticed: who listens by now
-    misses nothing.
+    """List attempts that run or are kept, running setups, and notices: a controller that connects
+    later misses nothing.
     """
     works = [
         task_json(work)
@@ -153,7 +152,7 @@ def list_attempts(
 def halt_attempt(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
-    """Stop an attempt properly; answered when its chips are free."""
+    """Stop an attempt; answer when its chips are free."""
     check_epoch(turn, one)
     id = require_id(content, "attempt")
     work = turn.state.works.get(id)
@@ -168,9 +167,9 @@ def halt_attempt(
 
 
 def apply_report(turn: Transition, happening: StepReported) -> None:
-    """A training program said how far it is. What the last word is silent of, holds from before.
+    """Record a training program's progress; fields that a report omits keep their values.
 
-    Else a bare "complete" would hide the numbers just before it, of which nobody was told.
+    Otherwise a bare "complete" would hide the numbers just before it, which were not sent yet.
     """
     content = dict(happening.content)
     work = turn.state.works.get(str(content.pop("attempt", "")))
@@ -189,7 +188,7 @@ def apply_report(turn: Transition, happening: StepReported) -> None:
 
 
 def apply_notice(turn: Transition, key: str, value: str) -> None:
-    """The host's metadata changed: tell all, and let attempts save while there is time."""
+    """Report a change of the host's metadata, and stop attempts while there is time to save."""
     if turn.state.notices.get(key) == value:
         return
     turn.state = turn.state._replace(notices={**turn.state.notices, key: value})
@@ -204,7 +203,7 @@ def apply_notice(turn: Transition, key: str, value: str) -> None:
 
 
 def send_heartbeat(turn: Transition) -> None:
-    """Attempts are well, as engines are told from time to time."""
+    """Tell engines that attempts are alive."""
     live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.is_live]
     if live:
         keys = ("id", "phase", "stage", "length", "report")

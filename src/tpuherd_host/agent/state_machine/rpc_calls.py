@@ -1,4 +1,4 @@
-"""What frames mean: greetings, calls, data with credit, and lost interest."""
+"""What frames mean: greetings, calls, data with credit, and cancellation."""
 
 from typing import Any, Callable, Dict, Mapping, Optional
 
@@ -34,7 +34,6 @@ MethodHandler = Callable[
 
 
 def handle_opened(turn: Transition, happening: ConnectionOpened) -> None:
-    """Greet."""
     if len(turn.state.connections) >= CONNECTIONS_MAX:
         turn.add_effects(CloseConnection(happening.connection))
         return
@@ -49,7 +48,7 @@ def handle_opened(turn: Transition, happening: ConnectionOpened) -> None:
 
 
 def handle_closed(turn: Transition, happening: ConnectionClosed) -> None:
-    """Nobody is there any more. What runs goes on."""
+    """Drop the connection's calls; tasks continue."""
     one = turn.state.connections.get(happening.connection)
     if one is None:
         return
@@ -60,7 +59,6 @@ def handle_closed(turn: Transition, happening: ConnectionClosed) -> None:
 
 
 def drop_call(turn: Transition, connection: int, call: Call) -> None:
-    """A call has nobody who waits for it."""
     if call.threaded:
         turn.add_effects(DropThread(connection, call.id))
     work = turn.state.works.get(call.work)
@@ -71,7 +69,6 @@ def drop_call(turn: Transition, connection: int, call: Call) -> None:
 
 
 def handle_flushed(turn: Transition, happening: BytesFlushed) -> None:
-    """There is room for more."""
     one = turn.state.connections.get(happening.connection)
     if one is not None:
         turn.put_connection(one._replace(unsent=max(0, one.unsent - happening.many)))
@@ -84,7 +81,7 @@ def handle_frame(
     pure: Mapping[str, MethodHandler],
     threaded: Mapping[str, Any],
 ) -> None:
-    """A frame. Nonsense ends its connection, and no other."""
+    """Handle a frame; a protocol error ends only its own connection."""
     one = turn.state.connections.get(happening.connection)
     if one is None:
         return
@@ -99,13 +96,12 @@ def handle_frame(
         else:
             FRAMES[frame.kind](turn, one, frame)
     except (BadFrame, KeyError, UnicodeError, RecursionError) as error:
-        sentence = f"this is no frame of protocol {frames.PROTOCOL}: {error}"
+        sentence = f"not a frame of protocol {frames.PROTOCOL}: {error}"
         turn.send_failure(happening.connection, 0, "protocol", sentence)
         turn.add_effects(CloseConnection(happening.connection))
 
 
 def handle_hello(turn: Transition, one: Connection, content: Mapping[str, Any]) -> None:
-    """Who it is, and of which protocol."""
     protocol, epoch = content.get("protocol"), content.get("epoch", 0)
     if protocol != frames.PROTOCOL:
         raise BadFrame(f"protocol {protocol!r}"[:100])
@@ -128,16 +124,16 @@ def start_call(
     pure: Mapping[str, MethodHandler],
     threaded: Mapping[str, Any],
 ) -> None:
-    """A call: answered at once, later, or by a thread."""
+    """Start a call, which is answered at once, later, or by a thread."""
     if frame.id in one.calls or not frame.id:
-        raise BadFrame("a call's id is in use")
+        raise BadFrame("this call id is in use")
     content = frame.content
     verb = content.get("verb")
     try:
         if len(one.calls) >= CALLS_MAX:
-            raise CallRefused("busy", f"{CALLS_MAX} calls of this connection are not answered yet")
+            raise CallRefused("busy", f"{CALLS_MAX} calls of this connection are still unanswered")
         if not isinstance(verb, str) or (verb not in pure and verb not in threaded):
-            raise CallRefused("unknown", f"this agent has no verb {verb!r}"[:200])
+            raise CallRefused("unknown", f"this agent does not know the verb {verb!r}"[:200])
         turn.put_call(one.id, Call(frame.id, verb, moved_at=turn.now, threaded=verb in threaded))
         if verb in threaded:
             turn.add_effects(StartThread(one.id, frame.id, verb, content))
@@ -151,7 +147,7 @@ def start_call(
 
 
 def handle_data(turn: Transition, one: Connection, frame: Frame) -> None:
-    """Bytes for what a call began; more than was allowed is nonsense."""
+    """Pass bytes on to the call's task or thread; more than its credit is an error."""
     if not frame.payload:
         raise BadFrame("data without a port")
     call = one.calls.get(frame.id)
@@ -172,7 +168,6 @@ def handle_data(turn: Transition, one: Connection, frame: Frame) -> None:
 
 
 def grant_credit(turn: Transition, connection: int, id: int, many: int) -> None:
-    """Let it send so much more."""
     one = turn.state.connections.get(connection)
     call = one.calls.get(id) if one is not None else None
     if call is not None and many:
@@ -181,7 +176,6 @@ def grant_credit(turn: Transition, connection: int, id: int, many: int) -> None:
 
 
 def handle_end(turn: Transition, one: Connection, frame: Frame) -> None:
-    """No more will come on a port."""
     call = one.calls.get(frame.id)
     if call is None or not frame.payload:
         return
@@ -194,7 +188,6 @@ def handle_end(turn: Transition, one: Connection, frame: Frame) -> None:
 
 
 def handle_credit(turn: Transition, one: Connection, frame: Frame) -> None:
-    """We may send more."""
     call = one.calls.get(frame.id)
     if len(frame.payload) != 4:
         raise BadFrame("credit is four bytes")
@@ -212,7 +205,6 @@ def handle_credit(turn: Transition, one: Connection, frame: Frame) -> None:
 
 
 def cancel_call(turn: Transition, one: Connection, frame: Frame) -> None:
-    """It does not want to know any more."""
     call = one.calls.get(frame.id)
     if call is not None:
         turn.send_failure(one.id, call.id, "cancelled", "the call was cancelled")
@@ -220,8 +212,7 @@ def cancel_call(turn: Transition, one: Connection, frame: Frame) -> None:
 
 
 def reject_frame(turn: Transition, one: Connection, frame: Frame) -> None:
-    """What only an agent says."""
-    raise BadFrame("only an agent says that")
+    raise BadFrame("only an agent may send this frame")
 
 
 FRAMES: Dict[int, Callable[[Transition, Connection, Frame], None]] = {
@@ -236,7 +227,6 @@ FRAMES: Dict[int, Callable[[Transition, Connection, Frame], None]] = {
 
 
 def handle_input_consumed(turn: Transition, happening: InputConsumed) -> None:
-    """A standard input has taken what was fed to it."""
     work = turn.state.works.get(happening.work)
     if work is not None and work.feeder is not None:
         grant_credit(turn, work.feeder[0], work.feeder[1], happening.many)
@@ -246,7 +236,7 @@ def handle_input_consumed(turn: Transition, happening: InputConsumed) -> None:
 
 
 def handle_thread_data(turn: Transition, happening: ThreadSent) -> None:
-    """A threaded verb sends; it has seen to its credit itself."""
+    """Forward a thread's data; the thread keeps to its credit itself."""
     one = turn.state.connections.get(happening.connection)
     if one is None or happening.call not in one.calls:
         return
@@ -258,12 +248,10 @@ def handle_thread_data(turn: Transition, happening: ThreadSent) -> None:
 
 
 def handle_thread_read(turn: Transition, happening: ThreadRead) -> None:
-    """A threaded verb has read."""
     grant_credit(turn, happening.connection, happening.call, happening.many)
 
 
 def handle_thread_answer(turn: Transition, happening: ThreadAnswered) -> None:
-    """A threaded verb is through."""
     turn.add_effects(DropThread(happening.connection, happening.call))
     one = turn.state.connections.get(happening.connection)
     if one is None or happening.call not in one.calls:

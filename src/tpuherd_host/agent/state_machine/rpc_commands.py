@@ -31,7 +31,7 @@ CallArguments = Mapping[str, Any]
 def run_command(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
-    """Begin a command and follow it; the same asked again only follows."""
+    """Start a command and follow it; repeating the same call only follows it."""
     id = require_id(content, "id")
     work = turn.state.works.get(id)
     if work is None:
@@ -55,13 +55,13 @@ def run_command(
         begin_stage(turn, turn.state.works[id])
         return None
     if is_different_request(work, content):
-        raise CallRefused("taken", f"{id} is another command already")
+        raise CallRefused("taken", f"{id} is already another command")
     follow_task(turn, one, call, content)
     return None
 
 
 def follow_task(turn: Transition, one: Connection, call: int, content: CallArguments) -> None:
-    """The stream of a piece of work, from an offset; answered at its end."""
+    """Stream a task's log from an offset; answer at its end."""
     work = require_task(turn, content)
     asked = parse_fields(content, stdin=bool, hold=bool, **{"from": int})
     offset = max(0, asked.get("from", 0))
@@ -82,7 +82,7 @@ def follow_task(turn: Transition, one: Connection, call: int, content: CallArgum
 def list_commands(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Commands that run or are kept."""
+    """List commands that run or are kept."""
     works = turn.state.works.values()
     return {"commands": [task_json(work) for work in works if work.kind == COMMAND]}
 
@@ -90,12 +90,12 @@ def list_commands(
 def send_signal(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """One signal, to the leader or to all."""
+    """Signal the leader or all processes of a command."""
     work = require_task(turn, content)
     asked = parse_fields(content, signal=int, whole=bool)
     number = asked.get("signal", 15)
     if not 0 < number <= SIGNAL_MAX:
-        raise CallRefused("unfit", f"there is no signal {number}")
+        raise CallRefused("unfit", f"unknown signal {number}")
     whole = asked.get("whole", False)
     if work.phase == STARTING:
         turn.put_task(work._replace(early=(*work.early, (number, whole))))
@@ -107,7 +107,7 @@ def send_signal(
 def stop_command(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
-    """TERM, and KILL when the grace is over; answered when it has ended."""
+    """Send TERM, and KILL after the grace period; answer at the command's end."""
     work = require_task(turn, content)
     if work.kind != COMMAND:
         raise CallRefused("unfit", f"{work.id} is no command")
@@ -122,7 +122,6 @@ def stop_command(
 def resize_terminal(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """The size of a terminal."""
     work = require_task(turn, content)
     asked = parse_fields(content, rows=int, columns=int)
     rows, columns = asked.get("rows", 24), asked.get("columns", 80)
@@ -138,7 +137,7 @@ def resize_terminal(
 def end_input(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Whoever fed it, its standard input ends."""
+    """Close the command's standard input, whichever connection fed it."""
     work = require_task(turn, content)
     turn.add_effects(FeedInput(work.id, None))
     return {}
@@ -147,7 +146,7 @@ def end_input(
 def forget_command(
     turn: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """Its record and log go at once."""
+    """Delete the command's record and log at once."""
     work = turn.state.works.get(require_id(content, "id"))
     if work is not None and work.is_live:
         raise CallRefused("busy", f"{work.id} still runs; stop it first")
@@ -160,7 +159,7 @@ def forget_command(
 
 
 def require_id(content: CallArguments, field: str) -> str:
-    """An id, fit to be the name of a folder."""
+    """Return the argument as an id that can name a folder."""
     id = content.get(field)
     if isinstance(id, str) and LETTERS.issuperset(id) and id[:1] not in MARKS and id[ID_MAX:] == "":
         return id
@@ -168,7 +167,6 @@ def require_id(content: CallArguments, field: str) -> str:
 
 
 def require_task(turn: Transition, content: CallArguments) -> Task:
-    """The piece of work that is meant."""
     id = require_id(content, "attempt" if "attempt" in content else "id")
     work = turn.state.works.get(id)
     if work is None:
@@ -177,13 +175,13 @@ def require_task(turn: Transition, content: CallArguments) -> Task:
 
 
 def await_task_end(turn: Transition, one: Connection, call: int, work: str) -> None:
-    """The call is answered when the work is over."""
+    """Have the call answered when the task is over."""
     kept = turn.state.connections[one.id].calls[call]
     turn.put_call(one.id, kept._replace(work=work))
 
 
 def parse_stage(content: CallArguments) -> Stage:
-    """What is to be executed, as a call or a step says it."""
+    """Return what a call or a setup step wants executed."""
     asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
         apt=bool, preload=bool,
@@ -210,20 +208,20 @@ def parse_stage(content: CallArguments) -> Stage:
 
 
 def display_title(content: CallArguments) -> str:
-    """How a list shows it."""
+    """Return how a list shows the command."""
     words = content.get("shell") or " ".join(map(str, content.get("argv") or ()))
     return str(words)[:TITLE_MAX]
 
 
 def is_different_request(work: Task, content: CallArguments) -> bool:
-    """Whether another thing was asked under this id. Of work whose records were lost nobody knows
-    what was asked, and it has no signature: it is shown as it stands.
+    """Whether this id was used for another request. A task whose records were lost has no
+    signature: its original request is unknown, and it is shown as it is.
     """
     return work.signed not in ("", request_signature(content))
 
 
 def request_signature(content: CallArguments) -> str:
-    """The same asked again has the same."""
+    """Return a hash of the request; the same request has the same hash."""
     keys = ("argv", "shell", "env", "directory", "terminal", "steps", "setup")
     meant = {key: content.get(key) for key in keys}
     text = json.dumps(meant, sort_keys=True).encode()

@@ -125,7 +125,6 @@ from tpuherd_host.agent.state_machine.transition import Transition
 def answer_ping(
     turn: Transition, one: Connection, call: int, content: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Is anybody there?"""
     return {"time": turn.now}
 
 

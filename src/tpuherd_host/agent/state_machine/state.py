@@ -1,4 +1,4 @@
-"""What the agent knows, as values: connections, their calls, and the work it looks after."""
+"""What the agent knows, as values: connections, their calls, and its tasks."""
 
 from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
@@ -24,7 +24,7 @@ ATTEMPT_KEEP_S = 14 * 86400.0
 
 
 class Stage(NamedTuple):
-    """One thing to execute; a command has one, an attempt its setup steps and then its command."""
+    """One program to execute: a command has one, an attempt its setup steps and its command."""
 
     argv: Tuple[str, ...]
     name: str = ""
@@ -37,15 +37,13 @@ class Stage(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a process ended."""
-
     exit: Optional[int] = None
     signal: Optional[int] = None
     rusage: Mapping[str, float] = {}
 
 
 class Task(NamedTuple):
-    """A command, an attempt or a setup, from its asking until it is forgotten."""
+    """A command, an attempt or a setup, from the request until it is forgotten."""
 
     id: str
     kind: str
@@ -99,17 +97,17 @@ class Task(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """Whether something of it may still run."""
+        """Whether processes of the task may still run."""
         return self.phase in LIVE
 
     @property
     def has_leader(self) -> bool:
-        """Whether its leader runs."""
+        """Whether the leading process runs."""
         return self.phase in (STARTING, RUNNING)
 
 
 class Call(NamedTuple):
-    """One that is not answered yet."""
+    """A call that is not answered yet."""
 
     id: int
     verb: str
@@ -138,8 +136,6 @@ class Connection(NamedTuple):
 
 
 class AgentState(NamedTuple):
-    """All of it."""
-
     hello: Mapping[str, Any] = {}
     boot: str = ""
     connections: Mapping[int, Connection] = {}
@@ -151,7 +147,7 @@ class AgentState(NamedTuple):
 
 
 def task_json(work: Task) -> Dict[str, Any]:
-    """A piece of work, as it is told."""
+    """Return the task as replies and events show it."""
     told: Dict[str, Any] = {
         "id": work.id,
         "kind": work.kind,

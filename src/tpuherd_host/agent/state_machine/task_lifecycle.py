@@ -1,4 +1,4 @@
-"""The life of a piece of work: begin its stages, stop it, see it end, and keep it for a while."""
+"""The life of a task: start its stages, stop it, see it end, and keep it for a while."""
 
 import signal
 from typing import Optional, Tuple
@@ -55,12 +55,12 @@ APT_TRIES = 5
 LOOK_S = 0.5
 APT_BUSY = ("Could not get lock", "is held by process", "Unable to acquire the dpkg")
 COMMANDS_KEPT = 300
-UNSEEN = "how it ended was not seen: its agent was killed, too, as when a host goes down"
+UNSEEN = "its exit status is unknown: the agent was killed too, as when a host goes down"
 STDERR_PORT, WORD_PORT = 2, 3
 
 
 def begin_stage(turn: Transition, work: Task) -> Task:
-    """The next stage that isn't stamped: now, or when its delay is over and apt is free."""
+    """Start the next stage without a stamp: now, or when its delay is over and apt is free."""
     while work.stage < len(work.stages) - 1:
         stage = work.stages[work.stage]
         if not stage.stamp or stage.stamp not in turn.state.stamps:
@@ -75,7 +75,6 @@ def begin_stage(turn: Transition, work: Task) -> Task:
 
 
 def spawn_stage(turn: Transition, work: Task) -> Task:
-    """The current stage, now."""
     stage = work.stages[work.stage]
     if stage.name:
         turn.add_effects(AppendNote(work, WORD_PORT, f"{stage.name} begins"))
@@ -85,7 +84,6 @@ def spawn_stage(turn: Transition, work: Task) -> Task:
 
 
 def handle_started(turn: Transition, happening: ProcessStarted) -> None:
-    """Its process is there."""
     work = turn.state.works[happening.work]
     early = work.early
     started = turn.now if work.started is None else work.started
@@ -110,7 +108,6 @@ def handle_started(turn: Transition, happening: ProcessStarted) -> None:
 
 
 def handle_spawn_failed(turn: Transition, happening: SpawnFailed) -> None:
-    """It could not begin."""
     work = turn.state.works[happening.work]
     turn.add_effects(AppendNote(work, STDERR_PORT, happening.sentence))
     work = work._replace(why=happening.sentence)
@@ -119,7 +116,7 @@ def handle_spawn_failed(turn: Transition, happening: SpawnFailed) -> None:
 
 
 def stop_task(turn: Transition, work: Task, grace_s: float, why: str) -> None:
-    """TERM now, KILL when the grace is over. An earlier end counts when it is stopped twice."""
+    """Send TERM now and KILL after the grace period; of two stops the earlier deadline counts."""
     kill_at = turn.now + grace_s
     if work.kill_at is not None:
         kill_at = min(kill_at, work.kill_at)
@@ -141,7 +138,7 @@ def stop_task(turn: Transition, work: Task, grace_s: float, why: str) -> None:
 
 
 def handle_cleaned(turn: Transition, happening: TasksCleaned) -> None:
-    """Their processes are about to be ended by a user's word: so they have not failed."""
+    """Note that a user ends these tasks' processes, so that their end is not a failure."""
     for id in happening.works:
         work = turn.state.works.get(id)
         if work is not None and work.is_live:
@@ -149,7 +146,7 @@ def handle_cleaned(turn: Transition, happening: TasksCleaned) -> None:
 
 
 def handle_ended(turn: Transition, happening: ProcessEnded) -> None:
-    """Its leader has ended: on to the next stage, or to the end."""
+    """The leader ended: start the next stage, or finish."""
     work = turn.state.works.get(happening.work)
     if work is None or not work.has_leader:
         return
@@ -175,7 +172,7 @@ def handle_ended(turn: Transition, happening: ProcessEnded) -> None:
 
 
 def finish_task(turn: Transition, work: Task) -> Task:
-    """Its leader is gone for good. What is left of an attempt, or of what was stopped, goes too."""
+    """End what an attempt or a stopped command left behind, now that its leader is gone."""
     if work.stage < len(work.stages) - 1 and not work.why:
         name = work.stages[work.stage].name or f"setup step {work.stage + 1}"
         work = work._replace(why=f"{name} failed")
@@ -197,7 +194,7 @@ def close_task(turn: Transition, work: Task) -> Task:
 
 
 def on_due(turn: Transition, work: Task) -> None:
-    """What is due for it."""
+    """Do what the task's phase has waited for."""
     now = turn.now
     if work.phase == WAITING:
         if work.stages[work.stage].apt:
@@ -232,7 +229,7 @@ def on_due(turn: Transition, work: Task) -> None:
 
 
 def handle_counted(turn: Transition, happening: ProcessesCounted) -> None:
-    """Are all its processes gone?"""
+    """Move on when all processes are gone."""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != SWEEPING or happening.left:
         return
@@ -244,7 +241,7 @@ def handle_counted(turn: Transition, happening: ProcessesCounted) -> None:
 
 
 def handle_chip_users(turn: Transition, happening: ChipUsersFound) -> None:
-    """Are the chips free?"""
+    """Move on when the chips are free, or after FREE_S."""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != FREEING:
         return
@@ -254,7 +251,7 @@ def handle_chip_users(turn: Transition, happening: ChipUsersFound) -> None:
 
 
 def handle_apt_holder(turn: Transition, happening: AptHolderFound) -> None:
-    """Are apt's locks free?"""
+    """Start the stage when apt's locks are free."""
     work = turn.state.works.get(happening.work)
     if work is None or work.phase != WAITING:
         return
@@ -268,7 +265,7 @@ def handle_apt_holder(turn: Transition, happening: AptHolderFound) -> None:
 
 
 def handle_log_tail(turn: Transition, happening: LogTailRead) -> None:
-    """Its last lines: for the record, or to see why apt failed."""
+    """Record the last lines, or see from them whether apt was busy."""
     work = turn.state.works.get(happening.work)
     if work is None or not work.is_live:
         return
@@ -283,7 +280,7 @@ def handle_log_tail(turn: Transition, happening: LogTailRead) -> None:
 
 
 def settle_task(turn: Transition, work: Task) -> Task:
-    """It is over: for the record, for those who follow, for those who wait."""
+    """Record the task's end and tell everyone who follows it or waits for it."""
     phase = LOST if work.unseen else ENDED
     work = work._replace(phase=phase, due=turn.now + work.keep_s, paused=False, feeder=None)
     turn.save_task(work)
@@ -297,7 +294,7 @@ def settle_task(turn: Transition, work: Task) -> Task:
 
 
 def evict_old(turn: Transition) -> None:
-    """Only so many ended commands are kept."""
+    """Keep at most COMMANDS_KEPT ended commands."""
     if len(turn.state.works) <= COMMANDS_KEPT:
         return
     over = [w for w in turn.state.works.values() if w.kind == COMMAND and not w.is_live]
@@ -308,7 +305,7 @@ def evict_old(turn: Transition) -> None:
 
 
 def forget_task(turn: Transition, work: Task) -> None:
-    """Its record and log go."""
+    """Delete the task's record and log."""
     for one in list(turn.state.connections.values()):
         for call in list(one.calls.values()):
             if call.work == work.id:
@@ -319,7 +316,6 @@ def forget_task(turn: Transition, work: Task) -> None:
 
 
 def handle_log_growth(turn: Transition, happening: LogGrew) -> None:
-    """Its log has more."""
     work = turn.state.works.get(happening.work)
     if work is None:
         return
@@ -340,7 +336,6 @@ def handle_log_growth(turn: Transition, happening: LogGrew) -> None:
 
 
 def handle_outputs_closed(turn: Transition, happening: OutputsClosed) -> None:
-    """Its outputs are closed."""
     work = turn.state.works.get(happening.work)
     if work is None:
         return
@@ -350,9 +345,9 @@ def handle_outputs_closed(turn: Transition, happening: OutputsClosed) -> None:
 
 
 def orphan_task(mark: str, boot: str, now: float) -> Optional[Task]:
-    """An attempt or a setup that runs, as its processes' mark tells, and of which all else is lost:
-    somebody removed our folder. It is ended, for nobody could tell how it goes; None for a command
-    of a user's, which harms nobody.
+    """Return a task for an attempt or setup whose processes run but whose records were deleted.
+
+    It is stopped, since nobody could learn its end. None for a user's command, which does no harm.
     """
     bid = mark.rpartition("-setup-")[0]
     kind, letter = (SETUP, "-g") if bid else (ATTEMPT, "-a")
@@ -374,13 +369,13 @@ def orphan_task(mark: str, boot: str, now: float) -> Optional[Task]:
         due=now,
         drained=True,
         unseen=True,
-        why="what its agent knew of it was removed from the host, so it was ended",
+        why="the agent's records of it were removed from the host, so it was stopped",
         keep_s=ATTEMPT_KEEP_S,
     )
 
 
 def adopt_previous(work: Task, boot: str, alive: bool, now: float) -> Tuple[Task, str]:
-    """How a piece of work that an earlier agent left stands; and what is to be told of it."""
+    """Return a task of an earlier agent as it is now, and a sentence about its end."""
     if not work.is_live:
         return work, ""
     if work.boot and work.boot != boot:
@@ -388,6 +383,6 @@ def adopt_previous(work: Task, boot: str, alive: bool, now: float) -> Tuple[Task
     elif alive or work.pid:
         return work._replace(adopted=True, feeder=None, paused=False, due=now), ""
     else:
-        why = "the agent was killed before it began"
+        why = "the agent was killed before it started"
     work = work._replace(phase=LOST, unseen=True, why=why, ended=now, feeder=None)
     return work._replace(due=now + work.keep_s), why

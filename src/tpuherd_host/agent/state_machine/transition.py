@@ -1,4 +1,4 @@
-"""One turn of the agent's judgement: the state as it becomes, and the deeds that follow from it."""
+"""One step of the state machine: the next state and the effects, as they come about."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -30,7 +30,7 @@ LOG_PORT, STDOUT_PORT = 3, 1
 
 
 class CallRefused(Exception):
-    """A call that is answered by FAIL."""
+    """The call is answered by FAIL."""
 
     def __init__(self, word: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -47,57 +47,52 @@ class Transition:
         self.deeds: List[Effect] = []
 
     def put_task(self, work: Task) -> Task:
-        """This is how the work stands now."""
         self.state = self.state._replace(works={**self.state.works, work.id: work})
         return work
 
     def put_connection(self, connection: Connection) -> Connection:
-        """This is how the connection stands now."""
         both = {**self.state.connections, connection.id: connection}
         self.state = self.state._replace(connections=both)
         return connection
 
     def put_call(self, connection: int, call: Call) -> None:
-        """This is how the call stands now."""
         one = self.state.connections[connection]
         self.put_connection(one._replace(calls={**one.calls, call.id: call}))
 
     def add_effects(self, *deeds: Effect) -> None:
-        """These are to be done."""
         self.deeds += deeds
 
     def send_frame(self, connection: int, frame: bytes) -> None:
-        """Say something, if somebody is there."""
+        """Send a frame unless the connection is closed."""
         one = self.state.connections.get(connection)
         if one is not None:
             self.put_connection(one._replace(unsent=one.unsent + len(frame)))
             self.add_effects(SendFrame(connection, frame))
 
     def send_reply(self, connection: int, call: int, content: Mapping[str, Any]) -> None:
-        """Answer a call, which is over then."""
+        """Answer a call, which ends it."""
         self.remove_call(connection, call)
         try:
             frame = pack_json(REPLY, call, dict(content))
         except ValueError:
-            frame = pack_json(FAIL, call, {"error": "full", "sentence": "the answer is too long"})
+            frame = pack_json(FAIL, call, {"error": "full", "sentence": "the reply is too long"})
         self.send_frame(connection, frame)
 
     def send_failure(self, connection: int, call: int, word: str, sentence: str) -> None:
-        """Answer a call badly."""
+        """Answer a call by FAIL, which ends it."""
         self.remove_call(connection, call)
         self.send_frame(
             connection, pack_json(FAIL, call, {"error": word, "sentence": sentence[:2000]})
         )
 
     def remove_call(self, connection: int, call: int) -> None:
-        """Nobody waits for this call any more."""
         one = self.state.connections.get(connection)
         if one is not None and call in one.calls:
             rest = {id: kept for id, kept in one.calls.items() if id != call}
             self.put_connection(one._replace(calls=rest))
 
     def send_event(self, content: Mapping[str, Any], engines: bool = False) -> None:
-        """An event, to all or to engines. Who is too slow only learns how many it missed."""
+        """Send an event to all or to engines; slow readers only learn how many they missed."""
         for one in list(self.state.connections.values()):
             if not one.greeted or (engines and not one.epoch):
                 continue
@@ -112,7 +107,7 @@ class Transition:
             self.send_frame(one.id, pack_json(EVENT, 0, dict(content)))
 
     def save_task(self, work: Task, hard: Optional[bool] = None) -> Task:
-        """Write the work down, and tell engines how an attempt stands."""
+        """Record the task, and tell engines about an attempt."""
         self.put_task(work)
         self.add_effects(SaveTask(work, work.kind != COMMAND if hard is None else hard))
         if work.kind != COMMAND:
@@ -125,7 +120,7 @@ class Transition:
     # ---- logs to readers -------------------------------------------------------------------------
 
     def send_pending_logs(self, connection: int) -> None:
-        """Pour what may be poured into a connection, a piece for each call in turn."""
+        """Send as much log as fits into a connection, one piece for each call in turn."""
         one = self.state.connections.get(connection)
         moved = one is not None and any(call.follows for call in one.calls.values())
         while moved:
@@ -134,7 +129,7 @@ class Transition:
                 moved = self.send_log_piece(connection, id) or moved
 
     def send_log_piece(self, connection: int, id: int) -> bool:
-        """One piece of its log for one call; whether there was one."""
+        """Send one piece of the log for a call; return whether there was one."""
         one = self.state.connections[connection]
         call = one.calls[id]
         work = self.state.works.get(call.work)
@@ -157,7 +152,7 @@ class Transition:
         return True
 
     def skip_dropped_log(self, connection: int, call: Call, work: Task) -> bool:
-        """The log's oldest part is dropped: say so where a record may stand, else end the call."""
+        """Announce dropped records where a record may begin, else end the call."""
         if call.poured and work.terminal is None:
             sentence = f"what stood between {call.offset} and {work.first} is dropped"
             self.send_failure(connection, call.id, "dropped", sentence)
@@ -169,15 +164,15 @@ class Transition:
         return True
 
     def notify_followers(self, work: str) -> None:
-        """A log grew, or its work is over: to all who follow it."""
+        """Send a log's growth or a task's end to all who follow it."""
         for one in list(self.state.connections.values()):
             if any(call.work == work and call.follows for call in one.calls.values()):
                 self.send_pending_logs(one.id)
         self.update_pause(work)
 
     def update_pause(self, id: str) -> None:
-        """A command waits for a reader that is far behind, unless that one sleeps: what is piped
-        somewhere should come whole, but no reader that is stuck may stop a training."""
+        """Pause a command whose reader is far behind, unless the reader is stuck: piped output
+        should arrive whole, but a stuck reader must not stop a training."""
         work = self.state.works.get(id)
         if work is None or work.kind != COMMAND or work.phase not in LIVE:
             return
@@ -196,12 +191,11 @@ class Transition:
 
 
 def credit_frame(call: int, many: int) -> bytes:
-    """A frame that lets more data come."""
     return pack_frame(7, call, many.to_bytes(4, "big"))
 
 
 def parse_fields(content: Mapping[str, Any], **kinds: Any) -> Dict[str, Any]:
-    """Those arguments of a call that have the right kind; Refused for others."""
+    """Return the arguments that are given, each of the right type; CallRefused otherwise."""
     found: Dict[str, Any] = {}
     for name, kind in kinds.items():
         value = content.get(name)
@@ -209,13 +203,13 @@ def parse_fields(content: Mapping[str, Any], **kinds: Any) -> Dict[str, Any]:
             continue
         kinds_ok = (int, float) if kind is float else kind
         if not isinstance(value, kinds_ok) or (isinstance(value, bool) and kind is not bool):
-            raise CallRefused("unfit", f"{name} is not what it should be: {value!r}"[:300])
+            raise CallRefused("unfit", f"{name} has the wrong type: {value!r}"[:300])
         found[name] = value
     return found
 
 
 def check_epoch(turn: Transition, one: Connection) -> None:
-    """Only the newest engine of an owner may say what attempts do."""
+    """Refuse all but the newest engine of an owner."""
     known = turn.state.epochs.get(one.owner, 0)
     if one.epoch < known or not one.epoch:
         sentence = f"an engine with epoch {known} leads here; this one has {one.epoch}"
