@@ -1,6 +1,6 @@
-"""Tells how far a command is, and how well it does: `python3 -m tpuherd_host.report step=3 loss=2`.
+"""Reports the progress of a command: `python3 -m tpuherd_host.report step=3 loss=2`.
 
-For what has no `Run` of tpuherd_host.train: a shell, another framework. From Python:
+For programs without a `Run` of tpuherd_host.train: a shell, another framework. From Python:
 `from tpuherd_host.report import report; report(step=3, loss=2.1)`.
 """
 
@@ -15,9 +15,9 @@ COMPLETE = "complete"
 
 
 def report(step: Optional[int] = None, complete: bool = False, **metrics: float) -> bool:
-    """Whether it went out. Where no agent listens nothing is said, and nothing is wrong.
+    """Send a report and return whether it was sent; without an agent it does nothing.
 
-    `complete`: all is done; then an end that follows is none that somebody else has brought about.
+    `complete`: the program is done; an end after it does not count as stopped.
     """
     place, attempt = os.environ.get("HERD_STEPS"), os.environ.get("HERD_WORK", "")
     if not place:
@@ -35,7 +35,6 @@ def report(step: Optional[int] = None, complete: bool = False, **metrics: float)
 
 
 def main(words: List[str]) -> int:
-    """For a shell."""
     said: Dict[str, float] = {}
     for word in [word for word in words if word != COMPLETE]:
         name, _, text = word.partition("=")

@@ -51,7 +51,7 @@ def test_a_reader_that_is_left_ends_and_a_mistake_is_raised_where_it_is_waited_f
 
 
 def test_the_split_is_of_these_shards() -> None:
-    with pytest.raises(InvalidSetup, match="of 4 shards, but there are 2"):
+    with pytest.raises(InvalidSetup, match="for 4 shards, but there are 2"):
         Batches(LISTS[:2], Split(sizes=(7, 0, 13, 4), batch=4))
 
 

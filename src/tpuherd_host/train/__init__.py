@@ -1,4 +1,4 @@
-"""What a training script may import: it runs without, and loses nothing with it."""
+"""What a training script may import; a script that imports it also runs outside tpuherd."""
 
 from tpuherd_host.train.array_trees import frozen, placed, shapes
 from tpuherd_host.train.checkpoints import Checkpoints

@@ -1,4 +1,4 @@
-"""What stands beside a checkpoint when it is whole, and whose it is."""
+"""The file that marks a checkpoint as complete, and says which model it belongs to."""
 
 import json
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ EMPTY: Mapping[str, Any] = {}
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint that is not whole; the sentence names the file."""
+    """A checkpoint is incomplete or corrupt; the message names the file."""
 
 
 class ModelMismatch(Exception):
-    """A whole checkpoint, but of something else; the sentence names what differs."""
+    """A complete checkpoint belongs to another model; the message names the difference."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Commit:
-    """A whole checkpoint as it tells of itself."""
+    """What a complete checkpoint says about itself."""
 
     step: int  #: steps that are done: training goes on with this one, counted from 0
     run: str = ""
@@ -40,12 +40,11 @@ class Commit:
 
 
 def step_folder(step: int) -> str:
-    """The beginning of all names of a step."""
+    """Return the prefix of all names of a step."""
     return f"step-{step:08d}/"
 
 
 def parse_commit(text: bytes) -> Commit:
-    """What a checkpoint says of itself."""
     try:
         told = json.loads(text)
         known = Commit.__dataclass_fields__
@@ -55,12 +54,11 @@ def parse_commit(text: bytes) -> Commit:
 
 
 def array_shapes(tree: Any) -> dict[str, list[int]]:
-    """Of every array, by its name."""
     return {name: list(numpy.shape(leaf)) for name, leaf in named_leaves(tree)}
 
 
 def find_difference(saved: Mapping[str, list[int]], wanted: Mapping[str, list[int]]) -> str | None:
-    """The sentence about what is not the same in two trees; None where all is."""
+    """Return a sentence about how two trees differ, or None."""
     for name in sorted({*saved, *wanted}):
         if name not in wanted:
             return f"the checkpoint has {name}, the program has not"

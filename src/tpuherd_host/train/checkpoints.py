@@ -1,4 +1,4 @@
-"""Checkpoints: saved beside the training, found again whole or not at all, on any shape of pod."""
+"""Checkpoints: saved beside the training, and loaded only if complete, on a pod of any shape."""
 
 import json
 import threading
@@ -32,31 +32,29 @@ ORBAX = "orbax"  #: on request
 
 
 class CheckpointFormat(Protocol):
-    """A way to write a tree. All processes call each of these together."""
+    """A way to write a tree. All processes call each method together."""
 
     def start_save(self, step: int, tree: Any) -> Any:
-        """Take what is to be written off the devices; the training goes on after this."""
+        """Copy the tree off the devices; the training continues when this returns."""
         ...
 
     def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
-        """Write it, in a thread. On process 0: all files of the step."""
+        """Write the copy, in a thread; on process 0 return all files of the step."""
         ...
 
     def load(self, commit: Commit, like: Any) -> Any:
-        """The tree; Damaged."""
+        """Load the tree, or raise DamagedCheckpoint."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedCheckpoint:
-    """What was found."""
-
     tree: Any
     commit: Commit
 
 
 class Checkpoints:
-    """Holds the save that is under way."""
+    """Holds the save that is in progress."""
 
     def __init__(
         self, location: str, circle: ProcessGroup | None = None, *, keep: int = 2, form: str = ""
@@ -77,7 +75,7 @@ class Checkpoints:
         self.trouble: Exception | None = None
 
     def save(self, commit: Commit, tree: Any, *, wait: bool = False) -> float:
-        """Begin a save once the one before is over; seconds for which the training stood still."""
+        """Start a save after the previous one; return for how many seconds training stood still."""
         began = process_env.monotonic_time()
         self.wait()
         form = self.forms[self.form]
@@ -104,7 +102,7 @@ class Checkpoints:
         return process_env.monotonic_time() - began
 
     def wait(self) -> None:
-        """Until the save under way is over; its trouble is told, and does not end the training."""
+        """Wait for the save in progress; a failure is logged and does not end the training."""
         if self.busy is not None:
             self.busy.join()
             self.busy = None
@@ -115,7 +113,7 @@ class Checkpoints:
             )
 
     def load(self, like: Any) -> LoadedCheckpoint | None:
-        """The newest that is whole, in the shape of this tree; every process gets the same one."""
+        """Load the newest complete checkpoint in this tree's shape, the same in every process."""
         leads = self.circle.index == 0
         steps, trouble = json.loads(
             self.circle.broadcast_word(json.dumps(self._find_steps() if leads else None))
@@ -138,8 +136,8 @@ class Checkpoints:
         return None
 
     def _try_load(self, step: int, like: Any) -> tuple[LoadedCheckpoint | None, dict[str, str]]:
-        """What loading gives here; else what is damaged, what another model has, or what trouble
-        there was: then nothing is said of the checkpoint."""
+        """Return what loading gives here: the tree, the damage, the mismatch, or a failure that
+        says nothing about the checkpoint."""
         try:
             commit = commits.parse_commit(self.place.read(step_folder(step) + commits.NAME))
             other = commits.find_difference(commit.leaves, commits.array_shapes(like))
@@ -153,14 +151,14 @@ class Checkpoints:
         return LoadedCheckpoint(tree=tree, commit=commit), {}
 
     def _find_steps(self) -> tuple[list[int], dict[str, str]]:
-        """The steps, or why they can't be known."""
+        """Return the steps, or why they cannot be listed."""
         try:
             return self._list_steps(), {}
         except OSError as trouble:
             return [], trouble_message(trouble)
 
     def _list_steps(self) -> list[int]:
-        """Newest first. Torsos are named and removed: who wrote them is dead."""
+        """List steps, newest first. Log and remove incomplete ones: their writers are dead."""
         whole: set[int] = set()
         torsos: set[int] = set()
         for name in self.place.names("step-"):
@@ -176,7 +174,7 @@ class Checkpoints:
         return sorted(whole, reverse=True)
 
     def _commit_step(self, commit: Commit) -> None:
-        """Declare a step whole, and let go of those that are too many."""
+        """Mark a step as complete and remove old steps."""
         self.place.write(step_folder(commit.step) + commits.NAME, [commit.to_json_bytes()])
         self.skipped.discard(commit.step)
         end = "/" + commits.NAME
@@ -190,12 +188,12 @@ class Checkpoints:
 
 
 def trouble_message(trouble: OSError) -> dict[str, str]:
-    """In words that other processes hear."""
+    """Return a failure as text that other processes receive."""
     return {"away" if is_temporary(trouble) else "trouble": str(trouble)}
 
 
 def raise_trouble(heard: Mapping[str, str]) -> None:
-    """Raise the trouble that a process has told of; what says no comes first."""
+    """Raise the failure that a process reported, permanent ones first."""
     if "trouble" in heard:
         raise Unreachable(heard["trouble"])
     if "away" in heard:
@@ -203,7 +201,7 @@ def raise_trouble(heard: Mapping[str, str]) -> None:
 
 
 def check_format(form: str, location: str) -> str:
-    """A form that is known, and installed with what it needs for that place."""
+    """Check that a format is known and that its packages are installed."""
     if form not in (OWN, ORBAX):
         raise InvalidSetup(f"form={form!r} is neither {OWN!r} nor {ORBAX!r}")
     wanted = [("orbax.checkpoint", "orbax-checkpoint"), ("gcsfs", "gcsfs")]

@@ -1,4 +1,4 @@
-"""What JAX has compiled travels with the checkpoints: a new node need not compile it again."""
+"""Keeps what JAX compiled beside the checkpoints, so that a new node need not compile again."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ cache = LazyModule("jax._src.compilation_cache", "jax")
 
 
 def cache_folder() -> Path | None:
-    """The folder in which JAX keeps them; None where it keeps none, or elsewhere."""
+    """Return JAX's cache folder; None if it has none or keeps it elsewhere."""
     said = str(jax.config.jax_compilation_cache_dir or "") if is_installed("jax") else ""
     return Path(said) if said and "://" not in said else None
 
 
 def is_whole(content: bytes) -> bool:
-    """Whether a program is all there. JAX writes in place: who dies over it leaves a part."""
+    """Whether a cached program is complete: JAX writes in place, so a crash leaves a part."""
     try:
         cache.decompress_executable(content)
     except AttributeError:
@@ -29,7 +29,7 @@ def is_whole(content: bytes) -> bool:
 
 
 def remove_damaged(folder: Path) -> None:
-    """Away with what was left half-written: JAX would neither use it nor write it anew."""
+    """Remove incomplete programs: JAX would neither use nor replace them."""
     stamp = folder / MENDED
     since = stamp.stat().st_mtime if stamp.exists() else 0.0
     for file in folder.glob(f"*{END}"):
@@ -39,7 +39,7 @@ def remove_damaged(folder: Path) -> None:
 
 
 def fetch_programs(place: Place) -> None:
-    """Bring here what others have compiled. What can't be had is compiled."""
+    """Fetch what other nodes compiled. What cannot be fetched is compiled here."""
     folder = cache_folder()
     if folder is None:
         return
@@ -55,7 +55,6 @@ def fetch_programs(place: Place) -> None:
 
 
 def upload_programs(place: Place) -> None:
-    """Put there what was compiled here."""
     folder = cache_folder()
     if folder is None or not folder.is_dir():
         return

@@ -1,4 +1,4 @@
-"""The first call of a training script: finds the other processes and sees that all are alike."""
+"""The first call of a training script: find the other processes and check that hosts match."""
 
 import json
 import os
@@ -46,7 +46,7 @@ CONSEQUENCES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pod:
-    """All processes of this program, and which of them this is."""
+    """All processes of this program, and which of them this one is."""
 
     index: int
     count: int
@@ -60,7 +60,7 @@ class Pod:
 
 
 class StopNotice:
-    """What a process that is alone remembers of SIGTERM."""
+    """Remembers SIGTERM in a program of one process."""
 
     def __init__(self) -> None:
         self.heard = False
@@ -74,14 +74,14 @@ PODS: list[Pod] = []  #: this one, once it has been found
 
 
 def init(*, use_jax: bool = True) -> Pod:
-    """Meet the other processes, wherever this runs; call it before anything else of JAX.
+    """Connect to the other processes, wherever this runs; call it before anything else of JAX.
 
-    A program of another framework says `use_jax=False` where JAX may be installed as well: then
-    JAX neither takes the port of `HERD_COORDINATOR` nor hears SIGTERM.
+    A program of another framework passes `use_jax=False` if JAX may be installed as well: then JAX
+    neither takes the port of `HERD_COORDINATOR` nor handles SIGTERM.
 
-    A second call gives the same answer, and so does one in a child of this process: a data loader
-    that begins its workers by `spawn` or `forkserver` has them load the script again. On hosts
-    that are not alike the program ends here, with a sentence that names the odd one.
+    A second call returns the same pod, and so does a call in a child of this process: a data loader
+    that starts its workers by `spawn` or `forkserver` makes them import the script again. If hosts
+    differ, the program ends here with a sentence that names the odd one.
     """
     if not PODS:
         sys.excepthook = handle_exception
@@ -100,7 +100,7 @@ def init(*, use_jax: bool = True) -> Pod:
 
 
 def is_child(environ: Mapping[str, str]) -> bool:
-    """Whether this process was begun by one that has met the others already, and trains."""
+    """Whether a training process that is already connected started this process."""
     if process_env.is_loaded_again():
         return True
     if environ.get(INITIALIZED, str(os.getpid())) == str(os.getpid()):
@@ -109,7 +109,7 @@ def is_child(environ: Mapping[str, str]) -> bool:
 
 
 def read_parents_pod(environ: Mapping[str, str]) -> Pod:
-    """The pod as the variables tell of it. Nothing is connected to, and no chip is touched."""
+    """Read the pod from the variables, without connecting or touching a chip."""
     process_env.replace_variable("JAX_PLATFORMS", "cpu")
     if "jax" in sys.modules:
         jax.config.update("jax_platforms", "cpu")
@@ -120,7 +120,7 @@ def read_parents_pod(environ: Mapping[str, str]) -> Pod:
 
 
 def find_pod(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
-    """The pod that the variables or JAX's own detection tell of."""
+    """Find the pod by the variables or by JAX's own detection."""
     if not use_jax or not is_installed("jax"):
         signal.signal(signal.SIGTERM, NOTICE.on_signal)
         index, count = process_env.read_process_number(environ)
@@ -146,9 +146,9 @@ def find_pod(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
 
 
 def enable_compile_cache(environ: Mapping[str, str]) -> None:
-    """Have JAX keep what it compiles, the small programs too: a restart is quicker by seconds.
+    """Have JAX cache what it compiles, small programs too: a restart takes seconds less.
 
-    It may be loaded already, so that variables would come too late.
+    JAX may be imported already, so variables would come too late.
     """
     usual = {
         "jax_compilation_cache_dir": str(Path("~/.cache/tpuherd/jax").expanduser()),
@@ -163,7 +163,7 @@ def enable_compile_cache(environ: Mapping[str, str]) -> None:
 
 
 def initialize_arguments(environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """Arguments for jax.distributed.initialize; {}: this process is alone; None: JAX may look."""
+    """Return arguments for jax.distributed.initialize; {} if alone, None to let JAX detect."""
     count = environ.get("HERD_WORKERS", "")
     if count == "1":
         return {}
@@ -177,7 +177,7 @@ def initialize_arguments(environ: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def initialize_jax(told: Mapping[str, Any] | None) -> bool:
-    """Whether there is a pod; its service hears SIGTERM from now on."""
+    """Connect, and return whether there is a pod; JAX's service handles SIGTERM from now on."""
     patience = {
         "heartbeat_timeout_seconds": HEARTBEAT_S,
         "shutdown_timeout_seconds": SHUTDOWN_S,
@@ -201,7 +201,7 @@ def initialize_jax(told: Mapping[str, Any] | None) -> bool:
 
 
 def host_facts() -> dict[str, Any]:
-    """What must be the same on every host, found without waking up the TPU."""
+    """Return what must be the same on every host, without initializing the TPU."""
     told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
     for name in COMPARED:
         try:
@@ -214,7 +214,7 @@ def host_facts() -> dict[str, Any]:
 
 
 def check_jax_version(version: str) -> None:
-    """End here if JAX lacks what is used of it, before it is asked to connect to others."""
+    """End here if JAX is too old, before it connects to others."""
     numbers = tuple(int(word) for word in re.findall(r"\d+", version)[:3])
     if numbers and numbers < OLDEST:
         wanted = ".".join(map(str, OLDEST))
@@ -222,16 +222,15 @@ def check_jax_version(version: str) -> None:
 
 
 def compare_hosts(circle: ProcessGroup, mine: Mapping[str, Any]) -> None:
-    """End here if hosts differ."""
     odd = describe_odd_host([json.loads(word) for word in circle.gather_words(json.dumps(mine))])
     if odd:
         refuse(f"the hosts are not alike: {odd}")
 
 
 def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
-    """End on every host, because of something that all of them know; one of them says it.
+    """End on every host because of something that all of them know; one of them prints it.
 
-    With status 78 it is not tried again.
+    It ends with status 78 and is not retried.
     """
     pod = PODS[0] if PODS else None
     if pod is None or pod.is_main or pod.is_child:
@@ -240,7 +239,7 @@ def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
 
 
 def exit_invalid(sentence: str) -> NoReturn:
-    """End because of what can't be. Mostly all find it out at once: then one of them says it."""
+    """End because of a wrong setup. Usually all processes find it, and one of them prints it."""
     words = [sentence]
     try:
         if PODS and PODS[0].count > 1:
@@ -252,7 +251,7 @@ def exit_invalid(sentence: str) -> NoReturn:
 
 
 def exit_together(status: int) -> NoReturn:
-    """End in order, together with the others. All processes call it."""
+    """End together with the other processes. All of them call it."""
     if PODS and PODS[0].notices:
         PODS[0].circle.close()
         try:
@@ -264,7 +263,7 @@ def exit_together(status: int) -> NoReturn:
 
 
 def exit_now(status: int) -> NoReturn:
-    """End without waiting for anybody: JAX's own way out takes up to five minutes."""
+    """End without waiting for others: JAX's own exit takes up to five minutes."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -273,10 +272,10 @@ def exit_now(status: int) -> NoReturn:
 def handle_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """An exception that nobody caught.
+    """End after an uncaught exception.
 
     In one process of several JAX would wait for the others, and then end all of them by SIGABRT,
-    the guilty one too.
+    the failing one too.
     """
     if isinstance(error, (InvalidSetup, MissingPackage)):
         exit_invalid(str(error))
@@ -304,9 +303,9 @@ def is_consequence(error: BaseException) -> bool:
 
 
 def is_stop_agreed(pod: Pod, step: int) -> bool:
-    """Whether all processes end before this step: one of them heard that it must.
+    """Whether all processes stop before this step because one of them was told to.
 
-    All call it at every step. Costs a microsecond.
+    All call it at every step. It costs a microsecond.
     """
     if not pod.notices:
         return NOTICE.heard

@@ -1,4 +1,4 @@
-"""Packages that are loaded when something of them is used, so that nobody waits for the others."""
+"""Imports packages only when they are used."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -6,11 +6,11 @@ from typing import Any
 
 
 class MissingPackage(ImportError):
-    """A package that is wanted here is not installed."""
+    """A package that is needed here is not installed."""
 
 
 class LazyModule:
-    """Stands for a module until something of it is asked for."""
+    """Stands for a module and imports it at the first access."""
 
     def __init__(self, name: str, install: str = "") -> None:
         self._name = name
@@ -27,7 +27,7 @@ class LazyModule:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a package is installed; it is not loaded for that."""
+    """Whether a package is installed; it is not imported."""
     try:
         return find_spec(name) is not None
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""One host's batches in order, from any list of samples, by any loader that reads by number."""
+"""One host's batches in order, from any list of samples, for any loader that reads by index."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ AHEAD = 4
 
 
 class ShardList(Protocol):
-    """Shards, each a list of samples: tar.Shards, lists of lists, anything with numbers."""
+    """Shards, each a list of samples: Shards, lists of lists, anything with indexes."""
 
     def __len__(self) -> int: ...
 
@@ -25,9 +25,9 @@ class ShardList(Protocol):
 
 
 class Batches:
-    """The batches of this host by their steps.
+    """The batches of this host, indexed by step.
 
-    It has a length and is read by number, so every loader takes it as it is:
+    It has a length and indexes, so every loader takes it as it is:
     `for step, batch in batches.ahead(run.start, total)` in threads of this process,
     `DataLoader(batches, batch_size=None, sampler=range(run.start, total), num_workers=4)`,
     `grain.MapDataset.source(batches)[run.start:]`.
@@ -70,7 +70,7 @@ class Batches:
         return (found, sample.weight) if self.split.tail == "pad" else found
 
     def ahead(self, start: int, until: int, *, many: int = AHEAD) -> Iterator[tuple[int, Any]]:
-        """Steps with their batches, read by a thread before they are wanted."""
+        """Yield steps with their batches, which a thread reads ahead."""
         ready: Queue[tuple[int, Any, BaseException | None]] = Queue(many)
         over = threading.Event()
 
@@ -105,7 +105,7 @@ class Batches:
 
 
 def stack_samples(samples: list[Any]) -> Any:
-    """Arrays, tuples and dictionaries of arrays, one below the other; all else as a list."""
+    """Stack arrays, tuples and dictionaries of arrays; return everything else as a list."""
     first = samples[0]
     if isinstance(first, dict):
         return {name: stack_samples([sample[name] for sample in samples]) for name in first}
@@ -117,10 +117,10 @@ def stack_samples(samples: list[Any]) -> Any:
 
 
 def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[list[T]]:
-    """This host's part of every batch of a stream that all hosts read in the same order.
+    """Yield this host's part of every batch of a stream that all hosts read in the same order.
 
-    For what can only be read one after the other: each host reads all of it, a resumed run reads
-    again what it has seen, and what is too little for a batch at the end is left away.
+    For data that can only be read sequentially: each host reads all of it, a resumed run reads
+    again what it has seen, and samples at the end that do not fill a batch are dropped.
     """
     whole = iter(stream)
     next(islice(whole, start * split.batch, start * split.batch), None)
@@ -132,7 +132,7 @@ def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[l
 
 
 def process_number() -> tuple[int, int]:
-    """Which process of JAX this is, or belongs to as a worker of its loader, and of how many."""
+    """Return JAX's process index and count, also in a worker of its data loader."""
     environ = process_env.process_environment()
     if environ.get("HERD_PROCESSES") or not is_installed("jax"):
         return process_env.read_process_number(environ)
@@ -140,19 +140,19 @@ def process_number() -> tuple[int, int]:
 
 
 def worker_number() -> tuple[int, int]:
-    """Which worker of PyTorch's DataLoader this is, and of how many."""
+    """Return the index and count of PyTorch's DataLoader workers."""
     torch = sys.modules.get("torch.utils.data")
     found = torch.get_worker_info() if torch is not None else None
     return (found.id, found.num_workers) if found is not None else (0, 1)
 
 
 def split_by_jax_process(shards: Iterable[T]) -> Iterator[T]:
-    """Every host's own shards, and every loader worker's own of these: for webdataset.
+    """Give every host and every loader worker its own shards: for webdataset.
 
-    Give it as `nodesplitter` with `workersplitter=None`, or put it into a pipeline in place of
-    `split_by_worker`: it does the work of both. Each shard is read once on all hosts; but hosts
-    with longer shards have more batches. Where samples can be counted, `Split` and `Batches` have
-    as many on every host.
+    Pass it as `nodesplitter` with `workersplitter=None`, or put it into a pipeline in place of
+    `split_by_worker`: it does the work of both. Each shard is read once over all hosts, but hosts
+    with longer shards have more batches. Where samples can be counted, `Split` and `Batches` give
+    every host the same number.
     """
     index, count = process_number()
     worker, many = worker_number()

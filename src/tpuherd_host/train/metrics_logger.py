@@ -19,17 +19,17 @@ WITHIN_S = 300.0  #: W&B itself gives up after 90 s, and it may be loaded from a
 
 
 class NullTracker:
-    """Stands for a tracker on all processes but the main one: takes every call, does nothing."""
+    """Stands for a tracker on all processes but the main one: it accepts every call."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
 
 def wandb(run: Run, **more: Any) -> Any:
-    """W&B's run of this training: the same one in every attempt. All processes call it.
+    """Return W&B's run of this training, the same in every attempt. All processes call it.
 
-    What is given goes to `wandb.init`. Log with `step=`: what is told twice is kept once.
-    Where W&B takes it not, the program ends here, with its sentence.
+    Arguments go to `wandb.init`. Log with `step=`: a step that is logged twice is kept once. If W&B
+    refuses the run, the program ends here with its message.
     """
     log, trouble, status = NullTracker(), "", UNFIT
     if run.is_main:
@@ -57,7 +57,7 @@ def wandb(run: Run, **more: Any) -> Any:
 
 
 def board(run: Run, folder: str | Path) -> Any:
-    """A SummaryWriter that goes on at the step where the run does. All processes may call it."""
+    """Return a SummaryWriter that continues at the run's step. All processes may call it."""
     if not run.is_main:
         return NullTracker()
     for name in WRITERS:

@@ -19,18 +19,18 @@ WRITE_S = 600.0
 
 
 class NativeFormat:
-    """Our own form of a checkpoint, which needs nothing but NumPy."""
+    """The default format of checkpoints, which needs only NumPy."""
 
     def __init__(self, place: Place, circle: ProcessGroup) -> None:
         self.place = place
         self.circle = circle
 
     def start_save(self, step: int, tree: Any) -> Any:
-        """Take off the devices what this process writes."""
+        """Copy off the devices what this process writes."""
         return own_slices(tree, self.circle.index), writer_processes(tree)
 
     def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
-        """Write it. On process 0: all parts of all processes, and their bytes."""
+        """Write it; on process 0 return all parts of all processes and their sizes."""
         content, others = begun
         told = ""
         if self.circle.index in others:
@@ -44,13 +44,12 @@ class NativeFormat:
         return dict(json.loads(word) for word in words if word)
 
     def load(self, commit: Commit, like: Any) -> Any:
-        """The tree in the shape of this one."""
         return PartReader(self.place, sorted(commit.parts)).read_tree(like)
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySlice:
-    """A cut-out of one array, as it comes off a device."""
+    """A slice of one array, as copied off a device."""
 
     leaf: str
     whole: tuple[int, ...]  #: the array's shape
@@ -60,7 +59,7 @@ class ArraySlice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SliceEntry:
-    """A box as a part's table has it."""
+    """A slice in a part's table."""
 
     leaf: str
     dtype: str
@@ -73,7 +72,7 @@ class SliceEntry:
 
 
 def own_slices(tree: Any, process: int) -> list[ArraySlice]:
-    """All that this process writes. Replicas are written once, by who has the first of them."""
+    """Return all that this process writes; the first holder of a replica writes it."""
     found = []
     for name, leaf in named_leaves(tree):
         if is_key(leaf):
@@ -92,7 +91,7 @@ def own_slices(tree: Any, process: int) -> list[ArraySlice]:
 
 
 def writer_processes(tree: Any) -> set[int]:
-    """The processes that have something to write: known everywhere without asking."""
+    """Return the processes that write something: all processes know without asking."""
     found = {0}
     for _, leaf in named_leaves(tree):
         if isinstance(leaf, jax.Array) and leaf.is_fully_replicated:
@@ -105,7 +104,7 @@ def writer_processes(tree: Any) -> set[int]:
 
 
 def encode_part(boxes: Sequence[ArraySlice]) -> list[Bytes]:
-    """A part's bytes: the table's length, the table, the contents."""
+    """Return a part's bytes: the table's length, the table, the contents."""
     table: list[dict[str, Any]] = []
     bodies: list[Bytes] = []
     first = 0
@@ -130,7 +129,7 @@ def encode_part(boxes: Sequence[ArraySlice]) -> list[Bytes]:
 
 
 class PartReader:
-    """Reads from the parts of one checkpoint what this process needs of it."""
+    """Reads what this process needs from the parts of one checkpoint."""
 
     def __init__(self, place: Place, names: Sequence[str]) -> None:
         self.place = place
@@ -142,7 +141,7 @@ class PartReader:
                 self.at.setdefault(entry.leaf, []).append((name, first, entry))
 
     def read_tree(self, like: Any) -> Any:
-        """The saved arrays in the sharding and type of this tree, whose shapes are the same."""
+        """Read the arrays in the sharding and type of this tree, whose shapes are the same."""
         found = [self._read_leaf(name, leaf) for name, leaf in named_leaves(like)]
         return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
 
@@ -177,7 +176,7 @@ class PartReader:
         )
 
     def _read_slice(self, name: str, index: tuple[slice, ...]) -> Any:
-        """A box of an array, put together from all that it touches."""
+        """Assemble a slice of an array from all entries that it touches."""
         entries = self.at.get(name)
         if not entries:
             raise DamagedCheckpoint(f"{name} is missing from all parts")
@@ -200,7 +199,7 @@ class PartReader:
         return out
 
     def _read_entry(self, name: str, offset: int, entry: SliceEntry) -> Any:
-        """A box as it was written, or Damaged."""
+        """Read a slice as it was written, or raise DamagedCheckpoint."""
         key = (name, entry.first)
         if key not in self.seen:
             try:
@@ -215,6 +214,6 @@ class PartReader:
 
 
 def parse_entry(row: Mapping[str, Any]) -> SliceEntry:
-    """A row of the table; TypeError or KeyError for nonsense."""
+    """Parse a row of the table; TypeError or KeyError if it is invalid."""
     boxes = {name: tuple(row[name]) for name in ("whole", "start", "shape")}
     return SliceEntry(**{**row, **boxes})

@@ -1,4 +1,4 @@
-"""Checkpoints in Orbax's form, for states that are large or sharded over many hosts."""
+"""Checkpoints in Orbax's format, for states that are large or sharded over many hosts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,18 +21,18 @@ class OrbaxFormat:
         self.writer: Any = None
 
     def start_save(self, step: int, tree: Any) -> Any:
-        """Orbax copies the tree off the devices, and goes on in threads of its own."""
+        """Have Orbax copy the tree off the devices; it continues in its own threads."""
         if self.writer is None:
             self.writer = orbax.AsyncCheckpointer(orbax.StandardCheckpointHandler())
         self.writer.save(self._step_path(step), args=orbax.args.StandardSave(tree), force=True)
 
     def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
-        """Wait for it. On process 0: all files, each with a checksum."""
+        """Wait for Orbax; on process 0 return all files, each with a checksum."""
         self.writer.wait_until_finished()
         return {} if self.circle.index else self.place.file_checksums(step_folder(step) + STATE)
 
     def load(self, commit: Commit, like: Any) -> Any:
-        """The tree in the shape of this one. Orbax does not see a flipped bit; process 0 does."""
+        """Load the tree. Process 0 compares checksums: Orbax does not notice a flipped bit."""
         damage = self.circle.broadcast_word(
             self._find_damage(commit) if self.circle.index == 0 else ""
         )
@@ -64,7 +64,6 @@ class OrbaxFormat:
 
 
 def abstract_array(leaf: Any) -> Any:
-    """What an array is to be like, without its numbers."""
     if isinstance(leaf, jax.Array):
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
     return leaf

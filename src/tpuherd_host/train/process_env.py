@@ -1,6 +1,6 @@
-"""What a process can say of the place it runs in: its variables, the time, its own streams.
+"""What a process knows of where it runs: variables, time and its streams.
 
-It is this package's clock as well: nothing else in it tells the time or waits.
+It is also this package's clock: nothing else in it reads the time or sleeps.
 """
 
 import os
@@ -14,7 +14,7 @@ BEGAN = time.time()
 
 
 def process_start_time() -> float:
-    """When the kernel started this process, in seconds since 1970."""
+    """Return when the kernel started this process, in seconds since 1970."""
     try:
         with open("/proc/self/stat") as file:
             ticks = int(file.read().rpartition(")")[2].split()[19])
@@ -26,32 +26,31 @@ def process_start_time() -> float:
 
 
 def process_environment() -> Mapping[str, str]:
-    """The variables of this process, as they are now."""
     return os.environ
 
 
 def set_default_variable(name: str, value: str) -> None:
-    """Set a variable for this process and those that it starts, where nobody has."""
+    """Set a variable for this process and its children unless it is set."""
     os.environ.setdefault(name, value)
 
 
 def replace_variable(name: str, value: str) -> None:
-    """Set a variable for this process and those that it starts."""
+    """Set a variable for this process and its children."""
     os.environ[name] = value
 
 
 def is_loaded_again() -> bool:
-    """Whether multiprocessing is importing the main module once more, in a child of `spawn`."""
+    """Whether multiprocessing is importing the main module again in a child of `spawn`."""
     return bool(getattr(current_process(), "_inheriting", False))
 
 
 def is_worker_process() -> bool:
-    """Whether multiprocessing has started this process."""
+    """Whether multiprocessing started this process."""
     return is_loaded_again() or parent_process() is not None
 
 
 def read_process_number(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Which process of the program this is, and of how many: as init() or the engine has said."""
+    """Return this process's index and count, as init() or the engine set them."""
     for index, count in (("HERD_PROCESS", "HERD_PROCESSES"), ("HERD_WORKER", "HERD_WORKERS")):
         told = environ.get(index, ""), environ.get(count, "")
         if all(word.isdecimal() for word in told) and int(told[0]) < int(told[1]):
@@ -60,21 +59,18 @@ def read_process_number(environ: Mapping[str, str]) -> tuple[int, int]:
 
 
 def wall_time() -> float:
-    """Seconds since 1970."""
     return time.time()
 
 
 def monotonic_time() -> float:
-    """Seconds since some moment: for durations."""
     return time.perf_counter()
 
 
 def wait(seconds: float) -> None:
-    """Do nothing for so long. Whoever waits for something here counts its tries, or its seconds."""
+    """Sleep. Callers that wait for something count their tries or seconds."""
     time.sleep(seconds)
 
 
 def log_message(sentence: str) -> None:
-    """Tell whoever reads the log."""
     sys.stderr.write(f"herd: {sentence}\n")
     sys.stderr.flush()

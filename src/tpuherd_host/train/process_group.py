@@ -1,4 +1,4 @@
-"""What the processes of one program tell each other, outside of all collectives."""
+"""Short messages between the processes of one program, outside of all collectives."""
 
 import json
 from collections.abc import Mapping
@@ -8,18 +8,18 @@ WITHIN_S = 120.0
 
 
 class PeerSilent(RuntimeError):
-    """Another process did not say what all have to say."""
+    """Another process did not send what all have to send."""
 
 
 class ClosedService:
-    """The line after it was closed: a thread that still wants it hears so."""
+    """Stands for the closed connection, for a thread that still uses it."""
 
     def __getattr__(self, name: str) -> Any:
         raise PeerSilent("the processes lost each other")
 
 
 class ProcessGroup:
-    """Holds the line to JAX's coordination service; without one each process hears only itself."""
+    """Uses JAX's coordination service; without it each process hears only itself."""
 
     def __init__(self, index: int = 0, count: int = 1, line: Any = None) -> None:
         self.index = index
@@ -28,7 +28,7 @@ class ProcessGroup:
         self.line = line
 
     def gather_words(self, word: str, name: str = "", within_s: float = WITHIN_S) -> list[str]:
-        """Everybody's word, by process. All call it, in the same order or with the same name."""
+        """Return all words by process. All call it in the same order or with the same name."""
         if self.line is None:
             return [word]
         at = self._next_key(name)
@@ -41,13 +41,13 @@ class ProcessGroup:
         return [word, *others]
 
     def gather_connected(self, word: str, name: str, within_s: float) -> list[str]:
-        """The same; Silent where the processes have no line to each other."""
+        """Gather words; raise PeerSilent if the processes are not connected."""
         if self.line is None:
             raise PeerSilent("the processes are not connected")
         return self.gather_words(word, name, within_s)
 
     def wait_for_all(self, name: str, within_s: float) -> None:
-        """Wait until all processes are here: all hear of it, or it is Silent for all of them."""
+        """Wait until all processes are here; otherwise all of them raise PeerSilent."""
         if self.count == 1:
             return
         if self.line is None:
@@ -58,12 +58,11 @@ class ProcessGroup:
             raise PeerSilent(f"not all processes arrived ({name}): {error}") from error
 
     def close(self) -> None:
-        """Nothing is said any more."""
         if self.line is not None:
             self.line = ClosedService()
 
     def broadcast_word(self, word: str, name: str = "", within_s: float = WITHIN_S) -> str:
-        """The word of process 0, on all of them."""
+        """Return the word of process 0."""
         if self.line is None:
             return word
         at = self._next_key(name)
@@ -86,7 +85,7 @@ class ProcessGroup:
 
 
 def describe_odd_host(facts: list[Mapping[str, Any]]) -> str | None:
-    """The sentence about hosts that are not like the others; None where all are equal."""
+    """Return a sentence about hosts that differ from the others, or None."""
     for name in sorted(set().union(*facts) - {"host"}):
         values = [str(one.get(name)) for one in facts]
         usual = max(dict.fromkeys(values), key=values.count)

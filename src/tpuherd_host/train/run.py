@@ -1,4 +1,4 @@
-"""A training run: counts its steps, saves it in time, and goes on where it stopped."""
+"""A training run: counts its steps, saves in time, and resumes where it stopped."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ EARLY = 2  #: the first save comes after so many steps: it finds out what a save
 
 @dataclass(frozen=True, slots=True)
 class KeptState:
-    """The state after so many steps."""
+    """The state after a number of steps."""
 
     step: int
     state: Any
@@ -46,8 +46,8 @@ class KeptState:
 class Run:
     """One attempt at a training, in every process of it.
 
-    `checkpoints` is a folder that all hosts see, or `gs://…`; the job's own where not given.
-    `every_s`: seconds between saves; by Young's rule where not given. `form`: "orbax" or "pieces".
+    `checkpoints` is a folder that all hosts see, or `gs://…`; by default the job's own.
+    `every_s`: seconds between saves; by default Young's rule decides. `form`: "orbax" or "pieces".
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class Run:
         self._news: dict[str, Any] = {}  #: what is told once
 
     def restore(self, state: Any) -> Any:
-        """The state of the newest whole checkpoint; this one where there is none.
+        """Return the state of the newest complete checkpoint, or this one if there is none.
 
-        It comes in the shape, type and sharding of what is given, whatever pod has saved it.
+        It has the shape, type and sharding of this state, whatever pod saved it.
         """
         if self.checkpoints is None:
             return state
@@ -113,7 +113,7 @@ class Run:
         return found.tree
 
     def steps(self, total: int) -> Iterator[int]:
-        """The steps that are left. A stop is agreed on by all hosts between two of them."""
+        """Yield the remaining steps. All hosts agree on a stop between two steps."""
         if self.pod.is_child:
             raise InvalidSetup(TRAINS_AGAIN)
         self._total, self._done = total, self.start
@@ -139,9 +139,9 @@ class Run:
         self._end_finished()
 
     def keep(self, state: Any, record: Mapping[str, Any] | None = None, **metrics: Any) -> None:
-        """At the end of a step: what to save when it is time, or when the node goes away.
+        """Tell at the end of a step what to save when it is time or when the node goes away.
 
-        Where steps donate the state to the next one, it is called in every step.
+        If steps donate the state to the next one, call it in every step.
         """
         self._metrics = metrics
         self._done = self._step + 1
@@ -152,18 +152,18 @@ class Run:
             self._save_kept(self._kept)
 
     def saved(self, step: int) -> None:
-        """A program that saves by itself says which step is on the disk.
+        """Tell which step is on the disk, for a program that saves by itself.
 
-        It sets `start` when it goes on, and finds `stopping` true in its last step.
+        It sets `start` when it resumes, and finds `stopping` true in its last step.
         """
         self._own = step
 
     def key(self, step: int) -> Any:
-        """The random key of a step: nothing of it need be saved."""
+        """Return the random key of a step, which need not be saved."""
         return jax.random.fold_in(jax.random.key(self.seed), step)
 
     def seed_here(self, *parts: object) -> int:
-        """A seed of this process's own, for what must differ between hosts (32 bits)."""
+        """Return a seed of this process, for what must differ between hosts (32 bits)."""
         return derive_seed(self.seed, self.pod.index, *parts) & 0xFFFFFFFF
 
     def __enter__(self) -> "Run":
@@ -182,20 +182,20 @@ class Run:
             self._save_for_good()
 
     def finish(self) -> None:
-        """All is done, though steps may be left: save what was kept last, and tell of it.
+        """End early though steps are left, after a `break` for instance: save the last kept state.
 
-        All processes call it, after a `break` for instance.
+        All processes call it.
         """
         self._save_for_good()
         self.complete()
 
     def complete(self) -> None:
-        """Tell that all is done. Without it an attempt that was told to stop counts as stopped."""
+        """Report that training is complete; else an attempt told to stop counts as stopped."""
         self._reports.send_with_retries({**self._progress_report(self._done), "complete": True})
         self._reports.close()
 
     def _count_step(self, step: int) -> None:
-        """After each step: how long it took, and now and then a word to the agent."""
+        """Measure the step, and report to the agent now and then."""
         at = process_env.monotonic_time()
         self._done = step + 1
         if step > self.start:  # the first one is compiled, and says nothing of those to come
@@ -213,7 +213,7 @@ class Run:
             self._news = {}
 
     def _progress_report(self, step: int) -> dict[str, Any]:
-        """How far it is; with the metrics that can be had without waiting for a device."""
+        """Return the progress, with metrics that are ready without waiting for a device."""
         told: dict[str, Any] = {"step": step, "total": self._total, **self._news}
         if self.is_main:  # the others don't know when all of it was on the disk
             told["saved"] = self._saved_step()
@@ -246,7 +246,7 @@ class Run:
         self._due = kept.step + int(self.pod.circle.broadcast_word(str(self._steps_until_save())))
 
     def _steps_until_save(self) -> int:
-        """Steps until the next save; process 0 says it for all."""
+        """Return the steps until the next save, as process 0 decides for all."""
         step_s = median(self._lasted[-STEPS_REMEMBERED:]) if self._lasted else 1.0
         if self._every_s:
             return max(1, round(self._every_s / max(step_s, 1e-6)))
@@ -254,7 +254,7 @@ class Run:
         return self._costs.steps_until_save(step_s, trained_s, self.attempt - 1)
 
     def _check_kept(self, step: int) -> None:
-        """End at the first step after which nothing could be saved, were the node to go away."""
+        """End at the first step after which a preemption would lose the state."""
         kept = self._kept
         if self.checkpoints is None or kept is None or kept.step > step or not is_gone(kept.state):
             return
@@ -266,7 +266,7 @@ class Run:
         )
 
     def _leave_loop(self, step: int) -> None:
-        """The loop ends early, by `break` for instance: save, if it does so on all hosts."""
+        """Save if the loop ends early on all hosts, by `break` for instance."""
         if self._kept is None or self.checkpoints is None:
             return
         try:
@@ -280,7 +280,7 @@ class Run:
             )
 
     def _save_for_good(self) -> None:
-        """Save what was kept last, and wait for it. All processes call it."""
+        """Save the last kept state and wait for it. All processes call it."""
         kept = self._kept
         if self.checkpoints is None:
             return
@@ -295,7 +295,7 @@ class Run:
         self.checkpoints.wait()
 
     def _end_interrupted(self, step: int) -> None:
-        """Save what is there, and end on all hosts with the same status."""
+        """Save, and end on all hosts with the same status."""
         self._save_for_good()
         saved = self._saved_step()
         if self.is_main:
@@ -307,7 +307,6 @@ class Run:
         exit_together(INTERRUPTED)
 
     def _end_finished(self) -> None:
-        """The last step is done."""
         self._save_for_good()
         if not self._entered:
             self.complete()

@@ -1,7 +1,7 @@
-"""In which order samples are seen: a pure function of seed and epoch, the same for every Python.
+"""The order of samples: a pure function of seed and epoch, the same in every Python.
 
-NumPy does not promise the same numbers from one version to the next. What is stored in
-checkpoints for months is better computed by rules that stand here.
+NumPy does not promise the same numbers from one version to the next. Orders that matter to
+checkpoints for months are better computed by rules of our own.
 """
 
 from bisect import bisect_right
@@ -15,12 +15,12 @@ ROUNDS = 6
 
 
 def derive_seed(*parts: object) -> int:
-    """64 bits that depend on all of these."""
+    """Return 64 bits that depend on all of these."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 def scramble_number(number: int) -> int:
-    """A bijection of 64-bit numbers that looks like chance (splitmix64's last steps)."""
+    """Map 64-bit numbers one to one to others that look random (splitmix64's last steps)."""
     number = (number + 0x9E3779B97F4A7C15) & WORD
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & WORD
@@ -28,9 +28,9 @@ def scramble_number(number: int) -> int:
 
 
 class Permutation:
-    """range(size) in another order, without a list: each place is computed when it is asked for.
+    """range(size) in another order, without a list: each element is computed on request.
 
-    A Feistel network over the next power of four; what falls outside goes through it again.
+    It is a Feistel network over the next power of four; results outside go through it again.
     """
 
     __slots__ = ("half", "keys", "mask", "size")
@@ -56,7 +56,7 @@ class Permutation:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some shards whose samples are shuffled together."""
+    """Shards whose samples are shuffled together."""
 
     shards: tuple[int, ...]
     ends: tuple[int, ...]  #: of each shard, counted from the block's first sample
@@ -67,7 +67,7 @@ class Block:
         return self.ends[-1]
 
     def locate_sample(self, place: int) -> tuple[int, int]:
-        """Shard and place in it of the block's n-th sample."""
+        """Return the shard of the block's n-th sample and its index there."""
         found = self.places[place]
         which = bisect_right(self.ends, found)
         return self.shards[which], found - (self.ends[which - 1] if which else 0)
@@ -75,9 +75,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """One epoch: the shards in a new order, and inside each few of them the samples, too.
+    """One epoch: the shards in a new order, with samples shuffled inside each few of them.
 
-    Any position is found at once. Whoever reads from files that can be read anywhere wants this.
+    Any position is found at once. It suits files that allow random access.
     """
 
     sizes: tuple[int, ...]  #: samples of each shard
@@ -112,16 +112,16 @@ class Blocks:
         )
 
     def locate_sample(self, position: int) -> tuple[int, int]:
-        """Shard and place in it of the epoch's n-th sample."""
+        """Return the shard of the epoch's n-th sample and its index there."""
         which = bisect_right(self.ends, position)
         return self.blocks[which].locate_sample(position - (self.ends[which - 1] if which else 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One epoch as so many streams, each of which reads its own shards one after the other.
+    """One epoch as several streams, each of which reads its own shards one after the other.
 
-    A host that holds some of the streams needs some of the shards only: for tar files in a bucket.
+    A host with some of the streams needs only some of the shards: for tar files in a bucket.
     """
 
     sizes: tuple[int, ...]
@@ -142,7 +142,7 @@ class Streams:
         object.__setattr__(self, "ends", tuple(accumulate(self.sizes[one] for one in shards)))
 
     def sample_position(self, stream: int, place: int) -> int:
-        """Where the n-th sample of a stream stands in the sequence of all shards."""
+        """Return the position of a stream's n-th sample in the sequence of all shards."""
         block, inside = divmod(place, self.block)
         first = block * self.block
         if self.shuffled:
@@ -151,6 +151,6 @@ class Streams:
         return stream * self.length + first + inside
 
     def locate_sample(self, position: int) -> tuple[int, int]:
-        """Shard and place in it at that position of the sequence of all shards."""
+        """Return the shard at that position of the sequence of all shards, and the index there."""
         which = bisect_right(self.ends, position)
         return self.shards[which], position - (self.ends[which - 1] if which else 0)

@@ -1,8 +1,8 @@
 """Which samples a host reads at a step, so that all hosts together see each once an epoch.
 
-A global batch is the same whatever the number of hosts: a run goes on with more or fewer of them
-at the step where it stopped. Every host has the same number of steps, so none waits for another
-at an epoch's end.
+A global batch is the same for any number of hosts: a run resumes with more or fewer of them at the
+step where it stopped. Every host has the same number of steps, so none waits for another at the end
+of an epoch.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,10 @@ TAILS = ("drop", "pad", "wrap")
 
 
 class InvalidSetup(ValueError):
-    """What is asked for can't be split like that; the sentence says what can."""
+    """The samples cannot be split like this; the message says what works."""
 
 
 class Sample(NamedTuple):
-    """One sample to read."""
-
     epoch: int
     shard: int
     place: int  #: in its shard
@@ -32,8 +30,8 @@ class Sample(NamedTuple):
 class Split:
     """One host's share of every step.
 
-    The epoch's last samples, too few for a batch: "drop" leaves them away (others in the next
-    epoch), "pad" fills up with samples of weight 0, "wrap" with samples seen already.
+    `tail` decides about the epoch's last samples, too few for a batch: "drop" drops them (others in
+    the next epoch), "pad" adds samples of weight 0, "wrap" adds samples seen already.
     """
 
     sizes: tuple[int, ...]  #: samples of each shard
@@ -57,11 +55,11 @@ class Split:
 
     @property
     def share(self) -> int:
-        """Samples of a step on one host."""
+        """Return the samples of a step on one host."""
         return self.batch // self.hosts
 
     def at(self, step: int) -> list[Sample]:
-        """What this host reads at that step, counted over all epochs."""
+        """Return what this host reads at that step, counted over all epochs."""
         epoch, step = divmod(step, self.steps)
         if self.streams:
             return self.stream_samples(epoch, step)
@@ -91,13 +89,13 @@ class Split:
     def iterate_steps(
         self, step: int, until: int, *, worker: int = 0, workers: int = 1
     ) -> Iterator[tuple[int, list[Sample]]]:
-        """Steps from one to another. Of several workers each takes whole batches, in turn."""
+        """Yield steps of a range; each of several workers gets whole batches in turn."""
         for at in range(step + worker, until, workers):
             yield at, self.at(at)
 
 
 def check_split(split: Split) -> None:
-    """Refuse what would dead-lock or lose samples, with what would do."""
+    """Refuse what would deadlock or lose samples, and say what works."""
     if split.tail not in TAILS:
         raise InvalidSetup(f"tail={split.tail!r} is none of {', '.join(TAILS)}")
     if split.batch < 1 or split.hosts < 1 or not 0 <= split.host < split.hosts:
@@ -129,12 +127,12 @@ def check_split(split: Split) -> None:
 
 
 def hosts_that_fit(number: int) -> list[int]:
-    """All that divide it."""
+    """Return all divisors."""
     return [one for one in range(1, number + 1) if number % one == 0]
 
 
 def join_alternatives(numbers: list[int]) -> str:
-    """2, 3 or 4."""
+    """Join numbers as in "2, 3 or 4"."""
     told = [str(number) for number in numbers]
     return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} or {told[-1]}"
 
@@ -143,7 +141,6 @@ def join_alternatives(numbers: list[int]) -> str:
 def epoch_of_blocks(
     sizes: tuple[int, ...], seed: int, epoch: int, window: int, shuffled: bool
 ) -> Blocks:
-    """Made once an epoch."""
     return Blocks(sizes, seed, epoch, window, shuffled)
 
 
@@ -151,5 +148,4 @@ def epoch_of_blocks(
 def epoch_of_streams(
     sizes: tuple[int, ...], seed: int, epoch: int, length: int, shuffled: bool
 ) -> Streams:
-    """Made once an epoch."""
     return Streams(sizes, seed, epoch, length, shuffled=shuffled)

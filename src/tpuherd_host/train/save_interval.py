@@ -12,17 +12,17 @@ REMEMBERED = 5
 
 
 def parse_node_life(told: str) -> float:
-    """How long nodes last there, as the engine has seen it of this zone."""
+    """Return how long nodes live in this zone, as the engine observed."""
     return float(told) if told.isdecimal() and int(told) else LIFE_S
 
 
 def mean_life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:
-    """The mean time between two deaths, learning from this run's own."""
+    """Return the mean time between two preemptions, updated by this run's own."""
     return (usual + trained_s) / (1 + deaths)
 
 
 def save_interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
-    """Seconds of training between two saves, each of which is over `took_s` after its begin."""
+    """Return the seconds of training between two saves, each of which takes `took_s`."""
     cost_s = max(cost_s, COST_S_MIN)
     best = sqrt(2 * cost_s * life)
     return max(min(best, LONGEST_S), COST_TIMES_MIN * cost_s, took_s)
@@ -30,7 +30,7 @@ def save_interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
 
 @dataclass(kw_only=True, slots=True)
 class SaveCosts:
-    """What the last saves cost, and what a step takes."""
+    """What the last saves cost, and how long a step takes."""
 
     blocked: list[float]  #: seconds the training stood still
     took: list[float]  #: seconds until it was on disk
@@ -43,7 +43,6 @@ class SaveCosts:
         self.took = [*self.took, took_s][-REMEMBERED:]
 
     def steps_until_save(self, step_s: float, trained_s: float, deaths: int) -> int:
-        """Steps until the next save."""
         cost = median(self.blocked) if self.blocked else 0.0
         took = median(self.took) if self.took else 0.0
         wanted = save_interval_s(cost, mean_life_s(trained_s, deaths, self.usual_s), took)

@@ -1,4 +1,4 @@
-"""Tells the agent how far the training is, in datagrams that nobody waits for."""
+"""Sends progress to the agent, in datagrams that never block."""
 
 import json
 import socket
@@ -12,7 +12,7 @@ TRY_AGAIN_S = 0.05
 
 
 class ReportSender:
-    """Holds the socket; says nothing where there is no agent."""
+    """Owns the socket; sends nothing if there is no agent."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.place = environ.get(VARIABLE, "")
@@ -23,7 +23,7 @@ class ReportSender:
             self.line.setblocking(False)
 
     def send_report(self, content: Mapping[str, Any]) -> bool:
-        """Whether it went out. A lost one is no matter: the next says more."""
+        """Send a report and return whether it was sent; the next report makes up for a lost one."""
         if self.line is None:
             return False
         report = json.dumps({"attempt": self.attempt, **content}).encode()
@@ -34,13 +34,12 @@ class ReportSender:
         return True
 
     def close(self) -> None:
-        """Nothing more is told."""
         if self.line is not None:
             self.line.close()
             self.line = None
 
     def send_with_retries(self, content: Mapping[str, Any], within_s: float = 3.0) -> bool:
-        """For the last words: try until they are out, for a while."""
+        """Try for a while to send a final report."""
         end = process_env.monotonic_time() + within_s
         while self.line is not None and not self.send_report(content):
             if process_env.monotonic_time() > end:

@@ -1,4 +1,4 @@
-"""Shards that lie in a bucket: brought to this host's disk when one of their samples is wanted."""
+"""Copies shards from a bucket to this host's disk when one of their samples is needed."""
 
 import fnmatch
 import json
@@ -16,7 +16,7 @@ SIZES = "sizes.json"  #: beside shards: how many samples each has, as others wri
 
 
 def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:
-    """Samples of these shards where it is written beside them; those of the rest are counted."""
+    """Return the sample counts that are recorded beside the shards; others are counted later."""
     found: dict[str, int] = {}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         there = place(folder)
@@ -31,18 +31,16 @@ def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:
 
 
 class ShardCache:
-    """A folder with as many shards as there is room for. Processes of a host may share it."""
+    """A folder with as many shards as fit. Processes of a host may share it."""
 
     def __init__(self, folder: str = FOLDER, room: int = ROOM) -> None:
         self.folder = Path(folder).expanduser()
         self.room = room
 
     def shard_path(self, url: str) -> Path:
-        """Where a shard is, or would be."""
         return self.folder / f"{blake2b(url.encode(), digest_size=8).hexdigest()}-{Path(url).name}"
 
     def fetch_shard(self, url: str) -> Path:
-        """Have it here."""
         path = self.shard_path(url)
         if path.exists():
             os.utime(path)
@@ -57,7 +55,7 @@ class ShardCache:
         return path
 
     def make_room(self) -> None:
-        """Let go of what was wanted longest ago. Who has it open reads on."""
+        """Delete the least recently used shards; a process that has one open can still read it."""
         files = sorted(self._cached_files())
         used = sum(size for _, size, _ in files)
         for _, size, file in files[:-1]:
@@ -67,7 +65,7 @@ class ShardCache:
             used -= size
 
     def _cached_files(self) -> Iterator[tuple[float, int, Path]]:
-        """When each was wanted, and how large it is."""
+        """Return when each shard was last used, and its size."""
         for one in self.folder.iterdir() if self.folder.is_dir() else ():
             try:
                 told = one.stat()
@@ -78,7 +76,7 @@ class ShardCache:
 
 
 def find_shards(location: str) -> list[str]:
-    """Every tar in a folder or bucket, or those that are like its last part: train-*.tar."""
+    """Return every tar in a folder or bucket, or those that match its last part: train-*.tar."""
     folder, like = location.rstrip("/"), "*.tar"
     if "*" in folder:
         folder, _, like = folder.rpartition("/")

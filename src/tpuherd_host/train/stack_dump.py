@@ -1,4 +1,4 @@
-"""Lets the agent see where a program stands: Python writes its frames when it gets a signal."""
+"""Lets the agent see where a program is: Python writes its frames at a signal."""
 
 import faulthandler
 import os
@@ -8,7 +8,7 @@ NAME = "herd-frames-"  #: of the file in memory, and the signal's number: the ag
 
 
 def register_stack_dump() -> None:
-    """From now on, also while a thread is stuck in a library. Only Linux has what it takes."""
+    """Register the handler, which works even while a thread is stuck in a library. Linux only."""
     if hasattr(os, "memfd_create"):
         number = signal.SIGRTMAX - 3  # of those that no library uses
         faulthandler.register(number, os.memfd_create(f"{NAME}{number}"), all_threads=True)

@@ -13,7 +13,7 @@ COMPILING = frozenset({
 
 
 class Startup:
-    """The parts that are known by now, in seconds, under the names that reports have."""
+    """The parts that are known so far, in seconds, under their names in reports."""
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
@@ -21,23 +21,23 @@ class Startup:
         self._met_from = 0.0
 
     def begin_meeting(self) -> None:
-        """The script has begun, and has loaded what it imports."""
+        """The script started and has imported its modules."""
         self._met_from = process_env.wall_time()
         self._set_part("python_s", process_env.BEGAN - process_env.process_start_time())
         self._set_part("import_s", self._met_from - process_env.BEGAN)
 
     def end_meeting(self) -> None:
-        """All processes have found each other."""
+        """All processes found each other."""
         self._set_part("meet_s", process_env.wall_time() - self._met_from)
 
     def count_compiling(self) -> None:
-        """Hear from JAX what it compiles, from now on; an older one does not tell."""
+        """Listen to JAX's compile times from now on; an older JAX does not report them."""
         listen = getattr(jax.monitoring, "register_event_duration_secs_listener", None)
         if listen is not None:
             listen(self._add_compile_time)
 
     def finish_first_step(self, first_step_s: float, compiled_before_s: float) -> dict[str, float]:
-        """All parts, when the first step is done: what it compiled is no part of it."""
+        """Return all parts after the first step, without what it compiled."""
         compiled_s = self.compiled_s - compiled_before_s
         self._set_part("first_step_s", first_step_s - compiled_s)
         if self.compiled_s:

@@ -1,4 +1,4 @@
-"""Where checkpoints lie: a folder or a bucket, with the few things that are done to either."""
+"""Where checkpoints are stored: a folder or a bucket, with the few operations that both have."""
 
 import json
 import os
@@ -27,48 +27,48 @@ Bytes = bytes | memoryview
 
 
 class Unreachable(OSError):
-    """The place can't be read or written; the sentence says why."""
+    """The location cannot be read or written; the message says why."""
 
 
 class TemporarilyUnreachable(Unreachable):
-    """Not now: what does not answer may answer in a while."""
+    """The location does not respond now, but may later."""
 
 
 def is_temporary(trouble: OSError) -> bool:
-    """Whether another try may help: nothing has said that it must not be."""
+    """Whether another try may help: no permanent reason is known."""
     return isinstance(trouble, TemporarilyUnreachable) or not isinstance(
         trouble, (Unreachable, PermissionError, NotADirectoryError)
     )
 
 
 class Place(Protocol):
-    """Names are paths with slashes; a file is seen whole or not at all."""
+    """A storage location. Names are paths with slashes; a partly written file is invisible."""
 
     location: str
 
     def names(self, beginning: str = "") -> list[str]:
-        """All that begin so, in order."""
+        """Return all names with this prefix, sorted."""
         ...
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
-        """All that begin so, each with a checksum of what it contains."""
+        """Return all names with this prefix, each with a checksum of its content."""
         ...
 
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
-        """All of a file or a part; FileNotFoundError."""
+        """Return a file or a part of it; FileNotFoundError."""
         ...
 
     def write(self, name: str, pieces: Sequence[Bytes]) -> None:
-        """Put a file there, over one of that name."""
+        """Write a file, replacing one of that name."""
         ...
 
     def remove(self, beginning: str) -> None:
-        """Away with all that begin so; it is no matter if there is nothing."""
+        """Remove all files with this prefix, if any."""
         ...
 
 
 def place(location: str, environ: Mapping[str, str] | None = None) -> Place:
-    """The place of `gs://bucket/path`, or of a folder."""
+    """Open `gs://bucket/path` or a folder."""
     if location.startswith("gs://"):
         return Bucket(
             location, environ if environ is not None else process_env.process_environment()
@@ -77,13 +77,13 @@ def place(location: str, environ: Mapping[str, str] | None = None) -> Place:
 
 
 def of_run(checkpoint: str, run: str) -> str:
-    """Where a run saves, below the job's checkpoint. A sweep's trial is told its own place."""
+    """Return where a run saves: below the job's checkpoint, unless it is a trial's own already."""
     whole = checkpoint.rstrip("/")
     return whole if whole.endswith(f"/{run}") else f"{whole}/{run}"
 
 
 class Folder:
-    """A folder, which every host sees if the program runs on several."""
+    """A folder, which must be visible on every host of the program."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -131,7 +131,7 @@ class Folder:
 
 
 def sync_directory(folder: Path) -> None:
-    """Have the disk know the names in a folder."""
+    """Sync a folder's entries to the disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -140,7 +140,7 @@ def sync_directory(folder: Path) -> None:
 
 
 class Bucket:
-    """A path in a bucket of Cloud Storage, or of what STORAGE_EMULATOR_HOST names."""
+    """A path in a bucket of Cloud Storage, or of the emulator in STORAGE_EMULATOR_HOST."""
 
     def __init__(self, location: str, environ: Mapping[str, str]) -> None:
         self.location = location.rstrip("/")
@@ -160,7 +160,7 @@ class Bucket:
         )
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
-        """As the bucket tells them: nothing is read for it."""
+        """Return the bucket's own checksums: nothing is read."""
         sums = {}
         for item in self._list_objects(beginning, "crc32c", "md5Hash"):
             told = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
@@ -168,7 +168,7 @@ class Bucket:
         return sums
 
     def _list_objects(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
-        """All objects that begin so: their names, and what else is asked for."""
+        """Yield all objects with this prefix: their names and these fields."""
         wanted = f"items({','.join(('name', *fields))}),nextPageToken"
         page: str | None = ""
         while page is not None:
@@ -212,7 +212,7 @@ class Bucket:
         pieces: Sequence[Bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """One request, a few times if need be."""
+        """Send one request, with a few retries."""
         pause_s = PAUSE_S
         for attempt in range(TRIES):
             request = urllib.request.Request(
@@ -235,7 +235,7 @@ class Bucket:
         raise trouble
 
     def _classify_error(self, error: urllib.error.HTTPError, path: str) -> TemporarilyUnreachable:
-        """What passes by itself; the rest is raised."""
+        """Return errors that may pass; raise all others."""
         said = error.read().decode("utf-8", "replace")
         try:
             sentence = json.loads(said)["error"]["message"]
@@ -251,7 +251,7 @@ class Bucket:
         raise Unreachable(told)
 
     def _auth_headers(self) -> Mapping[str, str]:
-        """Of the VM's service account; an emulator wants none."""
+        """Return the token of the VM's service account; an emulator needs none."""
         if not self.door:
             return {}
         if process_env.wall_time() > self.until:

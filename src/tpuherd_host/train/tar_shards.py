@@ -1,4 +1,4 @@
-"""Tar shards that are read anywhere: an index of where each sample's files are, made once."""
+"""Tar shards with random access: an index, made once, says where each sample's files are."""
 
 import os
 import tarfile
@@ -29,7 +29,7 @@ class Member(NamedTuple):
 
 
 class Shard:
-    """One tar file. A sample is what has the same name up to the first dot of its last part."""
+    """One tar file. Files with the same name up to the first dot of the last part are a sample."""
 
     def __init__(self, path: str | Path) -> None:
         self.file: int | None = None
@@ -50,7 +50,7 @@ class Shard:
         return len(self.keys)
 
     def __getitem__(self, place: int) -> dict[str, str | bytes]:
-        """A sample as webdataset gives it: __key__, __url__ and each file's content."""
+        """Return a sample as webdataset does: __key__, __url__ and each file's content."""
         found: dict[str, str | bytes] = {"__key__": self.keys[place], "__url__": str(self.path)}
         file = self.open_file()
         for member in self.members[self.starts[place] : self.starts[place + 1]]:
@@ -58,7 +58,7 @@ class Shard:
         return found
 
     def open_file(self) -> int:
-        """A worker process opens it again."""
+        """Open the tar, again in each worker process."""
         if self.file is None or self.process != os.getpid():
             self.file, self.process = os.open(self.path, os.O_RDONLY), os.getpid()
         return self.file
@@ -72,7 +72,7 @@ class Shard:
 
 
 class RemoteShard:
-    """One tar file in a bucket, of which it is known how many samples it has."""
+    """One tar file in a bucket with a known number of samples."""
 
     def __init__(self, url: str, larder: ShardCache, samples: int | None) -> None:
         self.url = url
@@ -86,16 +86,15 @@ class RemoteShard:
         return self.samples
 
     def __getitem__(self, place: int) -> dict[str, str | bytes]:
-        """A sample as webdataset gives it."""
         return {**self.local_shard()[place], "__url__": self.url}
 
     @property
     def is_here(self) -> bool:
-        """Whether it need not be brought."""
+        """Whether it is on this host's disk."""
         return self.shard is not None and self.shard.path.exists()
 
     def local_shard(self) -> Shard:
-        """It, on this host's disk. Threads may ask at once."""
+        """Return the copy on this host's disk. Threads may call it at once."""
         shard = self.shard
         if shard is None or not shard.path.exists():
             shard = self._open_local()
@@ -106,7 +105,7 @@ class RemoteShard:
         return shard
 
     def _open_local(self) -> Shard:
-        """Brought and open, whoever may make room meanwhile."""
+        """Fetch and open it, even if another process deletes it meanwhile."""
         for _ in range(TRIES):
             try:
                 shard = Shard(self.larder.fetch_shard(self.url))
@@ -120,9 +119,9 @@ class RemoteShard:
 class Shards:
     """Many tar files as one list of lists; `sizes` is what Split wants.
 
-    `paths`: files or `gs://…`; or as one word the folder or bucket in which they lie, or such as
-    "gs://a/shards/train-*.tar". What lies in a bucket is brought to the folder `cache` when it is
-    wanted, and goes when there are more than `room` bytes.
+    `paths`: files or `gs://…`, or one string: their folder or bucket, or a pattern such as
+    "gs://a/shards/train-*.tar". Shards in a bucket are copied to the folder `cache` when needed,
+    and deleted when there are more than `room` bytes.
     """
 
     def __init__(
@@ -152,7 +151,7 @@ class Shards:
         return self.shards[shard]
 
     def fetch_shards(self, shards: Iterable[int]) -> None:
-        """Have these here, several at once."""
+        """Fetch several shards at once."""
         wanted = [
             one for one in map(self.shards.__getitem__, shards) if isinstance(one, RemoteShard)
         ]
@@ -163,14 +162,14 @@ class Shards:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """a/b.c.jpg is b's file c.jpg."""
+    """Split a/b.c.jpg into sample a/b and file c.jpg."""
     folder, slash, last = name.rpartition("/")
     key, _, kind = last.partition(".")
     return folder + slash + key, kind.lower()
 
 
 def tar_entries(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Name, first byte and length of every file in a tar; ten times as fast as tarfile."""
+    """Yield name, first byte and length of every file in a tar; ten times as fast as tarfile."""
     with path.open("rb", buffering=BUFFER) as stream:
         while True:
             at = stream.tell()
@@ -191,7 +190,7 @@ def tar_entries(path: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def entries_by_library(path: Path, start: int) -> Iterator[tuple[str, int, int]]:
-    """The rest of a tar that has long names or other rarities."""
+    """Yield the rest of a tar that has long names or other rare headers."""
     with tarfile.open(path) as archive:
         for one in archive:
             if one.isreg() and one.offset >= start:

@@ -2,9 +2,9 @@
 
     python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP
 
-W&B's agent gives a trial to a program, and the trial is lost when its machine is. Here what a slot
-is at is noted below the job's checkpoint, and its next node begins with that. On a pod worker 0 has
-the agent, and the other hosts run what the note says.
+W&B's agent loses a trial with its machine. Here each slot records its current trial below the job's
+checkpoint, and its next node resumes that trial first. On a pod worker 0 runs the agent, and the
+other hosts run the recorded trial.
 """
 
 import os
@@ -40,7 +40,7 @@ SHIM = "#!/bin/sh\ntrap '' TERM\nexec {python} -m tpuherd_host.train.wandb_agent
 
 
 class ProgramRunner:
-    """Runs one program at a time, and tells it when it is to stop."""
+    """Runs one program at a time, and forwards signals to it."""
 
     def __init__(self, folder: Path, *, ours: bool) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class ProgramRunner:
 
     @property
     def is_stopped(self) -> bool:
-        """By herd: what is under way goes on elsewhere."""
+        """Whether herd stopped it: the trial will resume elsewhere."""
         return (self.folder / STOP).exists()
 
     def start_program(self, words: tuple[str, ...], environ: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class ProgramRunner:
             self.send_signal(signal.SIGTERM)
 
     def poll_status(self, *, wait: bool = False) -> int | None:
-        """Its status; None while it runs."""
+        """Return the program's status; None while it runs."""
         process, status = os.waitpid(self.process, 0 if wait else os.WNOHANG)
         if not process:
             return None
@@ -77,13 +77,13 @@ class ProgramRunner:
 
 
 def signal_process(process: int, number: int) -> None:
-    """A signal, unless it has ended by itself."""
+    """Signal a process that may have ended."""
     with suppress(ProcessLookupError):
         os.kill(process, number)
 
 
 def main(words: Sequence[str]) -> int:
-    """The status of a slot's host, or of a trial that W&B's agent has started."""
+    """Run a slot's host, or a trial that W&B's agent started, and return the exit status."""
     environ = process_env.process_environment()
     try:
         return (
@@ -97,7 +97,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """All of a sweep that is for this slot; the status of this host."""
+    """Run this slot's part of the sweep."""
     leads = environ.get("HERD_WORKER", "0") == "0"
     if trouble := find_setup_problem(words, environ):
         if leads:
@@ -109,7 +109,7 @@ def run_slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def find_setup_problem(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The sentence about what is missing."""
+    """Return a sentence about what is missing, or ""."""
     if not words:
         return "name the sweep: python3 -m tpuherd_host.train.wandb_agent ENTITY/PROJECT/SWEEP"
     if not (environ.get("HERD_CHECKPOINT") and environ.get("RUN_ID")):
@@ -124,7 +124,7 @@ def find_setup_problem(words: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> int:
-    """Worker 0: what was begun first, then what W&B's agent is given."""
+    """Be worker 0: finish the recorded trial first, then run W&B's agent."""
     note = book.read()
     if note.run:
         process_env.log_message(f"resuming trial {note.run}")
@@ -159,7 +159,7 @@ def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> 
 
 
 def run_noted_trial(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """What W&B's agent starts as `python …`: the same, but written down before and after."""
+    """Run what W&B's agent starts as `python …`, and record it before and after."""
     program = (sys.executable, *words)
     if PARAMETERS not in environ or FOLDER not in environ:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -178,7 +178,7 @@ def run_noted_trial(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def run_trial(note: TrialState, watch: ProgramRunner, book: TrialStore) -> int:
-    """A trial until it has ended, or until herd has stopped it: then its note stays."""
+    """Run a trial to its end; if herd stops it, its record stays."""
     status = PEER_LOST
     while status in GONE and note.tried < TRIES:
         note = replace(note, tried=note.tried + 1)
@@ -194,7 +194,7 @@ def run_trial(note: TrialState, watch: ProgramRunner, book: TrialStore) -> int:
 
 
 def run_follower(watch: ProgramRunner, book: TrialStore) -> int:
-    """The other workers: whatever the note says that is new, until it says that all is over."""
+    """Be another worker: run each newly recorded trial until the sweep is over."""
     seen = TrialState()
     while not watch.is_stopped:
         note = book.read()
@@ -209,16 +209,15 @@ def run_follower(watch: ProgramRunner, book: TrialStore) -> int:
 
 
 def is_same_try(one: TrialState, other: TrialState) -> bool:
-    """The same try of the same trial."""
     return (one.run, one.tried) == (other.run, other.tried)
 
 
 def run_program(
     note: TrialState, watch: ProgramRunner, book: TrialStore | None = None
 ) -> tuple[int, int]:
-    """The status of a trial's program, and the steps that it told of.
+    """Return the status of a trial's program, and how many steps it reported.
 
-    With a book it has no say of its own: it is ended when the note has become another.
+    With a book, this is a follower: it ends the program when another trial is recorded.
     """
     with ReportRelay(process_env.process_environment().get(STEPS, ""), note.before) as relay:
         environ = trial_environment(note)
@@ -241,7 +240,7 @@ def run_program(
 
 
 def trial_environment(note: TrialState) -> dict[str, str]:
-    """The variables of a trial's program, on whatever node."""
+    """Return the variables of a trial's program on any node."""
     environ = {**process_env.process_environment(), **note.environ}
     sweep = Path("wandb", f"sweep-{environ['WANDB_SWEEP_ID']}").absolute()
     sweep.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Hands step reports on as if all trials of a slot were one program, which is not complete yet."""
+"""Forwards step reports as if all trials of a slot were one program that is not complete yet."""
 
 import json
 import select
@@ -17,7 +17,7 @@ PAUSE_S = 0.2
 
 
 class ReportRelay:
-    """Holds a socket of its own between a trial and the agent; none where there is no agent."""
+    """Owns a socket between a trial and the agent, if there is an agent."""
 
     def __init__(self, target: str, before: int) -> None:
         self.target = target
@@ -40,7 +40,7 @@ class ReportRelay:
             self.folder.cleanup()
 
     def forward_reports(self) -> None:
-        """What has come by now, or comes within a moment."""
+        """Forward the reports that have arrived, or arrive within a moment."""
         if not self.name:
             process_env.wait(PAUSE_S)
             return
@@ -55,7 +55,7 @@ class ReportRelay:
                 continue  # the agent is being replaced, or it is no report
 
     def shift_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """A report of this trial, as one of the slot's."""
+        """Return a trial's report as one of the slot's."""
         told = {name: value for name, value in report.items() if name not in LAST}
         for name in COUNTED:
             if isinstance(told.get(name), int):

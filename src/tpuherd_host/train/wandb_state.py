@@ -1,4 +1,4 @@
-"""What a slot of a W&B sweep is at, where its next node finds it."""
+"""A slot's current trial of a W&B sweep, where its next node finds it."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ NAME = "trial.json"
 
 @dataclass(frozen=True)
 class TrialState:
-    """A trial that is under way, if one is. Nothing in it is a secret."""
+    """A trial in progress, if any. It contains no secrets."""
 
     run: str = ""  #: W&B's id of it; "": none
     attempt: str = ""  #: ours, in which this was written
@@ -25,7 +25,7 @@ class TrialState:
 
 
 class TrialStore:
-    """Holds the place of a slot's note."""
+    """Stores a slot's trial."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.place = place(f"{environ['HERD_CHECKPOINT'].rstrip('/')}/{environ['RUN_ID']}", environ)
