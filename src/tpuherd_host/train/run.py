@@ -300,7 +300,7 @@ class Run:
         saved = self._saved_step()
         if self.is_main:
             process_env.log_message(
-                f"stopped before step {step}, saved at step {saved}: start it again to go on"
+                f"stopped before step {step}, saved at step {saved}; run it again to resume"
             )
         self._reports.send_with_retries({**self._progress_report(step), "stopped": True})
         self._reports.close()
