@@ -47,11 +47,11 @@ class WorldStatus:
     """The world's current description of itself."""
 
     facts: WorldInfo  #: without the hosts
-    lodging: HostSetup
+    setup: HostSetup
 
     def current_info(self) -> WorldInfo:
         """Return the description including hosts."""
-        found = self.lodging
+        found = self.setup
         missing = (*self.facts.missing, *found.missing)
         return replace(self.facts, hosts=found.mode, missing=missing)
 

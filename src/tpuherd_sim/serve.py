@@ -56,7 +56,7 @@ class WorldOptions:
     path: str  #: for finding programs such as ssh
     port: int = 0
     ssh_port: int = 0
-    wish: HostOptions = field(default_factory=HostOptions)
+    host_options: HostOptions = field(default_factory=HostOptions)
     seed: int | None = None
     project: str | None = None
     time_scale: float | None = None
@@ -118,7 +118,7 @@ async def serve_world(
         resume_world(live_world, options)
         orderly = before is None or before.pid is None
         facts = make_world_info(world, endpoints, clock.now())
-        world_status = WorldStatus(facts=facts, lodging=HostSetup(mode=STARTING))
+        world_status = WorldStatus(facts=facts, setup=HostSetup(mode=STARTING))
         stop = install_stop_signals()
         try:
             async with (
@@ -157,7 +157,7 @@ def restore_or_create_world(
     options: WorldOptions, world: World | None, network: int, now: float
 ) -> World:
     """Return the previous world with the changed options, or a new one."""
-    real = options.wish.hosts != NONE
+    real = options.host_options.hosts != NONE
     if world is None:
         seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
         usual = Settings(seed=seed, network=network, real_hosts=real, created=now)
@@ -184,7 +184,7 @@ def save_first_snapshot(state: WorldStore, world: World) -> None:
 
 def resume_world(live_world: LiveWorld, options: WorldOptions) -> None:
     """Power off the machines of the previous run and start a scenario."""
-    event = "rebooted" if options.wish.hosts != NONE else "up"
+    event = "rebooted" if options.host_options.hosts != NONE else "up"
     for key, view in live_world.host_views().items():
         if view.on:
             live_world.handle_request(
@@ -276,8 +276,8 @@ async def provide_hosts(
 ) -> AsyncIterator[None]:
     """Run hosts and publish their mode."""
     async with contextlib.AsyncExitStack() as stack:
-        if options.wish.hosts == NONE:
-            world_status.lodging = HostSetup()
+        if options.host_options.hosts == NONE:
+            world_status.setup = HostSetup()
         else:
             enter = await asyncio.to_thread(load_runner)
             port, tell = world_status.facts.ssh_port, observer.on_problem
@@ -288,7 +288,7 @@ async def provide_hosts(
                 tell=tell,
                 guard=make_access_guard(world_status),
             )
-            world_status.lodging = await stack.enter_async_context(enter(options.wish, site))
+            world_status.setup = await stack.enter_async_context(enter(options.host_options, site))
         state_dir.write_world_info(options.folder, world_status.current_info())
         yield
 
@@ -333,9 +333,9 @@ def install_stop_signals() -> asyncio.Event:
 
 async def follow_log(live_world: LiveWorld, line: Callable[[LogEntry], None]) -> None:
     """Pass every new line of the log to `line`."""
-    told = log_length(live_world.world)
+    reported = log_length(live_world.world)
     while True:
-        await live_world.wait_for_log_lines(told)
-        for note in log_entries_from(live_world.world, told)[1]:
+        await live_world.wait_for_log_lines(reported)
+        for note in log_entries_from(live_world.world, reported)[1]:
             line(note)
-        told = log_length(live_world.world)
+        reported = log_length(live_world.world)

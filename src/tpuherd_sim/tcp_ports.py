@@ -56,15 +56,15 @@ def claim_network(folder: Path, before: int | None) -> tuple[int, socket.socket 
     its nodes have addresses in it. The socket is None if the system lacks these addresses.
     """
     first = int.from_bytes(hashlib.blake2b(str(folder).encode(), digest_size=4).digest(), "big")
-    wished = before or NETWORKS[first % len(NETWORKS)]
+    preferred = before or NETWORKS[first % len(NETWORKS)]
     for step in range(len(NETWORKS)):
-        network = NETWORKS[(wished - NETWORKS.start + step) % len(NETWORKS)]
+        network = NETWORKS[(preferred - NETWORKS.start + step) % len(NETWORKS)]
         try:
             return network, bind_network_marker(network)
         except OSError as error:
             if before or error.errno != errno.EADDRINUSE:
-                return wished, None  # macOS, for example, has only 127.0.0.1
-    return wished, None
+                return preferred, None  # macOS, for example, has only 127.0.0.1
+    return preferred, None
 
 
 def bind_network_marker(network: int) -> socket.socket:
@@ -78,8 +78,8 @@ def bind_network_marker(network: int) -> socket.socket:
     return bound
 
 
-def choose_ssh_port(wished: int, before: int, address: str) -> int:
+def choose_ssh_port(preferred: int, before: int, address: str) -> int:
     """Return a port that is free on the hosts' addresses, of which this is one."""
-    with bind_preferred_port(wished, "--ssh-port", before, address=address) as bound:
+    with bind_preferred_port(preferred, "--ssh-port", before, address=address) as bound:
         port: int = bound.getsockname()[1]
     return port

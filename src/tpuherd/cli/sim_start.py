@@ -109,7 +109,7 @@ def build_options(said: StartOptions, scenario: Path | None, storm: bool) -> Wor
         steps = random_weather_steps(said["seed"] or 0)
     said = dict(said)
     wish = HostOptions(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
-    return WorldOptions(**said, wish=wish, steps=tuple(steps))
+    return WorldOptions(**said, host_options=wish, steps=tuple(steps))
 
 
 def random_weather_steps(seed: int) -> list[Any]:

@@ -84,8 +84,8 @@ class GrpcConnection:
                 raise GrpcError(INVALID_ARGUMENT, "one message, not compressed")
             reply = await method(body[5:])
         except GrpcError as status:
-            told = [("grpc-status", str(status.code)), ("grpc-message", quote(str(status)))]
-            self.http.send_headers(stream, [*head, *told], end_stream=True)
+            trailers = [("grpc-status", str(status.code)), ("grpc-message", quote(str(status)))]
+            self.http.send_headers(stream, [*head, *trailers], end_stream=True)
             return
         self.http.send_headers(stream, head)
         self.unsent[stream] = struct.pack(">BI", 0, len(reply)) + reply

@@ -41,24 +41,26 @@ class PackageSources:
 
 def read_package_sources(environ: Mapping[str, str], home: Path) -> PackageSources:
     """Read the sources from this machine's pip configuration and environment."""
-    said: dict[str, str] = {}
+    configured: dict[str, str] = {}
     files = [Path("/etc/pip.conf"), home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
     if environ.get("PIP_CONFIG_FILE"):
         files.append(Path(environ["PIP_CONFIG_FILE"]))
     for file in files:
-        said |= read_pip_settings(file)
+        configured |= read_pip_settings(file)
     for name in ("index-url", "extra-index-url", "trusted-host", "cert"):
         value = environ.get("PIP_" + name.upper().replace("-", "_"))
         if value:
-            said[name] = value
-    bundle = said.get("cert") or environ.get("SSL_CERT_FILE") or environ.get("REQUESTS_CA_BUNDLE")
-    indexes = [url for url in said.get("index-url", "").split() if is_shareable(url)]
+            configured[name] = value
+    bundle = (
+        configured.get("cert") or environ.get("SSL_CERT_FILE") or environ.get("REQUESTS_CA_BUNDLE")
+    )
+    indexes = [url for url in configured.get("index-url", "").split() if is_shareable(url)]
     return PackageSources(
         index_url=indexes[0] if indexes else None,
         extra_index_urls=tuple(
-            url for url in said.get("extra-index-url", "").split() if is_shareable(url)
+            url for url in configured.get("extra-index-url", "").split() if is_shareable(url)
         ),
-        trusted_hosts=tuple(said.get("trusted-host", "").split()),
+        trusted_hosts=tuple(configured.get("trusted-host", "").split()),
         ca_bundle=bundle if bundle and is_shared(Path(bundle)) else None,
         upstream=environ.get("https_proxy") or environ.get("HTTPS_PROXY") or None,
         direct=tuple(

@@ -82,12 +82,12 @@ class HostPool:
         self.reviving = asyncio.Lock()
         self.closing = asyncio.Event()
         self.lives: asyncio.TaskGroup | None = None
-        self.keeper: asyncio.Task[None] | None = None
+        self.lives_task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Try the modes from best to worst and keep the first that works."""
         ready = asyncio.Event()
-        self.keeper = asyncio.create_task(self.run_task_group(ready))
+        self.lives_task = asyncio.create_task(self.run_task_group(ready))
         await ready.wait()
         best = MODES if os.getuid() == 0 else MODES[1:]
         for mode in (self.make.mode,) if self.make.mode else best:
@@ -387,8 +387,8 @@ class HostPool:
             if entry.running is not None:
                 entry.running.expected = True
         await self.end_zygote()
-        if self.keeper is not None:
-            await self.keeper
+        if self.lives_task is not None:
+            await self.lives_task
 
     async def end_zygote(self) -> None:
         """Close the channel, which ends the zygote and all hosts."""

@@ -64,11 +64,11 @@ class NamespaceBackend:
         """Build our layer in a child that has only the hosts' root rights; mount the machine's
         below it.
         """
-        ready, told = os.pipe()
+        ready, ready_write = os.pipe()
         flags = 0 if self.single_id else syscalls.NEWUSER
         child = syscalls.clone_process(flags)
         if child == 0:
-            os.close(told)
+            os.close(ready_write)
             os._exit(build_in_child(ready, files, single_id=self.single_id))
         os.close(ready)
         try:
@@ -77,9 +77,9 @@ class NamespaceBackend:
             else:
                 syscalls.map_ids(child, FIRST_ID, IDS)
                 self.map_lowers(child)
-            os.write(told, b"x")
+            os.write(ready_write, b"x")
         finally:
-            os.close(told)
+            os.close(ready_write)
             status = os.waitpid(child, 0)[1]
         if status or not Path("own/usr").is_dir():
             why = Path("own/failed")
@@ -144,7 +144,7 @@ class NamespaceBackend:
         """Start a host: a process in new namespaces, which is its init."""
         self.prepare_disk(number)
         plan |= {"number": number, "single_id": self.single_id, "lowers": self.layer_map()}
-        ready, told = os.pipe()
+        ready, ready_write = os.pipe()
         kinds = syscalls.NEWUSER | syscalls.NEWNS | syscalls.NEWPID
         pid = syscalls.clone_process(kinds | syscalls.NEWUTS | syscalls.NEWIPC | syscalls.NEWNET)
         if pid == 0:
@@ -156,12 +156,12 @@ class NamespaceBackend:
             else:
                 syscalls.map_ids(pid, FIRST_ID, IDS)
             self.connect_network(number, pid, plan["segment"], plan["address"])
-            os.write(told, b"x")
+            os.write(ready_write, b"x")
         except OSError:
             os.kill(pid, signal.SIGKILL)
             raise
         finally:
-            os.close(told)
+            os.close(ready_write)
         return pid
 
     def kill_host(self, pid: int) -> None:

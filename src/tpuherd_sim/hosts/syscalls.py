@@ -224,16 +224,16 @@ def signal_family(pid: int, number: int) -> list[int]:
 
     This process is skipped, so that it can finish.
     """
-    told: list[int] = []
+    signalled: list[int] = []
     us = os.getpid()
-    while fresh := [each for each in process_family(pid) if each not in told and each != us]:
+    while fresh := [each for each in process_family(pid) if each not in signalled and each != us]:
         for each in fresh:
-            told.append(each)
+            signalled.append(each)
             try:
                 os.kill(each, number)
             except (ProcessLookupError, PermissionError):
                 pass
-    return told
+    return signalled
 
 
 def kill_family(pid: int) -> None:

@@ -1,1 +1,1 @@
-"""How a world is reached over HTTP: the app, its server, and the front that plays Google."""
+"""HTTP access to a world: the app, its server, and the proxy that stands in for Google."""

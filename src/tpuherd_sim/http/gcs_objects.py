@@ -91,16 +91,16 @@ class ObjectStore:
         except StorageError as no:
             if no.status == 304:  # it has no body
                 return Response(status=304)
-            told = {"code": no.status, "message": str(no), "errors": [{"message": str(no)}]}
-            return Response(status=no.status, body=json.dumps({"error": told}).encode())
+            details = {"code": no.status, "message": str(no), "errors": [{"message": str(no)}]}
+            return Response(status=no.status, body=json.dumps({"error": details}).encode())
 
     def refuse_nonempty_delete(self, request: Request) -> Response | None:
         """Refuse to delete a bucket that is not empty."""
         bucket = request.path.removeprefix("/storage/v1/b/")
         if "/" in bucket or next(self.object_names(bucket), None) is None:
             return None
-        told = {"code": 409, "message": "The bucket you tried to delete is not empty."}
-        return Response(status=409, body=json.dumps({"error": told}).encode())
+        details = {"code": 409, "message": "The bucket you tried to delete is not empty."}
+        return Response(status=409, body=json.dumps({"error": details}).encode())
 
     def handle_object(self, wanted: ObjectRequest) -> Response:
         method = wanted.request.method
@@ -128,12 +128,12 @@ class ObjectStore:
         if wanted.kind == "/resumable":
             return self.continue_upload(wanted)
         kind = wanted.query.get("uploadType", "media")
-        told: Json = {}
+        details: Json = {}
         if kind == "multipart":
-            told, body = split_multipart(wanted.request)
+            details, body = split_multipart(wanted.request)
         elif kind == "resumable" and body:
-            told = json.loads(body)
-        name = wanted.name or told.get("name", "")
+            details = json.loads(body)
+        name = wanted.name or details.get("name", "")
         if not name:
             raise StorageError(400, "Required")
         if kind == "resumable":
@@ -156,11 +156,13 @@ class ObjectStore:
         if not half.is_file():
             raise StorageError(404, "No such upload: it is over, or was never begun.")
         body = wanted.request.body
-        said = wanted.request.headers.get("content-range", "")
+        content_range = wanted.request.headers.get("content-range", "")
         with half.open("ab") as stream:
             stream.write(body)
             size = stream.tell()
-        if said.endswith("/*") or (said.rpartition("/")[2] or str(size)) != str(size):
+        if content_range.endswith("/*") or (content_range.rpartition("/")[2] or str(size)) != str(
+            size
+        ):
             return Response(status=308, headers=(("Range", f"bytes=0-{size - 1}"),) if size else ())
         whole = half.read_bytes()
         half.unlink()
@@ -326,5 +328,5 @@ def split_multipart(request: Request) -> tuple[Json, bytes]:
     # The parser changes line ends, so the content is cut out at the boundary instead.
     boundary = b"\r\n--" + str(message.get_boundary()).encode()
     body = request.body.split(boundary)[1].partition(b"\r\n\r\n")[2]
-    told = json.loads(str(pieces[0].get_payload()))  # type: ignore[union-attr]
-    return told, body
+    details = json.loads(str(pieces[0].get_payload()))  # type: ignore[union-attr]
+    return details, body

@@ -26,8 +26,8 @@ class SinkKind(Enum):
     """What the client's input goes to, which determines how its end is signalled."""
 
     PIPE = "closed"
-    SOCKET = "shut for writing"
-    TERMINAL = "not told: a terminal has no end"
+    SOCKET = "shut down for writing"
+    TERMINAL = "no signal: a terminal has no end of input"
 
 
 class Bridge:

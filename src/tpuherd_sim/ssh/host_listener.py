@@ -26,8 +26,8 @@ class ListenState(Enum):
 
     SHUT = "connections are refused"
     OPEN = "served"
-    MUTE = "connections come about, and then nothing"
-    DARK = "packets vanish: connecting takes until the client gives up"
+    MUTE = "connections are accepted, but no data flows"
+    DARK = "packets are dropped: connecting times out"
 
 
 def listen_state(view: HostView | None, host: Host | None) -> ListenState:

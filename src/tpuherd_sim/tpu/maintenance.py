@@ -133,10 +133,10 @@ def simulate_maintenance(world: World, call: ApiCall, now: float) -> Json:
     index = worker.index if worker else 0
     facts = {"uid": node.uid, "worker": index, "operation": operation.key}
     if worker is not None:
-        told = replace(worker, maintenance_event=TERMINATE)
+        warned = replace(worker, maintenance_event=TERMINATE)
         if node.spec.get("autocheckpointEnabled"):
-            told = replace(told, soft_off=told.soft_off + 1)
-        put_node(world, with_worker(node, told), now)
+            warned = replace(warned, soft_off=warned.soft_off + 1)
+        put_node(world, with_worker(node, warned), now)
         log_event(world, now, "maintenance.simulated", node=node.key, worker=index)
     schedule_event(world, now + SIMULATED_S, "maintenance.simulated", node.key, **facts)
     return operation_json(world, operation, call.version)

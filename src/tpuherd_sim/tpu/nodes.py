@@ -72,33 +72,33 @@ def create_node(world: World, call: ApiCall, now: float) -> Json:
     check_id(id, field="node_id", kind="node")
     if call.version == "v1":
         check_old_type(zone, call.body.get("acceleratorType", ""))
-    wish = validate.validate_node(world, zone, body_as_v2(call), now)
+    requested = validate.validate_node(world, zone, body_as_v2(call), now)
     key = f"{zone}/{id}"
     if key in world.nodes:
         raise already_exists_error(resource_name(world, zone, "nodes", id))
-    spec = complete_spec(world, zone, wish.spec)
+    spec = complete_spec(world, zone, requested.spec)
     scheduling = spec["schedulingConfig"]
     spot = bool(scheduling.get("spot") or scheduling.get("preemptible"))
     if not scheduling.get("reserved") and not scheduling.get("reservationName"):
-        quota_and_stock.check_quota(world, zone, [wish.type], spot=spot)
+        quota_and_stock.check_quota(world, zone, [requested.type], spot=spot)
     rate_limits.check_rate(world, now)
     operation = operations.begin_operation(
-        world, now, "nodes.create", key, type=wish.type, request_id=request_id
+        world, now, "nodes.create", key, type=requested.type, request_id=request_id
     )
     node = Node(
         zone=zone,
         id=id,
         uid=0,
         created=now,
-        type=wish.type,
-        runtime=wish.runtime,
+        type=requested.type,
+        runtime=requested.runtime,
         spec=spec,
         operation=operation.key,
     )
     node = lifecycle.register_node(world, node, now)
     step_node(world, node, now, now + draw_duration(world, "node.place"), "node.place")
     if consume_rule(
-        world, "conflict", now, zone=zone, type=wish.type, node=id, method="nodes.create"
+        world, "conflict", now, zone=zone, type=requested.type, node=id, method="nodes.create"
     ):
         raise already_exists_error(resource_name(world, zone, "nodes", id))
     return operation_json(world, operation, call.version)

@@ -166,10 +166,17 @@ def requested_slots(
             raise ApiError(400, "INVALID_ARGUMENT", text)
         if "node" not in spec:
             raise ApiError(400, "INVALID_ARGUMENT", "node_spec: node must be set.")
-        wish = validate.validate_node(world, zone, spec["node"], now)
+        requested = validate.validate_node(world, zone, spec["node"], now)
         for name in names:
             check_id(name, field="node_id", kind="node")
-            slots.append(Slot(node_id=name, spec=wish.spec, type=wish.type, runtime=wish.runtime))
+            slots.append(
+                Slot(
+                    node_id=name,
+                    spec=requested.spec,
+                    type=requested.type,
+                    runtime=requested.runtime,
+                )
+            )
     if len({slot.node_id for slot in slots}) < len(slots):
         raise ApiError(400, "INVALID_ARGUMENT", "node_spec: every node_id must be another one.")
     return tuple(slots), multislice

@@ -53,11 +53,11 @@ def fill_arguments(row: WeatherKind, given: Mapping[str, Any]) -> dict[str, Any]
     return filled
 
 
-def parse_words(row: WeatherKind, said: Sequence[str]) -> dict[str, str]:
+def parse_words(row: WeatherKind, words: Sequence[str]) -> dict[str, str]:
     """Parse words of a command line: NAME=VALUE, and bare words for the first free arguments."""
     known = row.arguments
-    named = dict(word.split("=", 1) for word in said if word.partition("=")[0] in known)
-    bare = [word for word in said if word.partition("=")[0] not in known]
+    named = dict(word.split("=", 1) for word in words if word.partition("=")[0] in known)
+    bare = [word for word in words if word.partition("=")[0] not in known]
     free = [argument.name for argument in row.own if argument.name not in named]
     for word in bare:
         name = word.partition("=")[0]
@@ -168,8 +168,8 @@ def name_reader(names: Callable[[], Iterable[str]]) -> Callable[[object], str | 
     """Return a reader of catalogue names or matching patterns."""
 
     def reader(value: object) -> str | None:
-        said = read_text(value)
-        return said if said and any(fnmatchcase(name, said) for name in names()) else None
+        words = read_text(value)
+        return words if words and any(fnmatchcase(name, words) for name in names()) else None
 
     return reader
 
@@ -181,8 +181,8 @@ def call_zones() -> Iterable[str]:
 
 def read_quota(value: object) -> str | None:
     """Return the value if it names at least one quota."""
-    said = read_text(value)
-    return said if said and quota_ids(said) else None
+    words = read_text(value)
+    return words if words and quota_ids(words) else None
 
 
 def read_zone_list(value: object) -> tuple[str, ...] | None:
@@ -190,11 +190,11 @@ def read_zone_list(value: object) -> tuple[str, ...] | None:
     patterns = value if isinstance(value, list) else [value]
     found = {
         zone: None
-        for said in patterns
+        for words in patterns
         for zone in zones()
-        if fnmatchcase(zone, read_text(said) or "")
+        if fnmatchcase(zone, read_text(words) or "")
     }
-    fitting = all(name_reader(zones)(said) for said in patterns)
+    fitting = all(name_reader(zones)(words) for words in patterns)
     return tuple(found) if found and fitting else None
 
 

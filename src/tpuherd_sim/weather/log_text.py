@@ -11,12 +11,18 @@ EventFacts = Mapping[str, Any]
 
 def log_sentence(note: LogEntry) -> str:
     """Return the sentence; a name without one is shown with its facts."""
-    told = SENTENCES.get(note.name)
+    template = SENTENCES.get(note.name)
     try:
-        said = told(note.facts) if callable(told) else told.format_map(note.facts) if told else ""
+        sentence = (
+            template(note.facts)
+            if callable(template)
+            else template.format_map(note.facts)
+            if template
+            else ""
+        )
     except (KeyError, ValueError, TypeError):
-        said = ""
-    return said + duration_suffix(note.facts) if said else plain_sentence(note)
+        sentence = ""
+    return sentence + duration_suffix(note.facts) if sentence else plain_sentence(note)
 
 
 def plain_sentence(note: LogEntry) -> str:
@@ -63,10 +69,10 @@ def skew_text(facts: EventFacts) -> str:
 
 def rule_text(facts: EventFacts) -> str:
     aside = ("rule", "kind", "for", "times", "share")
-    said = " ".join(f"{name}={facts[name]}" for name in facts if name not in aside)
+    sentence = " ".join(f"{name}={facts[name]}" for name in facts if name not in aside)
     share = f", {facts['share']:.3g} of them" if facts.get("share", 1.0) < 1.0 else ""
     times = f", {facts['times']} times" if "times" in facts else ""
-    return f"rule {facts['rule']} started" + (f": {said}" if said else "") + share + times
+    return f"rule {facts['rule']} started" + (f": {sentence}" if sentence else "") + share + times
 
 
 def strike_text(facts: EventFacts) -> str:
