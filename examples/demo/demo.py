@@ -60,7 +60,7 @@ class World:
         self.herd("sim", "weather", *words, "--state-dir", self.folder)
 
     def stop(self) -> None:
-        for words in (("engine", "stop"), ("keeper", "stop")):
+        for words in (("engine", "stop"), ("daemon", "stop")):
             self.herd(*words, check=False)
         self.herd("sim", "stop", "--state-dir", self.folder, check=False)
 

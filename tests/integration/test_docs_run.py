@@ -23,7 +23,7 @@ def bare(home: Path) -> dict[str, str]:
 
 
 def run_script(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
-    """Run it as a user does who has nothing yet; end its engine, keeper and world."""
+    """Run it as a new user does; end its engine, daemon and world."""
     try:
         return subprocess.run(
             ["bash", "-c", script],
@@ -35,7 +35,7 @@ def run_script(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
         )
     finally:
         world = {**bare(home), "HERD_WORLD": str(home / ".local/state/tpuherd/world")}
-        for words in ("engine stop", "keeper stop", "sim stop"):
+        for words in ("engine stop", "daemon stop", "sim stop"):
             herd = [sys.executable, "-m", "tpuherd.launcher", *words.split()]
             subprocess.run(herd, env=world, capture_output=True, timeout=60)
 
@@ -52,7 +52,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     told = ["preempt its spot", "preempted", "resumed at step", "loss", "goodput", "lists nothing"]
     assert [word for word in told if word not in done.stdout] == [], done.stdout
     assert done.stderr == ""
-    assert "\033" not in done.stdout, "coloured although it is no terminal"
+    assert "\033" not in done.stdout, "colored although it is not a terminal"
     assert list(tmp_path.iterdir()) == [], "something was left in the user's home"
 
 
@@ -87,7 +87,7 @@ def test_the_trace_of_the_scenario_page_comes_true(tmp_path: Path) -> None:
 
 
 def test_the_job_of_the_readme_runs_on_the_world_of_the_readme(tmp_path: Path) -> None:
-    """With the least that it names: a script and a list of requirements."""
+    """With minimal files: a script and an empty list of requirements."""
     (job,) = re.findall(r"^```yaml\n(# job.yaml\n.*?)^```", README.read_text(), re.M | re.S)
     folder = tmp_path / "gpt"
     folder.mkdir()
@@ -107,7 +107,7 @@ def test_the_job_of_the_readme_runs_on_the_world_of_the_readme(tmp_path: Path) -
 
 
 def test_the_first_hour_on_google_as_far_as_it_goes_without_google(tmp_path: Path) -> None:
-    """What is between herd and its own files; the rest of the page asks Google."""
+    """Only the commands that need no Google; the rest of the page asks Google."""
     page = GOOGLE.read_text()
     (mail,) = re.findall(r"^```mail\n(.*?)^```", page, re.M | re.S)
     (tmp_path / "mail.txt").write_text(mail)

@@ -1,4 +1,4 @@
-"""The docs are true: generated pages are fresh, links live, nothing is left undocumented."""
+"""The documentation is true: generated pages are current, links work, commands parse."""
 
 import re
 import runpy
@@ -31,12 +31,12 @@ def generated() -> dict[Path, str]:
 
 
 def prose(page: Path) -> str:
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
 
 
 def anchors(page: Path) -> set[str]:
-    """What `#…` may follow a page's name, as the hosting sites make it from the headings."""
+    """Return the anchors of a page, as hosting sites derive them from headings."""
     headings = re.findall(r"^#+ +(.+)$", prose(page), re.M)
     bare = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.strip().replace(" ", "-") for heading in bare}
@@ -51,7 +51,7 @@ def test_generated_pages_are_fresh() -> None:
 def test_every_link_is_alive(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", target):
-            continue  # the network is not the tests' business
+            continue  # external links are not checked
         name, _, anchor = target.partition("#")
         other = (page.parent / name).resolve() if name else page
         assert other.exists(), f"{page}: {target}"
@@ -104,7 +104,7 @@ def test_changelog_is_for_users_and_has_what_comes_next() -> None:
 
 
 def shown_commands() -> list[tuple[str, list[str]]]:
-    """Every `herd …` of every page's shell blocks, with where it stands."""
+    """Return every `herd …` in the shell blocks of every page, with its page."""
     found = []
     for page in PAGES:
         for block in re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.M | re.S):

@@ -1,4 +1,4 @@
-"""What a stranger looks for first: the licence, who made it, how to install it, and its types."""
+"""Packaging: the licence, the authors, how to install it, and published types."""
 
 import re
 import tomllib
