@@ -16,14 +16,14 @@ from tpuherd.views.json_schemas import (
     or_null,
 )
 
-PRICE = (or_null(NUMBER), "dollars an hour by list prices; null: not known")
+PRICE = (or_null(NUMBER), "dollars an hour at list prices; null: unknown")
 TIER = ({"enum": list(TIERS)}, "")
 DOCUMENT = ({"type": "object"}, "the job, by the fields of a job file")
 CHANGE: Mapping[str, tuple[Schema, str]] = {
     "difference": (TEXTS, "what differs from the job before"),
     "needs": (
         {"enum": [str(one) for one in ChangeImpact]},
-        "what it takes: node, attempt or nothing",
+        "what must restart: node, attempt or nothing",
     ),
 }
 SUMMARY: Mapping[str, tuple[Schema, str]] = {
@@ -33,13 +33,13 @@ SUMMARY: Mapping[str, tuple[Schema, str]] = {
             {
                 "least": PRICE,
                 "most": PRICE,
-                "unknown_in": (TEXTS, "zones whose price is not known"),
+                "unknown_in": (TEXTS, "zones without a known price"),
             }
         ),
         "dollars an hour for all slots: `least` in the cheapest zone, `most` in the dearest;"
-        " `unknown_in`: zones whose price is not known",
+        " `unknown_in`: zones without a known price",
     ),
-    "trials": (or_null(COUNT), "of a sweep, in all; null: it is none"),
+    "trials": (or_null(COUNT), "total trials of a sweep; null: not a sweep"),
     **CHANGE,
 }
 OFFER = object_of(
@@ -50,7 +50,7 @@ OFFER = object_of(
         "runtime": (TEXT, "its image"),
         "hosts": (COUNT, "of one node"),
         "price": PRICE,
-        "rank": (COUNT, "0 is asked for first"),
+        "rank": (COUNT, "0 is requested first"),
     }
 )
 GRANT: Schema = {
@@ -59,29 +59,29 @@ GRANT: Schema = {
         "zone": TEXT,
         "type": {**TEXT, "description": "a generation, or one size of it"},
         "tier": {"enum": list(TIERS)},
-        "chips": {**COUNT, "description": "in all; left out: nobody said"},
-        "free": {**FLAG, "description": "left out: they are billed"},
+        "chips": {**COUNT, "description": "in total; absent: not stated"},
+        "free": {**FLAG, "description": "absent: they are billed"},
     },
     "required": ["zone", "type", "tier"],
     "additionalProperties": False,
 }
 CONTEXT: Mapping[str, Schema] = {
-    "project": {**TEXT, "description": "Google's; empty: a world is meant"},
+    "project": {**TEXT, "description": "Google's; empty: the context is a world"},
     "world": {**TEXT, "description": "the folder of a simulated world"},
-    "account": {**TEXT, "description": "the file of its credentials"},
-    "login": {**TEXT, "description": "the user on hosts"},
+    "account": {**TEXT, "description": "its credentials file"},
+    "login": {**TEXT, "description": "the login name on hosts"},
     "ways": {**TEXTS, "description": "how hosts are reached"},
-    "keys": {**TEXT, "description": "whose metadata gets our SSH key: node or project"},
+    "keys": {**TEXT, "description": "where the SSH key is added: node or project"},
     "via": {**TEXT, "description": "the machine where its engine runs"},
 }
 ORPHAN = object_of(
     {
         "name": (TEXT, "of the request and the node"),
         "zone": (TEXT, ""),
-        "state": (TEXT, "in the cloud's word"),
-        "nodes": (COUNT, "0: a request only"),
+        "state": (TEXT, "in the cloud's terms"),
+        "nodes": (COUNT, "0: only a request"),
         "per_hour": PRICE,
-        "command": (TEXT, "what deletes it"),
+        "command": (TEXT, "the command that deletes it"),
     }
 )
 STEP = object_of(
@@ -92,7 +92,7 @@ STEP = object_of(
         "zone": (TEXT, ""),
         "type": (TEXT, "of an ask"),
         "tier": (TEXT, "of an ask"),
-        "why": (TEXT, "in a sentence"),
+        "why": (TEXT, "the reason"),
     }
 )
 MADE = object_of(
@@ -100,14 +100,14 @@ MADE = object_of(
         "job": (TEXT, "its name"),
         "did": (
             {"enum": ["submitted", "changed", "unchanged", "restarted", "resumed"]},
-            "what became of it",
+            "the outcome",
         ),
         "revision": (COUNT, "counts the changes of the job"),
         **SUMMARY,
     }
 )
 TURNED = list_of(
-    object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was so already")})
+    object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was already so")})
 )
 SET = object_of(
     {
@@ -125,8 +125,8 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd sweep FILE --json": MADE,
     "herd run --dry-run --json": object_of({
         "job": DOCUMENT,
-        "offers": (list_of(OFFER), "where a node may come from, the best liked first"),
-        "granted": (FLAG, "false: you would be asked first"),
+        "offers": (list_of(OFFER), "where a node may come from, best first"),
+        "granted": (FLAG, "false: herd would ask for consent first"),
         **SUMMARY,
     }),
     "herd set NAME --json": SET,
@@ -136,8 +136,8 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd down --json": object_of({
         "removed": (TEXTS, "the jobs that were removed"),
         "all_deleted": (FLAG, "whether the cloud was checked and nothing is left"),
-        "zones": (or_null(TEXTS), "the zones that were listed for it"),
-        "waiting_for": (TEXT, "what was still there when --timeout was over, and why; else empty"),
+        "zones": (or_null(TEXTS), "the zones that were checked"),
+        "waiting_for": (TEXT, "what remained at --timeout, and why; else empty"),
     }),
     "herd gc --json": object_of({
         "orphans": (list_of(ORPHAN), "resources that herd created and no job uses"),
@@ -145,31 +145,31 @@ SCHEMAS: Mapping[str, Schema] = {
         "unanswered_zones": (TEXTS, "zones that did not answer: what is there is unknown"),
     }),
     "herd adopt --json": object_of({
-        "jobs": (TEXTS, "whose they are"),
-        "adopted": (TEXTS, "requests and nodes that are ours now"),
-        "unknown": (TEXTS, "those without a job in their metadata"),
+        "jobs": (TEXTS, "their jobs"),
+        "adopted": (TEXTS, "requests and nodes that were taken over"),
+        "unknown": (TEXTS, "resources without a job in their metadata"),
     }),
     "herd plan --json": object_of({
-        "states": (map_of(None, TEXT), "the sentence of each slot"),
-        "frozen": (TEXT, "why nothing is deleted now; else empty"),
-        "steps": (list_of(STEP), "what would be done in the cloud now"),
+        "states": (map_of(None, TEXT), "what each slot does or is waiting for"),
+        "frozen": (TEXT, "why deletions are paused; else empty"),
+        "steps": (list_of(STEP), "what the engine would do in the cloud now"),
     }),
     "herd context grant --json": list_of(GRANT),
     "herd context show --json": {
         "type": "object",
         "properties": {
-            "name": {**or_null(TEXT), "description": "of the context; null: none is meant"},
+            "name": {**or_null(TEXT), "description": "of the context; null: none"},
             **CONTEXT,
-            "everything": {**FLAG, "description": "true: whatever there is may be asked for"},
-            "grants": {**list_of(GRANT), "description": "else what may be had"},
+            "everything": {**FLAG, "description": "true: any zone and type may be requested"},
+            "grants": {**list_of(GRANT), "description": "otherwise, what may be requested"},
         },
         "required": ["name", "project", "everything", "grants"],
         "additionalProperties": False,
     },
     "herd context list --json": object_of({
-        "current": (or_null(TEXT), "the one that is meant"),
+        "current": (or_null(TEXT), "the current one"),
         "contexts": (map_of(None, {"type": "object", "properties": CONTEXT,
                                "additionalProperties": False}),
-                     "by name, each with what was said of it: see above"),
+                     "by name, each with its settings: see above"),
     }),
 }  # fmt: skip
