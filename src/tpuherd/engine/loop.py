@@ -61,7 +61,7 @@ SAVE_S = 300.0  #: what is remembered is written down as a whole
 
 
 class Engine:
-    """One life of it, with one lease."""
+    """One run of the engine, under one lease."""
 
     def __init__(self, parts: EngineDeps, *, epoch: int) -> None:
         self.parts = parts
@@ -102,12 +102,12 @@ class Engine:
         self._deeds: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
-        """End soon. What runs on hosts goes on."""
+        """End soon; attempts on hosts keep running."""
         self._stopping = True
         self._news.set()
 
     async def run(self) -> EndReason:
-        """Until it is told to end, another engine leads, or nothing is to be done for long."""
+        """Run until told to stop, another engine leads, or nothing is left to do."""
         parts = self.parts
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -140,7 +140,6 @@ class Engine:
     # ---- thinking --------------------------------------------------------------------------------
 
     async def _run_planning(self) -> EndReason:
-        """One thought after another."""
         while True:
             self._news.clear()
             try:
@@ -166,11 +165,10 @@ class Engine:
             await self._wait_for_news()
 
     def _abandon_world_at(self) -> float:
-        """When a world that is not there will have been away for too long, while we were awake."""
+        """When a missing simulated world counts as gone."""
         return max(self._informer.absent_at, self._awake_at) + self.parts.gone_s
 
     async def _wait_for_news(self) -> None:
-        """For news, or for the time that the plan has named."""
         resting_until = self._resting_at + self.parts.rest_s
         wake_at = min(self._wake_at, resting_until, self._abandon_world_at())
         left = max(0.0, wake_at - self.parts.clock.now())
@@ -182,7 +180,7 @@ class Engine:
         await self.parts.clock.sleep(min(max(GATHER_S, self._thought_s), GATHER_S_MAX))
 
     def _plan_once(self) -> None:
-        """Look, judge, write down, begin."""
+        """Observe, plan, record, act: one round."""
         now = self.parts.clock.now()
         if self._version is None:
             self._blank = self.past.is_incomplete()
@@ -227,14 +225,13 @@ class Engine:
         )
 
     def _watch_hosts(self) -> None:
-        """The hosts of all that we hold, where they can be reached."""
         survey, held = self._informer.survey, observe.slots_by_bid(self.past.history)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
             self._crew.watch_bids(held, observe.reachable_hosts(self.parts.cloud, survey, held))
 
     def _read_store(self, now: float) -> None:
-        """Wishes and events that other processes wrote."""
+        """Read jobs and events that other processes wrote."""
         version = self.parts.store.change_counter()
         if version == self._version and now < self._expand_at:
             return
@@ -252,13 +249,13 @@ class Engine:
     # ---- doing -----------------------------------------------------------------------------------
 
     def _cancel_outdated(self) -> None:
-        """Nothing is prepared any longer for what is not wished any more."""
+        """Cancel preparations for code or jobs that have changed."""
         for task in observe.outdated_preparations(self._desired.wishes, self._preparing):
             task.cancel()
             del self._preparing[task]
 
     def _start_steps(self, steps: Sequence[PlannedStep], now: float) -> None:
-        """Journalled in one go, then begun."""
+        """Record all steps in one transaction, then start them."""
         events = [event for step in steps for event in events_before_step(step, now)]
         self.past.write(events)
         if not steps:
@@ -286,7 +283,7 @@ class Engine:
         )
 
     def _start_step(self, bench: ActionContext, step: PlannedStep) -> None:
-        """One action as a task; until it is over its bid or its slot is under way."""
+        """Start one action as a task; until it ends, its bid or slot is busy."""
         action = step.action
         work = DEEDS[type(action)](bench, action, step.why)
         if isinstance(action, Ask | Withdraw):
@@ -300,7 +297,6 @@ class Engine:
     def _start_action(
         self, work: Coroutine[Any, Any, list[HistoryEvent]], under_way: Counter[str], name: str
     ) -> asyncio.Task[None]:
-        """Do it, and keep what came of it to be written down."""
         under_way[name] += 1
 
         async def deed() -> None:
@@ -331,7 +327,6 @@ class Engine:
     # ---- beside ----------------------------------------------------------------------------------
 
     def _handle_survey_failure(self, error: HerdError) -> None:
-        """The cloud could not be looked at."""
         self._alarms.note_trouble(CLOUD, error.sentence, error.hint)
         if isinstance(error, NotAllowed):
             self._shout(error.sentence, hint=error.hint)
@@ -340,7 +335,6 @@ class Engine:
         self._news.set()
 
     def _handle_survey(self) -> None:
-        """There is a new survey."""
         if senseless := self._informer.survey.trouble:
             self._alarms.note_trouble(CLOUD, senseless)
         else:
@@ -352,19 +346,18 @@ class Engine:
         self._news.set()
 
     def _zones_to_survey(self) -> frozenset[str]:
-        """Those that we must hear of; what a lost store has forgotten may be anywhere."""
+        """The zones that must answer; after a lost store, all of them."""
         wishes, history = self._desired.wishes, self.past.history
         return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, history)
 
     def _check_creations(self) -> None:
-        """Of creations that show nothing."""
         bench = self._action_context()
         for bid in observe.unlisted_creations(self._informer.survey, self.past.history):
             if not self._calling[bid.name]:
                 self._start_action(actions.check_creation(bench, bid), self._calling, bid.name)
 
     async def _poll_store(self) -> None:
-        """See what other processes write, and whether the machine has slept."""
+        """Notice what other processes write, and whether the machine has slept."""
         clock = self.parts.clock
         while True:
             before = clock.now()
@@ -382,7 +375,6 @@ class Engine:
                 self._news.set()
 
     async def _renew_lease(self) -> None:
-        """Our lease in the store."""
         while True:
             await self.parts.clock.sleep(RENEW_S)
             try:
@@ -396,7 +388,7 @@ class Engine:
                 self._news.set()  # so that a thought writes it down
 
     async def _save_periodically(self) -> None:
-        """What is remembered, so that the next start is quick."""
+        """Save the history from time to time, so that the next start is quick."""
         while True:
             await self.parts.clock.sleep(SAVE_S)
             try:
@@ -405,11 +397,11 @@ class Engine:
                 self._shout(error.sentence, hint=error.hint)
 
     def _save_history(self) -> None:
-        """Now, and forget what nobody asks for any more."""
+        """Save the history, and delete data that is no longer needed."""
         self.parts.shelf.remove_jobs(self.past.save(self.parts.clock.now()))
 
     async def _retain_code(self) -> None:
-        """The code of what is wished: it stays here, or is brought back."""
+        """Keep the code of all jobs on this machine, or fetch it back."""
         while True:
             await self.parts.clock.sleep(KEEP_S)
             rows = self._desired.rows.values()
@@ -422,7 +414,6 @@ class Engine:
                 self._shout(f"the code of jobs cannot be stored ({error})")
 
     def _record_host_event(self, kind: str, slot: str, facts: Mapping[str, Any]) -> None:
-        """Something that a host of this slot has given rise to."""
         self.past.pending.append(self._new_event(kind, slot, **facts))
         self._news.set()
 

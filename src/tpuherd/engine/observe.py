@@ -16,31 +16,28 @@ NOTHING = Survey(sights={}, zones=frozenset(), begun_at=0.0)
 
 
 def zones_to_survey(wishes: DesiredSlots, history: History) -> frozenset[str]:
-    """Those that we must hear of: where we may ask, and where we have asked."""
+    """Zones where we may request nodes, or have requested some."""
     offered = {offer.zone for slot in wishes.slots.values() for offer in slot.offers}
     return frozenset(offered | {bid.offer.zone for bid in held_bids(history)})
 
 
 def held_bids(history: History) -> Iterator[BidRecord]:
-    """All that we hold, or may hold."""
     for slot_history in history.slots.values():
         yield from slot_history.bids.values()
 
 
 def slots_by_bid(history: History) -> Mapping[str, str]:
-    """Slots by bid."""
     return {bid.name: bid.slot for bid in held_bids(history)}
 
 
 def has_granted_node(history: History) -> bool:
-    """Whether there is a node of ours that could be taken from us, links silent or not."""
     return any(bid.granted_at is not None and bid.lost_at is None for bid in held_bids(history))
 
 
 def reachable_hosts(
     cloud: CloudPort, survey: Survey, slots: Mapping[str, str]
 ) -> Mapping[str, Sequence[Host]]:
-    """The hosts of those bids whose every node is there to be worked on."""
+    """The hosts of bids whose nodes are all available."""
     found: dict[str, Sequence[Host]] = {}
     for bid in slots:
         sight = survey.sights.get(bid)
@@ -52,7 +49,6 @@ def reachable_hosts(
 
 
 def own_observations(survey: Survey, owner: str) -> list[BidObservation]:
-    """What bears our name."""
     found = []
     for sight in survey.sights.values():
         name = split_bid_name(sight.bid)
@@ -62,7 +58,7 @@ def own_observations(survey: Survey, owner: str) -> list[BidObservation]:
 
 
 def unlisted_creations(survey: Survey, history: History) -> Iterator[BidRecord]:
-    """Creations that were taken and show nothing: how they came out stands elsewhere."""
+    """Accepted creations that the lists do not show: their operations tell the outcome."""
     for bid in held_bids(history):
         unsettled = bid.ready_at is None and bid.refusal is None and bid.withdrawn_at is None
         if (
@@ -77,7 +73,6 @@ def unlisted_creations(survey: Survey, history: History) -> Iterator[BidRecord]:
 
 
 def outdated_preparations(wishes: DesiredSlots, preparing: Mapping[Key, Prepare]) -> list[Key]:
-    """What is prepared for other code or another setup than is wished by now."""
     found = []
     for key, action in preparing.items():
         slot = wishes.slots.get(action.slot)

@@ -21,7 +21,7 @@ EVERYWHERE = frozenset(zones())  #: what was forgotten may be anywhere
 def recover_store(
     parts: EngineDeps, past: EventLog, survey: Survey, since: float, shout: Callable[[str], None]
 ) -> bool:
-    """Adopt all that the store does not know; false: not yet."""
+    """Adopt all bids the store does not know; False if it is too early."""
     now = parts.clock.now()
     try:
         lost = past.unrecovered_loss()
@@ -54,7 +54,6 @@ def recover_store(
 
 
 def is_unknown(sight: BidObservation, past: EventLog, known: Mapping[str, StoredJob]) -> bool:
-    """Whether the store lacks this bid, or the job that it is for."""
     named = split_bid_name(sight.bid)
     if named is None:
         return False
@@ -78,7 +77,6 @@ def was_dropped(
 
 
 def recovered_event(sights: list[BidObservation], now: float) -> HistoryEvent:
-    """The line that ends the time in which the store may lack what the cloud shows."""
     bids = sorted(sight.bid for sight in sights)
     what = fold_names(bids) if bids else "nothing"
     why = f"of what the cloud shows {what} was missing in the store that was damaged"

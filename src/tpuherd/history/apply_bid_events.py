@@ -14,7 +14,6 @@ SlotEventHandler = Callable[[SlotHistory, HistoryEvent], SlotHistory]
 
 
 def read_offer(document: Mapping[str, Any]) -> Offer:
-    """An offer as it was written down."""
     known = {one.name for one in fields(Offer)}
     kept = {name: value for name, value in document.items() if name in known}
     return Offer(**kept | {"kind": RequestKind(kept.get("kind", RequestKind.QUEUED))})
@@ -106,14 +105,13 @@ def apply_lost(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 
 def give_back_quota(slot_history: SlotHistory, bid: BidRecord, now: float) -> SlotHistory:
-    """A node that is gone uses no quota: its own slot need not wait until others were refused."""
+    """Note that a deleted node uses no quota, so its own slot need not wait for it."""
     if bid.granted_at is None:
         return slot_history
     return replace(slot_history, freed={**slot_history.freed, quota_key(bid.offer): now})
 
 
 def quota_key(offer: Offer) -> str:
-    """What shares one quota."""
     return f"{offer.zone} {offer.type} {offer.tier}"
 
 
@@ -134,7 +132,7 @@ def apply_refused(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
 
 
 def unfit_key(offer: Offer, node_digest: str) -> str:
-    """An offer as it was refused for good: another wish of it may do."""
+    """The key of an offer that was refused for good; another node spec may succeed."""
     return " ".join((offer.zone, offer.type, offer.runtime, offer.tier, offer.kind, node_digest))
 
 
@@ -145,7 +143,7 @@ def apply_granted(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
 
 
 def bid_setter(**changes: Any) -> SlotEventHandler:
-    """A change of the bid that the event names; "$at" is the time, "$name" a fact."""
+    """A handler that changes the event's bid; "$at" is the time, "$name" a fact."""
 
     def change(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         bid = slot_history.bids.get(event.facts["bid"])
@@ -157,7 +155,6 @@ def bid_setter(**changes: Any) -> SlotEventHandler:
 
 
 def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str, Any]:
-    """The values that stand for themselves, for the time or for a fact of the event."""
     known = {"at": event.at, **event.facts}
     return {
         name: known[value[1:]] if isinstance(value, str) and value else value
@@ -166,7 +163,6 @@ def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str,
 
 
 def bids_without(slot_history: SlotHistory, name: str) -> dict[str, BidRecord]:
-    """All bids but this one."""
     return {other: bid for other, bid in slot_history.bids.items() if other != name}
 
 

@@ -24,7 +24,7 @@ FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 
 def apply_event(history: History, event: HistoryEvent) -> History:
-    """What is remembered after this event; what a newer engine wrote is passed over."""
+    """Return the history after this event; events of an unknown kind change nothing."""
     if not has_required_facts(event):
         return history
     if event.kind in LEARNS:
@@ -41,7 +41,6 @@ def apply_event(history: History, event: HistoryEvent) -> History:
 
 
 def apply_to_sweep(history: History, event: HistoryEvent) -> History:
-    """With what it tells of its job's sweep, if that has any trials."""
     before = history.sweeps.get(event.job, Sweep())
     after = apply_trial_event(before, event)
     return history if after == before else replace(
@@ -50,17 +49,15 @@ def apply_to_sweep(history: History, event: HistoryEvent) -> History:
 
 
 def apply_slot_event(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """The same for the one slot that it tells of."""
     return FOLDS[event.kind](slot_history, event) if event.kind in FOLDS else slot_history
 
 
 def slots_of_job(history: History, event: HistoryEvent) -> tuple[str, ...]:
-    """All slots that the wish's job ever had."""
     return tuple(name for name in history.slots if name.rpartition("-")[0] == event.job)
 
 
 def events_before_step(step: PlannedStep, now: float) -> tuple[HistoryEvent, ...]:
-    """What is written down before a step is taken."""
+    """The events to record before a step is carried out."""
     match step.action:
         case RecordEvent(event=event):
             return (event,)

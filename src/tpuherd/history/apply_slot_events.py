@@ -48,7 +48,7 @@ def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
 
 
 def attempt_setter(**changes: Any) -> SlotEventHandler:
-    """A change of the latest attempt, if it is the one that the event names."""
+    """A handler that changes the latest attempt, if the event names it."""
 
     def change(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         attempt = slot_history.attempt
@@ -72,7 +72,7 @@ def apply_saved(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 
 def forgive_after_progress(slot_history: SlotHistory, step: int | None) -> SlotHistory:
-    """A checkpoint that is further than all before forgives what failed until then."""
+    """Reset failures once a checkpoint is further than all before."""
     if step is None or (slot_history.saved is not None and step <= slot_history.saved):
         return slot_history
     bids = {
@@ -124,7 +124,6 @@ COUNTS = {
 
 
 def update_node_failures(bid: BidRecord, verdict: Verdict, *, chips: bool) -> BidRecord:
-    """How well the node stands after such an end."""
     match verdict:
         case Verdict.NODE_FAULT | Verdict.LOST if chips:
             return replace(bid, faults=bid.faults + 1)
@@ -158,7 +157,7 @@ def apply_unprepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
 
 
 def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """A wish that is made anew starts from nothing, save for names that were used."""
+    """A job submitted again starts from nothing, except that names are not reused."""
     last = slot_history.attempt
     if last is not None and last.ended_at is not None:
         last = replace(last, verdict=Verdict.STOPPED)
@@ -175,7 +174,7 @@ def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 
 def forgive_failures(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """The user has seen to it: what failed until now is forgiven."""
+    """Reset failures after the user changed or resumed the job."""
     return replace(
         slot_history,
         failures=0,
@@ -195,12 +194,11 @@ def apply_dropped(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
 
 
 def apply_trial_given(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """A trial of a sweep: what it has used up of its budgets comes with it."""
+    """Take on a trial, with what it has used of its retry limits."""
     return with_trial(slot_history, event.facts["trial"], TrialUsage(**event.facts["usage"]))
 
 
 def apply_trial_left(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """It is over, or is taken up elsewhere."""
     return (
         with_trial(slot_history, None, TrialUsage())
         if slot_history.trial == event.facts["trial"]

@@ -21,12 +21,10 @@ StatsHandler = Callable[[History, HistoryEvent], History]
 
 
 def zone_stats_key(offer: Offer) -> tuple[str, str, str]:
-    """By what capacity is learnt."""
     return offer.zone, offer.type, offer.tier
 
 
 def find_bid(history: History, event: HistoryEvent) -> BidRecord | None:
-    """The bid that the event names."""
     slot_history = history.slots.get(event.slot)
     return slot_history.bids.get(event.facts["bid"]) if slot_history else None
 
@@ -62,7 +60,7 @@ def learn_refusal(history: History, event: HistoryEvent) -> History:
 
 
 def next_pause(season: ZoneStats, bid: BidRecord) -> float:
-    """The next pause: twice the last, but once only for all that was asked before it was over."""
+    """Double the last pause, but only once for all requests sent before it ended."""
     last = 0.0 if season.refusal in WAITS_S else season.pause_s
     if last and bid.sent_at < season.refused_at:
         return last
@@ -98,7 +96,7 @@ def learn_wait(history: History, event: HistoryEvent) -> History:
 
 
 def learn_lifetime(history: History, event: HistoryEvent) -> History:
-    """The end of a life: what is told to go may be given back before anybody sees it lost."""
+    """A node's lifetime ends with its notice, which may be all we see of its loss."""
     bid = find_bid(history, event)
     if bid is None or bid.ready_at is None:
         return history
@@ -111,7 +109,7 @@ def learn_lifetime(history: History, event: HistoryEvent) -> History:
 
 
 def lifetime_env(history: History, slot: str, bid: str) -> Mapping[str, str]:
-    """How long nodes like this one last there, for scripts that save: as a variable, if known."""
+    """The typical node lifetime there as a variable for scripts, if known."""
     slot_history = history.slots.get(slot)
     mine = slot_history.bids.get(bid) if slot_history else None
     season = history.zone_stats.get(zone_stats_key(mine.offer)) if mine else None
@@ -119,7 +117,7 @@ def lifetime_env(history: History, slot: str, bid: str) -> Mapping[str, str]:
 
 
 def forget_refusals(history: History, event: HistoryEvent) -> History:
-    """The user has seen to it: what was not allowed may be by now."""
+    """Try again what was refused, since the user has changed or resumed the job."""
     zone_stats = {
         key: replace(season, refusal=None, pause_s=0.0, sentence="", hint="")
         if season.refusal in WAITS_S

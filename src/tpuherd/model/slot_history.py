@@ -15,14 +15,14 @@ class Verdict(StrEnum):
     FAILURE = "failure"  #: the user's command failed: counts against the failures
     PREEMPTED = "preempted"
     NODE_FAULT = "node fault"  #: host lost, reboot, chips that don't come up
-    STOPPED = "stopped"  #: by us, as wished
+    STOPPED = "stopped"  #: by us, on purpose
     STALLED = "stalled"
-    LOST = "lost"  #: nobody knows; runs again, counts as a node fault
+    LOST = "lost"  #: for an unknown reason; counts as a node fault
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidRecord:
-    """One request for a node, as recorded: what the cloud can't be asked again."""
+    """One request for a node, as recorded."""
 
     name: str
     slot: str
@@ -32,31 +32,31 @@ class BidRecord:
     nodes: int
     asked_at: float  #: the first time
     sent_at: float = 0.0  #: the latest time
-    sends: int = 1  #: so often it was sent
-    answered_at: float | None = None  #: the cloud took it
-    granted_at: float | None = None  #: nodes being made or there
+    sends: int = 1  #: number of times it was sent
+    answered_at: float | None = None  #: when the cloud accepted it
+    granted_at: float | None = None  #: its nodes are being created or exist
     ready_at: float | None = None
     sick_at: float | None = None
-    sick_how: str = ""  #: the cloud's word for it: UNHEALTHY_TPU
-    noticed_at: float | None = None  #: the first deadly notice
-    missed_at: float | None = None  #: the cloud's lists have not shown it since
+    sick_how: str = ""  #: the cloud's term for it: UNHEALTHY_TPU
+    noticed_at: float | None = None  #: the first preemption notice
+    missed_at: float | None = None  #: since then the cloud's lists have omitted it
     lost_at: float | None = None
     lost_how: str = ""  #: preempted, terminated, vanished, …
-    freed_at: float | None = None  #: withdrawn, and its nodes are gone: only its request is left
+    freed_at: float | None = None  #: withdrawn and its nodes are deleted: only its request is left
     withdrawn_at: float | None = None  #: the latest time it was sent
-    withdrawals: int = 0  #: so often it was sent
+    withdrawals: int = 0  #: number of times it was sent
     withdrawn_why: str = ""
     refusal: Refusal | None = None
     sentence: str = ""
     prepared: str = ""  #: code digest that all hosts are prepared for
     prepared_on: tuple[str, ...] = ()  #: incarnations and boots of the hosts it was prepared on
     prepared_at: float | None = None
-    unprepared: int = 0  #: so often in a row that went wrong
-    missing_inputs: int = 0  #: so often in a row what only the user can give was missing
-    faults: int = 0  #: chips that did not come up, in a row
-    node_failures: int = 0  #: attempts that the node ended otherwise, in a row
-    collected: bool = False  #: outputs and logs are here
-    uncollected: int = 0  #: so often that went wrong
+    unprepared: int = 0  #: failed preparations in a row
+    missing_inputs: int = 0  #: preparations in a row that lacked something only the user can give
+    faults: int = 0  #: attempts in a row whose chips failed to initialize
+    node_failures: int = 0  #: attempts in a row that the node ended otherwise
+    collected: bool = False  #: outputs and logs were fetched
+    uncollected: int = 0  #: failed fetches in a row
     uncollected_at: float = 0.0
 
 
@@ -69,99 +69,105 @@ class AttemptRecord:
     bid: str
     code_digest: str
     launched_at: float  #: the latest time it was sent
-    launches: int = 1  #: so often it was sent
+    launches: int = 1  #: number of times it was sent
     boots: tuple[str, ...] = ()  #: of its hosts, at the launch
-    started_at: float | None = None  #: every host answered
+    started_at: float | None = None  #: when every host had answered
     first_step_at: float | None = None
     stopping_at: float | None = None
     stopping_why: str = ""
     stopping_s: float = 0.0  #: the grace
-    stalled: bool = False  #: it is stopped because nothing went on
+    stalled: bool = False  #: it is stopped because it made no progress
     node_fault: bool = False  #: it is stopped because its node is unhealthy or silent
-    last_at: float | None = None  #: its last sign of life before it was stopped
+    last_at: float | None = None  #: its last sign of life before the stop
     ended_at: float | None = None
     verdict: Verdict | None = None
     host: str = ""  #: the first that failed
     exit: int | None = None
     lines: tuple[str, ...] = ()
-    saved: int | None = None  #: the latest durable checkpoint it told of
-    saved_at: float | None = None  #: when that was noted
-    sure: bool = True  #: every host told of its end, or was known to be gone
-    unfit: bool = False  #: no other try of the same can help
-    trial: int | None = None  #: of a sweep: the one that it works on
+    saved: int | None = None  #: the latest durable checkpoint it reported
+    saved_at: float | None = None  #: when that was recorded
+    sure: bool = True  #: every host reported its end, or was known to be gone
+    unfit: bool = False  #: a retry cannot help
+    trial: int | None = None  #: the trial it works on, in a sweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotHistory:
-    """What one slot has lived through."""
+    """What is remembered of one slot."""
 
     generation: int = 0  #: the highest ever used
-    gone: tuple[int, ...] = ()  #: generations withdrawn and not there any more; the latest ones
-    bids: Mapping[str, BidRecord] = field(default_factory=dict)  #: asked and not known to be gone
+    gone: tuple[int, ...] = ()  #: the latest generations that were withdrawn and deleted
+    bids: Mapping[str, BidRecord] = field(
+        default_factory=dict
+    )  #: requested and not known to be deleted
     attempt: AttemptRecord | None = None  #: the latest
     attempts: int = 0
     failures: int = 0  #: since the last progress
     preemptions: int = 0
     stalls: int = 0
-    faults: int = 0  #: attempts in a row whose chips did not come up, on any node
+    faults: int = 0  #: attempts in a row whose chips failed to initialize, on any node
     saved: int | None = None  #: the furthest durable checkpoint of any attempt
     first_launch_at: float | None = None
     done_at: float | None = None
     gave_up_at: float | None = None
     gave_up_why: str = ""
-    spent: float = 0.0  #: dollars, of bids that are over
-    searching_at: float | None = None  #: the first ask since the last grant
-    failed_at: float | None = None  #: the latest failure, of setup or command
+    spent: float = 0.0  #: dollars for bids that have ended
+    searching_at: float | None = None  #: the first request since the last grant
+    failed_at: float | None = None  #: the latest failure of setup or command
     failed_why: str = ""
-    halted_at: float | None = None  #: an older attempt was found alive, and told to stop
-    unfit: Mapping[str, str] = field(default_factory=dict)  #: offers that can't be, and why
+    halted_at: float | None = None  #: an older attempt was found running and told to stop
+    unfit: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: offers that were refused for good, and why
     freed: Mapping[str, float] = field(default_factory=dict)
-    #: when its own nodes last gave quota back, by zone, type and tier
-    dropped: bool = False  #: the user took the wish for it back
-    trial: int | None = None  #: of a sweep: what it was given to work on
+    #: when its own nodes last released quota, by zone, type and tier
+    dropped: bool = False  #: the user removed its job
+    trial: int | None = None  #: the trial it works on, in a sweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ZoneStats:
-    """What was learnt of one type and tier in one zone."""
+    """What is known of one type and tier in one zone."""
 
     refusals: int = 0  #: stock-outs in a row
     refused_at: float = 0.0
     refusal: Refusal | None = None
     sentence: str = ""
-    hint: str = ""  #: what to do about it, where the cloud's answer tells
+    hint: str = ""  #: what to do about it, if the cloud's answer says so
     pause_s: float = 0.0  #: until the next try, by AIMD
     grants: int = 0
-    waits_s: tuple[float, ...] = ()  #: the latest times from asking to READY
+    waits_s: tuple[float, ...] = ()  #: the latest times from request to READY
     lives_s: tuple[float, ...] = ()  #: the latest times from READY to lost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class History:
-    """All that is remembered."""
+    """All that is remembered, folded from the event log."""
 
     slots: Mapping[str, SlotHistory] = field(default_factory=dict)
     zone_stats: Mapping[tuple[str, str, str], ZoneStats] = field(default_factory=dict)
     #: by (zone, type, tier)
-    asks: tuple[float, ...] = ()  #: when creates were sent, of the last minute
-    bad_nodes: Mapping[str, float] = field(default_factory=dict)  #: quarantined, and since when
-    started_at: float = 0.0  #: the engine, the latest time
-    frozen_at: float | None = None  #: since when nothing is deleted
+    asks: tuple[float, ...] = ()  #: when creates were sent in the last minute
+    bad_nodes: Mapping[str, float] = field(
+        default_factory=dict
+    )  #: quarantined nodes, and since when
+    started_at: float = 0.0  #: the engine's latest start
+    frozen_at: float | None = None  #: since when deletions are paused
     frozen_why: str = ""
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
 
 
 def has_running_attempt(slot_history: SlotHistory, bid: str | None = None) -> bool:
-    """An attempt is not known to be over (on this bid)."""
+    """Whether an attempt (on this bid) is not known to have ended."""
     attempt = slot_history.attempt
     return attempt is not None and attempt.ended_at is None and bid in {None, attempt.bid}
 
 
-UNFIT = 78  #: that of one which can't run like this, as `Run` finds out: no other try helps
+UNFIT = 78  #: the exit status of a `Run` that cannot run like this: retries do not help
 
 
 def bid_cost(bid: BidRecord, now: float) -> float:
-    """What a bid has cost until now, as far as its price is known."""
+    """Dollars so far, if the price is known."""
     since = bid.ready_at or bid.granted_at
     if since is None or bid.offer.price is None:
         return 0.0

@@ -24,7 +24,7 @@ NODE_FAILURES_MAX = 5  #: other ends by the node's fault, or preparations in vai
 
 
 class NodeNeed(StrEnum):
-    """Whether a slot wants nodes at all."""
+    """Whether a slot needs nodes."""
 
     SEEK = "seek"  #: one, and asks for it
     HOLD = "hold"  #: keeps what it has, and asks for nothing
@@ -33,7 +33,7 @@ class NodeNeed(StrEnum):
 
 @dataclass(kw_only=True, slots=True)
 class BidStatus:
-    """One bid with what is seen of it; its role is found when all of them are known."""
+    """One bid with what is observed of it; its role is set once all bids are known."""
 
     bid: BidRecord
     stage: BidPhase
@@ -46,12 +46,11 @@ class BidStatus:
 
 
 def host_fingerprint(host: HostStatus) -> str:
-    """What a host was prepared on: `slot.prepared` has these in `on`."""
+    """Identify a host's incarnation and boot; `slot.prepared` has these in `hosts`."""
     return f"{host.incarnation} {host.boot}"
 
 
 def node_need(slot: Slot, slot_history: SlotHistory, now: float) -> NodeNeed:
-    """Whether the slot asks, keeps or gives back."""
     if slot.goal is Goal.GONE:
         return NodeNeed.NONE
     if slot_history.gave_up_at is not None:
@@ -70,7 +69,7 @@ def node_need(slot: Slot, slot_history: SlotHistory, now: float) -> NodeNeed:
 
 
 def has_succeeded(slot: Slot, slot_history: SlotHistory) -> bool:
-    """The latest attempt did what it should, and what the slot is still to do."""
+    """Whether the latest attempt succeeded at what the slot currently works on."""
     attempt = slot_history.attempt
     return (
         attempt is not None
@@ -80,7 +79,7 @@ def has_succeeded(slot: Slot, slot_history: SlotHistory) -> bool:
 
 
 def is_current_attempt(slot: Slot, slot_history: SlotHistory) -> bool:
-    """The latest attempt is of what the slot works on now: in a sweep, of its trial."""
+    """Whether the latest attempt is of the slot's current work: in a sweep, of its trial."""
     if slot_history.attempt is None or not slot.trials:
         return slot_history.attempt is not None
     return slot_history.trial is not None and slot_history.attempt.trial == slot_history.trial
@@ -89,7 +88,6 @@ def is_current_attempt(slot: Slot, slot_history: SlotHistory) -> bool:
 def bid_phase(
     bid: BidRecord, sight: BidObservation | None, observed: ObservedState, now: float
 ) -> BidPhase:
-    """How far a bid is."""
     if bid.name in observed.calling:
         return BidPhase.CALLING
     since = max(bid.sent_at, bid.withdrawn_at or 0.0)
@@ -123,7 +121,6 @@ NODES = {
 def phase_from_cloud(
     bid: BidRecord, sight: BidObservation, hosts: tuple[HostStatus, ...] = ()
 ) -> BidPhase:
-    """What the cloud shows, in one word."""
     request, nodes = sight.request, sight.nodes
     if request in REQUESTS:
         return REQUESTS[request]
@@ -148,7 +145,6 @@ def phase_from_cloud(
 
 
 def expected_hosts(bid: BidRecord, sight: BidObservation | None) -> int:
-    """So many hosts a bid has in all."""
     told, least = 0, bid.offer.hosts * bid.nodes
     for node in sight.nodes if sight is not None else ():
         told += node.hosts
@@ -156,12 +152,10 @@ def expected_hosts(bid: BidRecord, sight: BidObservation | None) -> int:
 
 
 def has_reached_host(hosts: Iterable[HostStatus]) -> bool:
-    """Somebody is heard there."""
     return any(host.reached for host in hosts)
 
 
 def build_bid_status(bid: BidRecord, observed: ObservedState, now: float) -> BidStatus:
-    """A bid with all that is seen of it."""
     sight = observed.sights.get(bid.name)
     hosts = observed.hosts.get(bid.name, ())
     seen = bid_phase(bid, sight, observed, now)
@@ -173,7 +167,7 @@ def build_bid_status(bid: BidRecord, observed: ObservedState, now: float) -> Bid
 def is_fully_reached(
     bid: BidRecord, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
 ) -> bool:
-    """Every host is reached, and is the one that the cloud shows."""
+    """Whether every host is reached and belongs to the incarnation that the cloud shows."""
     if not hosts or len(hosts) < expected_hosts(bid, sight):
         return False
     shown = {} if sight is None else {node.name: node.incarnation for node in sight.nodes}
@@ -184,7 +178,7 @@ def is_fully_reached(
 
 
 def is_prepared(standing: BidStatus, code_digest: str) -> bool:
-    """All hosts are set up for this code since they were made and booted."""
+    """Whether all hosts are set up for this code in their current incarnation and boot."""
     bid = standing.bid
     return bid.prepared == code_digest and {
         host_fingerprint(host) for host in standing.hosts
@@ -192,7 +186,7 @@ def is_prepared(standing: BidStatus, code_digest: str) -> bool:
 
 
 def silent_since(standing: BidStatus, observed: ObservedState, history: History) -> float | None:
-    """Since when a host that was heard before is not; None: all are heard, or none ever was."""
+    """Since when a host that had responded does not; None: all respond, or none ever did."""
     silent = [host.heard_at for host in standing.hosts if not host.reached and host.heard_at]
     if not silent:
         return None
@@ -202,7 +196,7 @@ def silent_since(standing: BidStatus, observed: ObservedState, history: History)
 def needs_replacement(
     standing: BidStatus, observed: ObservedState, history: History, now: float
 ) -> tuple[str, float | None]:
-    """Why a node is to be replaced beside it, and else when it might have to be."""
+    """The reason to replace a node, or "" and the time at which there may be one."""
     bid, dues = standing.bid, list[float]()
     if observed.surveyed_at < max(observed.awake_at, history.started_at):
         return "", float("inf")  # how it is now is not known yet: we were away
@@ -229,7 +223,7 @@ def needs_replacement(
 def silence_deadline(
     standing: BidStatus, ready_at: float, observed: ObservedState, history: History
 ) -> float:
-    """When the silence of a READY node will have been too long."""
+    """When the silence of a READY node becomes too long."""
     if standing.whole:
         return float("inf")
     silent = silent_since(standing, observed, history)
@@ -240,7 +234,7 @@ def silence_deadline(
 
 
 def is_outdated(bid: BidRecord, slot: Slot) -> bool:
-    """The wish asks for something else now."""
+    """Whether the job asks for something else now."""
     if bid.node_digest != slot.node_digest:
         return True
     offer = bid.offer
@@ -255,7 +249,7 @@ def is_outdated(bid: BidRecord, slot: Slot) -> bool:
 
 
 def choose_incumbent(held: Sequence[BidStatus], slot_history: SlotHistory) -> BidStatus:
-    """The incumbent: launched on or prepared, else the earliest grant, then the lowest number."""
+    """Prefer a bid in use, then a prepared one, the earliest grant, the lowest number."""
     used = (
         slot_history.attempt.bid
         if has_running_attempt(slot_history) and slot_history.attempt is not None

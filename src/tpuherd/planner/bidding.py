@@ -27,7 +27,6 @@ COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone
 
 
 def assign_roles(case: SlotContext) -> None:
-    """Gives each bid its role."""
     held: list[BidStatus] = []
     used = case.slot_history.attempt.bid if case.slot_history.attempt is not None else ""
     for one in case.bid_statuses:
@@ -46,7 +45,7 @@ def assign_roles(case: SlotContext) -> None:
 
 
 def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
-    """What a bid is by itself; INCUMBENT: it might be."""
+    """The role that follows from the bid alone; INCUMBENT means that it may be one."""
     slot, bid = case.slot, one.bid
     if bid.withdrawn_at is not None:
         return Role.WITHDRAWN, bid.withdrawn_why
@@ -76,7 +75,7 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
 
 
 def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
-    """A bid that is not granted yet; where only one may be out, the next zone's turn comes."""
+    """The role of a bid not granted yet: if only one may wait, the next zone gets its turn."""
     slot = case.slot
     if slot.exact and len(slot.offers) > 1:
         due = bid.asked_at + slot.limits.patience_s
@@ -87,7 +86,7 @@ def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
 
 
 def unhealthy_role(case: SlotContext, one: BidStatus, since: float) -> tuple[Role, str]:
-    """A node that was never READY and is unhealthy: another is asked for at once."""
+    """The role of a node that was never healthy: another is requested at once."""
     one.unfit = True
     what = f"it is unhealthy ({one.bid.sick_how})"
     case.wake_by(since + SICK_S_MAX)
@@ -97,7 +96,7 @@ def unhealthy_role(case: SlotContext, one: BidStatus, since: float) -> tuple[Rol
 
 
 def release_unhealthy(case: SlotContext) -> None:
-    """A node that was born unhealthy goes when another is granted, or a newer one is there."""
+    """Release a node that was never healthy once another is granted."""
     never = [
         one for one in case.bid_statuses if one.role is Role.UNHEALTHY and one.bid.ready_at is None
     ]
@@ -108,7 +107,7 @@ def release_unhealthy(case: SlotContext) -> None:
 
 
 def release_replaced(case: SlotContext) -> None:
-    """Old nodes are given back when the new one can go on from here."""
+    """Release old nodes once the new one can take over."""
     new = case.incumbent
     if new is None or new.bid.ready_at is None or not new.whole:
         return
@@ -120,7 +119,6 @@ def release_replaced(case: SlotContext) -> None:
 
 
 def apply_bid_table(case: SlotContext) -> None:
-    """Carries out the table of bids."""
     for one in case.bid_statuses:
         match BIDS[one.role][one.stage]:
             case BidAction.WITHDRAW if may_withdraw(case, one):
@@ -139,7 +137,7 @@ def apply_bid_table(case: SlotContext) -> None:
 
 
 def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
-    """Nothing keeps it: no attempt, no freeze, nothing to bring back, no withdrawal under way."""
+    """Whether nothing keeps it: no attempt, no pause of deletions, no outputs, no pending call."""
     if has_running_attempt(case.slot_history, one.bid.name):
         return False
     if case.world.frozen and case.slot.goal is not Goal.GONE:
@@ -155,7 +153,7 @@ def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
 
 
 def is_log_draining(case: SlotContext, one: BidStatus) -> bool:
-    """The last lines of its log are on their way."""
+    """Whether the last lines of its log are still arriving."""
     attempt = case.slot_history.attempt
     if attempt is None or attempt.bid != one.bid.name or one.bid.lost_at is not None:
         return False
@@ -167,7 +165,7 @@ def is_log_draining(case: SlotContext, one: BidStatus) -> bool:
 
 
 def has_undrained_log(one: BidStatus, attempt: str) -> bool:
-    """Lines of the log are still there only."""
+    """Whether the host still has log lines that are not here."""
     return any(
         host.reached and work.attempt == attempt and not work.drained
         for host in one.hosts
@@ -176,7 +174,7 @@ def has_undrained_log(one: BidStatus, attempt: str) -> bool:
 
 
 def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
-    """There is something to bring back before the node goes, and it can be had."""
+    """Whether outputs or logs must be fetched first, and can be."""
     attempt, bid = case.slot_history.attempt, one.bid
     if attempt is None or attempt.bid != bid.name or attempt.ended_at is None:
         return False
@@ -199,7 +197,7 @@ def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
 
 
 def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
-    """One that nobody knows: withdrawn again if its withdrawal is recorded, else left alone."""
+    """Withdraw a bid without a record again if its withdrawal is recorded; else leave it alone."""
     named = split_bid_name(sight.bid)
     if named is None or named.generation not in case.slot_history.gone:
         return
@@ -216,7 +214,7 @@ def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
 
 
 def resend_ask(case: SlotContext, bid: BidRecord) -> None:
-    """An ask that nobody answered and nobody sees is sent once more, under the same name.
+    """Send a request again, under the same name, if it got no answer and is not listed.
 
     The second time at once (we may have died before the call), then later and later.
     """
@@ -239,7 +237,6 @@ def resend_ask(case: SlotContext, bid: BidRecord) -> None:
 
 
 def ask_for_nodes(case: SlotContext) -> None:
-    """Asks for nodes where none fills the slot."""
     slot, slot_history, world = case.slot, case.slot_history, case.world
     if case.need is not NodeNeed.SEEK or case.incumbent is not None or case.limit:
         return
@@ -280,7 +277,7 @@ def ask_for_nodes(case: SlotContext) -> None:
 
 
 def waiting_since(case: SlotContext) -> float:
-    """When the slot began to wait for a node: who waits longest has its request sent first."""
+    """When the slot began to wait for a node: the longest wait is served first."""
     slot_history, attempt = case.slot_history, case.slot_history.attempt
     if slot_history.searching_at is not None:
         return slot_history.searching_at
@@ -291,7 +288,7 @@ def waiting_since(case: SlotContext) -> float:
 
 
 def highest_generation(case: SlotContext) -> int:
-    """The highest number that was ever used for the slot, by whomever."""
+    """The highest generation ever used for the slot, by any engine."""
     shown = case.world.unknown.get(case.slot.name, ())
     named = (split_bid_name(sight.bid) for sight in shown)
     numbers = (one.generation for one in named if one is not None)
@@ -299,7 +296,6 @@ def highest_generation(case: SlotContext) -> int:
 
 
 def reason_to_ask(case: SlotContext) -> str:
-    """Why nodes are asked for."""
     old = next(
         (one for one in case.bid_statuses if one.why and one.role is not Role.WITHDRAWN), None
     )

@@ -12,12 +12,12 @@ BELIEVED_S = 60.0  #: an emptied list is believed after so long, if it is seen a
 
 
 def freeze_reason(observed: ObservedState, history: History) -> str:
-    """Why nothing should be deleted now, in a sentence; empty: all is plausible."""
+    """Why nothing should be deleted now; "" if all observations are plausible."""
     return silence_reason(observed, history) or empty_list_reason(observed, history)
 
 
 def silence_reason(observed: ObservedState, history: History) -> str:
-    """More than half of the hosts that we hold are silent, though the cloud calls them well."""
+    """Whether over half of our hosts are silent although the cloud calls their nodes healthy."""
     held = silent = 0
     for bid in known_bids(history):
         hosts = observed.hosts.get(bid.name, ())
@@ -34,7 +34,7 @@ def silence_reason(observed: ObservedState, history: History) -> str:
 
 
 def empty_list_reason(observed: ObservedState, history: History) -> str:
-    """All bids that were there are missing from lists that did answer."""
+    """Whether all our bids are missing from lists that the cloud did return."""
     missing = 0
     for bid in known_bids(history):
         if bid.offer.zone not in observed.zones or observed.surveyed_at <= bid.sent_at:
@@ -51,13 +51,13 @@ def empty_list_reason(observed: ObservedState, history: History) -> str:
 
 
 def can_trust_absence(observed: ObservedState, history: History, now: float) -> bool:
-    """What the lists don't show is not there: nothing is suspect, or that was long enough ago."""
+    """Whether a node missing from the lists is really gone."""
     since = history.frozen_at
     return since is None or (now >= since + BELIEVED_S and observed.surveyed_at > since)
 
 
 def known_bids(history: History) -> Iterator[BidRecord]:
-    """The bids whose nodes were there, and are not known to be lost or given back."""
+    """Bids that were granted and are neither lost nor withdrawn."""
     for slot_history in history.slots.values():
         for bid in slot_history.bids.values():
             if bid.granted_at is not None and bid.lost_at is None and bid.withdrawn_at is None:
@@ -65,10 +65,8 @@ def known_bids(history: History) -> Iterator[BidRecord]:
 
 
 def has_ready_nodes(sight: BidObservation | None) -> bool:
-    """The cloud says that its nodes are well."""
     return sight is not None and all(node.word is NodeState.READY for node in sight.nodes)
 
 
 def is_bid_reached(hosts: Mapping[str, tuple[HostStatus, ...]], bid: str) -> bool:
-    """A host of it is heard."""
     return any(host.reached for host in hosts.get(bid, ()))

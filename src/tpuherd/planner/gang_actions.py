@@ -26,7 +26,7 @@ AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED
 
 
 def choose_gang_action(case: SlotContext) -> GangState:
-    """Carries out the table of gangs."""
+    """Apply the gang table, and return the gang's state."""
     seat = gang_bid(case)
     shape = gang_state(case, seat)
     goal, why = gang_goal(case)
@@ -58,7 +58,7 @@ def choose_gang_action(case: SlotContext) -> GangState:
 
 
 def gang_bid(case: SlotContext) -> BidStatus | None:
-    """The bid that the gang is on, or is to be on."""
+    """The bid that the gang is on, or will be on."""
     if has_running_attempt(case.slot_history):
         return case.home
     if case.incumbent is not None:
@@ -69,7 +69,6 @@ def gang_bid(case: SlotContext) -> BidStatus | None:
 
 
 def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
-    """How far the gang is."""
     slot_history = case.slot_history
     if slot_history.attempt is not None and slot_history.attempt.ended_at is None:
         if slot_history.attempt.stopping_at is not None:
@@ -103,7 +102,6 @@ def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
 
 
 def state_after_attempt(case: SlotContext) -> GangState:
-    """By the verdict on the latest attempt."""
     attempt = case.slot_history.attempt
     verdict = attempt.verdict if attempt is not None else None
     return (
@@ -112,7 +110,7 @@ def state_after_attempt(case: SlotContext) -> GangState:
 
 
 def gang_goal(case: SlotContext) -> tuple[Goal, str]:
-    """What is wished of the gang just now, and why if that is not the slot's own goal."""
+    """The gang's goal for now, and why if it is not the slot's own."""
     slot, slot_history = case.slot, case.slot_history
     if case.limit:
         return Goal.GONE, case.limit
@@ -135,7 +133,7 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
 
 
 def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
-    """Nothing goes on any more, in a sentence; else, when that would be."""
+    """Why the attempt counts as stalled; "" if it does not."""
     slot_history, limits = case.slot_history, case.slot.limits
     if seat is None or slot_history.attempt is None or not seat.whole:
         return ""
@@ -163,12 +161,10 @@ def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
 
 
 def attempt_runs(seat: BidStatus, attempt: str) -> list[HostRun]:
-    """The attempt on each host that knows of it."""
     return [work for host in seat.hosts for work in host.works if work.attempt == attempt]
 
 
 def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
-    """TERM, grace, KILL."""
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
@@ -194,7 +190,7 @@ def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
 
 
 def resend_to_hosts(case: SlotContext) -> None:
-    """Says once more what some host has not heard: to start, or to stop."""
+    """Send a launch or stop again to hosts that missed it."""
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
@@ -229,7 +225,7 @@ def resend_to_hosts(case: SlotContext) -> None:
 
 
 def prepare_replacement(case: SlotContext) -> None:
-    """The successor of a node that still works is set up meanwhile."""
+    """Set up the successor while the old node still works."""
     new = case.incumbent
     if new is None or new is case.home or case.slot.goal is Goal.GONE or case.limit:
         return
@@ -239,7 +235,6 @@ def prepare_replacement(case: SlotContext) -> None:
 
 
 def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
-    """Ships the code, and sets the hosts up."""
     until = pause_until(case.slot_history, seat.bid)
     if case.now < until:
         case.wake_by(until)
@@ -250,7 +245,7 @@ def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
 
 
 def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
-    """Starts the next attempt, when the last one is surely over everywhere."""
+    """Launch the next attempt once the last one has certainly ended everywhere."""
     slot_history, slot = case.slot_history, case.slot
     until = pause_until(slot_history, seat.bid)
     if case.now < until:
@@ -281,7 +276,7 @@ def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
 
 
 def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
-    """The last attempt may still be alive on another node that has not gone yet."""
+    """Whether the last attempt may still run on another node."""
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or attempt.sure or here is None or here is seat:
         return False
@@ -293,7 +288,7 @@ def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
 
 
 def stop_older_attempt(case: SlotContext) -> bool:
-    """An attempt that was given up on is found alive: it is stopped before anything else."""
+    """Stop an attempt that had counted as ended but is still running."""
     attempt = case.slot_history.attempt
     current = attempt.id if attempt is not None and attempt.ended_at is None else ""
     for one in case.bid_statuses:
@@ -321,7 +316,6 @@ def stop_older_attempt(case: SlotContext) -> bool:
 
 
 def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
-    """Brings outputs and the rest of the logs back."""
     attempt, bid = case.slot_history.attempt, seat.bid
     if attempt is None or not needs_collecting(case, seat) or not seat.whole:
         return
@@ -336,7 +330,7 @@ def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
 
 
 def idle_limit_reason(case: SlotContext) -> str:
-    """A node that is kept, and on which nothing runs."""
+    """Why a kept node without a running command should go; "" if it may stay."""
     seat = case.incumbent
     limit_s = case.slot.limits.idle_s
     if (

@@ -20,7 +20,7 @@ OVER = {RunState.ENDED, RunState.LOST}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pending:
-    """The attempt goes on, or more has to be heard first."""
+    """The attempt continues, or more reports are needed."""
 
     wake_at: float = inf
     broken: str = ""  #: a part of the gang is over: why the rest is to be stopped
@@ -32,8 +32,6 @@ class Pending:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GangMember:
-    """One host of the gang."""
-
     host: HostStatus
     work: HostRun | None
     over: bool
@@ -42,12 +40,11 @@ class GangMember:
 
     @property
     def was_sent_term(self) -> bool:
-        """It was told to end."""
         return self.work is not None and self.work.termed
 
     @property
     def has_failed(self) -> bool:
-        """It ended by itself, and not well."""
+        """Whether it ended by itself with a failure."""
         work = self.work
         if work is None or not self.over or self.lost or work.termed:
             return False
@@ -55,7 +52,6 @@ class GangMember:
 
 
 def build_member(host: HostStatus, attempt: AttemptRecord) -> GangMember:
-    """What one host says of the attempt."""
     work = next((one for one in host.works if one.attempt == attempt.id), None)
     rebooted = bool(host.boot and attempt.boots) and host.boot not in attempt.boots
     absent = host.reached and not rebooted and (work is None or work.word is RunState.ABSENT)
@@ -74,7 +70,7 @@ def build_member(host: HostStatus, attempt: AttemptRecord) -> GangMember:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gang:
-    """An attempt with all that is heard of it."""
+    """An attempt with all that is reported of it."""
 
     slot: Slot
     attempt: AttemptRecord
@@ -88,17 +84,14 @@ class Gang:
 
     @property
     def has_live_runs(self) -> bool:
-        """Somebody runs it."""
         return any(not one.absent for one in self.live_members)
 
     @property
     def live_members(self) -> list[GangMember]:
-        """Those that are heard, and go on."""
         return [one for one in self.members if one.host.reached and not one.over]
 
 
 def build_gang(slot: Slot, attempt: AttemptRecord, bid: BidRecord, observed: ObservedState) -> Gang:
-    """The gang of an attempt on this bid."""
     members = tuple(build_member(host, attempt) for host in observed.hosts.get(bid.name, ()))
     hosts = expected_hosts(bid, observed.sights.get(bid.name))
     return Gang(
@@ -115,7 +108,7 @@ def build_gang(slot: Slot, attempt: AttemptRecord, bid: BidRecord, observed: Obs
 
 
 def pending_state(gang: Gang, now: float) -> Pending | None:
-    """What is waited for; None: all have spoken, or time is over."""
+    """What is pending; None: all hosts have reported, or time is up."""
     bid, attempt = gang.bid, gang.attempt
     if attempt.stopping_at is not None:
         return pending_stop(gang, attempt.stopping_at, now)
@@ -134,7 +127,7 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
 
 
 def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
-    """TERM was sent: until all have ended, or the time for it is over."""
+    """What is pending after TERM was sent; None: all have ended, or time is up."""
     doomed = gang.bid.lost_at is not None or gang.bid.noticed_at is not None
     until = since + gang.attempt.stopping_s + (NOTICE_S if doomed else STOP_S)
     nobody = gang.bid.lost_at is not None and not gang.live_members
@@ -144,7 +137,7 @@ def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
 
 
 def has_missed_stop(gang: Gang, since: float) -> bool:
-    """A host that was heard after the stop was sent goes on as if it had not been."""
+    """Whether a host that reported after the stop was sent still runs on."""
     return not gang.working and any(
         one.work is not None
         and one.work.word in {RunState.RUNNING, RunState.SETUP}
@@ -154,7 +147,7 @@ def has_missed_stop(gang: Gang, since: float) -> bool:
 
 
 def pending_start(gang: Gang, now: float) -> Pending | None:
-    """Launched, and not every host is known to have heard of it."""
+    """What is pending while not every host has confirmed the launch."""
     if gang.working:
         return Pending(held=True)
     again_at = gang.attempt.launched_at + LAUNCH_S
@@ -175,7 +168,7 @@ def pending_start(gang: Gang, now: float) -> Pending | None:
 
 
 def pending_run(gang: Gang, now: float) -> Pending | None:
-    """On its way: goes on as long as nobody fails, ends when all have ended."""
+    """What is pending while the attempt runs; it ends when all hosts have ended."""
     over = [one for one in gang.members if one.over]
     if not over:
         return Pending()

@@ -65,12 +65,11 @@ ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?
 
 
 def chips_failed(lines: Sequence[str]) -> bool:
-    """The chips did not come up."""
     return any(CHIPS.search(line) for line in lines)
 
 
 def has_own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -> bool:
-    """A host that failed by itself, not because another did."""
+    """Whether the host failed by itself, not because another did."""
     for line in lines:
         if CONSEQUENCES.search(line):
             return False
@@ -82,13 +81,13 @@ def has_own_cause(lines: Sequence[str], exit_code: int | None, signal: int | Non
 
 
 def library_message(lines: Sequence[str]) -> str:
-    """The last sentence that the library on the host has said."""
+    """The last message of our library on the host."""
     said = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
     return next(said, "")
 
 
 def find_cause(lines: Sequence[str]) -> str:
-    """The first line that says what went wrong, fit for a sentence; "" where nothing was said.
+    """The line that says what went wrong, fit for a sentence; "" if there is none.
 
     It is what our library says, else what a traceback ends with, else the first line that sounds
     like an error, else the last line.
@@ -107,16 +106,15 @@ def find_cause(lines: Sequence[str]) -> str:
 
 
 def traceback_error(lines: Sequence[str]) -> str:
-    """The error that the first traceback was about: its first line that is not indented."""
+    """The error of the first traceback: its first line that is not indented."""
     start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
     return next((line for line in lines[start + 1 :] if line.strip() and line[0] != " "), "")
 
 
 def starts_traceback(line: str) -> bool:
-    """Python announces that a stack follows."""
     return "Traceback (most recent call last)" in line
 
 
 def clean_line(line: str) -> str:
-    """Without a terminal's escapes, and with nothing that does not print."""
+    """Remove a terminal's escapes and unprintable characters."""
     return "".join(c if c.isprintable() else " " for c in ESCAPES.sub("", line))

@@ -17,7 +17,7 @@ OVER = {BidPhase.LOST, BidPhase.ENDING, BidPhase.LEAVING}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidEvent:
-    """An event of one bid, before it is dated."""
+    """An event of one bid, without its time."""
 
     kind: str
     why: str
@@ -27,7 +27,6 @@ class BidEvent:
 def find_bid_events(
     bid: BidRecord, stage: BidPhase, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
 ) -> Iterator[BidEvent]:
-    """What is to be remembered of this bid."""
     if sight is None:
         yield from absence_events(bid, stage)
     elif stage not in {BidPhase.CALLING, BidPhase.HIDDEN}:
@@ -39,7 +38,6 @@ def find_bid_events(
 def observation_events(
     bid: BidRecord, stage: BidPhase, sight: BidObservation
 ) -> Iterator[BidEvent]:
-    """A bid that the cloud shows."""
     if bid.missed_at is not None:
         yield make_bid_event("bid.reappeared", bid, "the cloud shows it again")
     if stage in THERE and bid.granted_at is None:
@@ -68,7 +66,6 @@ def observation_events(
 
 
 def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[BidEvent]:
-    """The first host that was told that it goes away."""
     told = next((host for host in hosts if host.deadly), None)
     if told is not None:
         why = f"{told.name} received the notice {told.notice}"
@@ -76,7 +73,7 @@ def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[Bid
 
 
 def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
-    """A bid that the cloud does not show, in a zone that answered after it was asked for."""
+    """Events of a bid missing in a zone that answered after the request."""
     if stage is BidPhase.VANISHED and bid.withdrawn_at is not None:
         yield make_bid_event("bid.deleted", bid, "deleted")
     elif bid.refusal is not None and stage is BidPhase.UNSEEN:
@@ -86,7 +83,7 @@ def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
 def vanishing_events(
     bid: BidRecord, hosts: tuple[HostStatus, ...], observed: ObservedState, *, sure: bool
 ) -> Iterator[BidEvent]:
-    """One that was there, and is not shown: believed when seen twice, and nobody speaks there."""
+    """A granted bid counts as lost if two surveys omit it and none of its hosts responds."""
     known = bid.granted_at is not None and bid.lost_at is None and bid.withdrawn_at is None
     fresh = bid.offer.zone in observed.zones and observed.surveyed_at > bid.sent_at
     if not known or not fresh or bid.name in observed.sights or bid.name in observed.calling:
@@ -102,7 +99,6 @@ def vanishing_events(
 
 
 def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
-    """In the cloud's own word, if it has one."""
     if stage is BidPhase.LEAVING:
         return "deleted by someone else"
     for node in sight.nodes:
@@ -112,7 +108,7 @@ def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
 
 
 def quarantine_events(bid: BidRecord, history: History) -> Iterator[BidEvent]:
-    """A node whose chips did not come up twice in a row is not tried any more."""
+    """Quarantine a node whose chips failed to initialize twice in a row."""
     if bid.faults >= FAULTS_MAX and bid.name not in history.bad_nodes:
         why = f"its chips failed to initialize {format_times(bid.faults)} in a row"
         yield BidEvent(kind="node.quarantined", why=why, facts={"node": bid.name, "why": why})

@@ -56,7 +56,7 @@ SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
 
 
 def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: float) -> EnginePlan:
-    """What to do now to bring the world nearer to the wishes."""
+    """Return the steps that bring the observed state closer to the desired one."""
     world = build_plan_context(wishes, observed, history, now)
     steps = list(freeze_steps(world))
     requests: list[PendingAsk] = []
@@ -96,7 +96,6 @@ def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: f
 def build_plan_context(
     wishes: DesiredSlots, observed: ObservedState, history: History, now: float
 ) -> PlanContext:
-    """What all slots share, looked up once."""
     known: set[str] = set()
     probed: set[object] = set()
     for slot_history in history.slots.values():
@@ -125,7 +124,7 @@ def build_plan_context(
 
 
 def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
-    """Says when deletions stop and when they go on."""
+    """Record when deletions are paused and when they resume."""
     if bool(world.frozen) == (world.history.frozen_at is not None):
         return
     kind, why = "engine.deletions_paused", world.frozen
@@ -142,7 +141,7 @@ def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
 def slots_to_plan(
     wishes: DesiredSlots, history: History, unknown: Collection[str]
 ) -> Iterator[Slot]:
-    """Every wished slot, then those that were taken back, or that their job has no more of."""
+    """Every desired slot, then removed ones that still have bids or attempts."""
     yield from wishes.slots.values()
     jobs = {slot.job for slot in wishes.slots.values()}
     for name, slot_history in history.slots.items():
@@ -164,12 +163,10 @@ def slots_to_plan(
 
 
 def is_fully_withdrawn(slot_history: SlotHistory) -> bool:
-    """All that is known of it was taken back, be it ever wished or not."""
     return all(bid.withdrawn_at is not None for bid in slot_history.bids.values())
 
 
 def plan_slot(case: SlotContext) -> None:
-    """One slot, from what is new to what is to be done."""
     record_observations(case)
     conclude_attempt(case)
     check_slot_end(case)
@@ -191,7 +188,6 @@ def plan_slot(case: SlotContext) -> None:
 
 
 def record_observations(case: SlotContext) -> None:
-    """Notes what is new about the slot's bids."""
     world, observed = case.world, case.world.observed
     for bid in tuple(case.slot_history.bids.values()):
         one = build_bid_status(bid, observed, case.now)
@@ -206,7 +202,7 @@ def record_observations(case: SlotContext) -> None:
 
 
 def adopt_running_attempts(case: SlotContext) -> None:
-    """An attempt that nobody remembers, on a host of ours: the store was lost, its work was not."""
+    """Record attempts that run on our hosts but are not in the history: the store was lost."""
     known = case.slot_history.attempt.id if case.slot_history.attempt is not None else ""
     for one in case.bid_statuses:
         for host in one.hosts:
@@ -228,20 +224,18 @@ def adopt_running_attempts(case: SlotContext) -> None:
 
 
 def attempt_number(attempt: str, slot: str) -> int:
-    """3 of gpt-0-a3-7kq"""
+    """The 3 of gpt-0-a3-7kq; 0 if it is not an attempt of this slot."""
     head, _, _ = attempt.removeprefix(f"{slot}-a").partition("-")
     named = attempt.startswith(f"{slot}-a") and head.isdecimal() and len(head) <= DIGITS_MAX
     return int(head) if named else 0
 
 
 def refresh_statuses(case: SlotContext) -> None:
-    """The bids as they are remembered now."""
     bids, observed = case.slot_history.bids, case.world.observed
     case.bid_statuses = [build_bid_status(bid, observed, case.now) for bid in bids.values()]
 
 
 def conclude_attempt(case: SlotContext) -> None:
-    """The verdict on the latest attempt, if it can be given."""
     attempt = case.slot_history.attempt
     if attempt is None or attempt.ended_at is not None:
         return
@@ -267,7 +261,6 @@ def conclude_attempt(case: SlotContext) -> None:
 
 
 def check_slot_end(case: SlotContext) -> None:
-    """Done, or the end of a budget."""
     slot, slot_history = case.slot, case.slot_history
     if slot_history.gave_up_at is not None or slot.goal is Goal.GONE:
         return
@@ -296,7 +289,7 @@ def check_slot_end(case: SlotContext) -> None:
 
 
 def finish_slot(case: SlotContext) -> None:
-    """It has succeeded: done when all is here that should be, or can't be had any more."""
+    """Mark the slot done once outputs and logs are fetched, or cannot be."""
     attempt = case.slot_history.attempt
     assert attempt is not None
     bid = case.slot_history.bids.get(attempt.bid)
@@ -313,7 +306,7 @@ def finish_slot(case: SlotContext) -> None:
 
 
 def is_at_rest(case: SlotContext) -> bool:
-    """Nothing is to come of this slot."""
+    """Whether nothing is left to do for this slot."""
     slot_history = case.slot_history
     if slot_history.bids or has_running_attempt(slot_history):
         return False
@@ -326,7 +319,7 @@ def is_at_rest(case: SlotContext) -> bool:
 def find_orphans(
     wishes: DesiredSlots, observed: ObservedState, history: History
 ) -> tuple[BidObservation, ...]:
-    """What bears our name and was neither asked for nor withdrawn as far as is remembered."""
+    """Resources with our names that no event requested or withdrew."""
     world = build_plan_context(wishes, observed, history, 0.0)
     named = {slot.name for slot in slots_to_plan(wishes, history, ())}
     loose = [
@@ -346,6 +339,5 @@ def find_orphans(
 
 
 def was_withdrawn(history: History, slot: str, sight: BidObservation) -> bool:
-    """Its withdrawal is recorded: it will be withdrawn again."""
     found, slot_history = split_bid_name(sight.bid), history.slots.get(slot)
     return found is not None and slot_history is not None and found.generation in slot_history.gone

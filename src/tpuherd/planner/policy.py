@@ -57,8 +57,6 @@ class Role(StrEnum):
 
 
 class BidAction(StrEnum):
-    """What is done with a bid."""
-
     ASK = "ask"  #: send the request again, under the same name
     WAIT = "wait"  #: expect a change
     WITHDRAW = "withdraw"
@@ -66,8 +64,6 @@ class BidAction(StrEnum):
 
 
 class GangAction(StrEnum):
-    """What is done with a gang."""
-
     PREPARE = "prepare"
     LAUNCH = "launch"
     WAIT = "wait"

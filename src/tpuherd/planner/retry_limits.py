@@ -12,7 +12,7 @@ CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
 
 
 def format_age(seconds: float) -> str:
-    """A span of time as people say it, so coarse that it does not change all the time."""
+    """A rounded time span, coarse enough not to change all the time."""
     for many, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= many:
             return f"{seconds // many:.0f} {word}"
@@ -20,17 +20,16 @@ def format_age(seconds: float) -> str:
 
 
 def format_times(many: int) -> str:
-    """How often, as people say it."""
     return {1: "once", 2: "twice"}.get(many, f"{many} times")
 
 
 def total_cost(slot_history: SlotHistory, now: float) -> float:
-    """Dollars until now, those of the running nodes included."""
+    """Dollars so far, including running nodes."""
     return slot_history.spent + sum(bid_cost(bid, now) for bid in slot_history.bids.values())
 
 
 def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
-    """The limit that ends this slot, in a sentence; empty: it may go on."""
+    """The limit that ends this slot; "" if none is reached."""
     limits = slot.limits
     if found := reached_retry_limit(slot, slot_history, now):
         return found
@@ -40,7 +39,7 @@ def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
 
 
 def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
-    """The limit of what it works on: failures, preemptions, stalls, and time."""
+    """The limit of its current work that is reached: failures, preemptions, stalls, time."""
     limits = slot.limits
     if slot.goal is Goal.RUN:
         if refusal := unfit_reason(slot_history):
@@ -67,7 +66,7 @@ def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> st
 
 
 def unfit_reason(slot_history: SlotHistory) -> str:
-    """Why no other try can help; empty since something was changed."""
+    """Why no retry can help; "" once something was changed."""
     last = slot_history.attempt
     if last is None or last.verdict is not Verdict.FAILURE or slot_history.failed_at is None:
         return ""
@@ -91,7 +90,7 @@ def limit_times(slot: Slot, slot_history: SlotHistory, now: float) -> Iterator[f
 
 
 def pause_until(slot_history: SlotHistory, bid: BidRecord) -> float:
-    """When to prepare or launch again: at once after one failure, then later and later.
+    """When to prepare or launch again: at once after one failure, then with growing pauses.
 
     Not at once where preparing failed: what it lacked a moment ago it lacks still.
     """
@@ -107,6 +106,5 @@ def pause_until(slot_history: SlotHistory, bid: BidRecord) -> float:
 
 
 def idle_since(slot_history: SlotHistory, bid: BidRecord) -> float:
-    """Since when nothing runs on a prepared node."""
     ended = slot_history.attempt.ended_at if slot_history.attempt is not None else None
     return max(bid.prepared_at or inf, ended or 0.0)

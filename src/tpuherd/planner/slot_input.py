@@ -40,7 +40,7 @@ class PlanContext:
 
 @dataclass(kw_only=True, slots=True)
 class SlotContext:
-    """The one thing here that changes while it is looked at: what has been found so far."""
+    """The mutable state of planning one slot: what has been found so far."""
 
     world: PlanContext
     slot: Slot
@@ -60,7 +60,7 @@ class SlotContext:
     state: str = ""
 
     def record_event(self, kind: str, why: str, facts: Mapping[str, Any]) -> None:
-        """Notes an event, and goes on from what is remembered then."""
+        """Record an event, and apply it to the slot's history."""
         facts = {**facts, "why": why}
         slot = self.slot
         event = HistoryEvent(at=self.now, kind=kind, job=slot.job, slot=slot.name, facts=facts)
@@ -68,33 +68,29 @@ class SlotContext:
         self.steps.append(PlannedStep(action=RecordEvent(event=event), why=why))
 
     def mark_done(self, why: str) -> None:
-        """The end of the slot, or of the trial that it was given."""
+        """End the slot, or the trial that it works on, as successful."""
         if self.slot.trials:
             self.end_trial(TrialEnd.COMPLETE, why)
         else:
             self.record_event("slot.done", why, {})
 
     def give_up(self, why: str) -> None:
-        """The end of the slot, for a reason."""
         self.record_event("slot.gave_up", why, {})
         self.wake_at = self.now
 
     def end_trial(self, how: TrialEnd, why: str) -> None:
-        """The slot is free for another one."""
         self.record_event(
             "trial.ended", why, {"trial": self.slot_history.trial, "outcome": str(how)}
         )
         self.wake_at = self.now
 
     def add_step(self, action: Action, why: str) -> None:
-        """Something to be done."""
         self.steps.append(PlannedStep(action=action, why=why))
 
     def wake_by(self, at: float) -> None:
-        """Think again by then; what is past already is thought of now."""
+        """Plan again at this time, unless it has passed."""
         if at > self.now:
             self.wake_at = min(self.wake_at, at)
 
     def survey_within(self, seconds: float) -> None:
-        """Look at the cloud at least this often."""
         self.survey_s = min(self.survey_s, seconds)

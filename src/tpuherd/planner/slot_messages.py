@@ -9,7 +9,7 @@ from tpuherd.planner.slot_input import SlotContext
 
 
 def slot_message(case: SlotContext, shape: GangState) -> str:
-    """What `herd why` says of it."""
+    """What `herd why` says of the slot."""
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:
@@ -25,7 +25,6 @@ def slot_message(case: SlotContext, shape: GangState) -> str:
 
 
 def ending_message(case: SlotContext) -> str:
-    """Everything is given back."""
     slot_history = case.slot_history
     head = "not needed"
     if case.slot.goal is not Goal.GONE:
@@ -51,7 +50,6 @@ def ending_message(case: SlotContext) -> str:
 
 
 def attempt_message(case: SlotContext, shape: GangState) -> str:
-    """An attempt is under way."""
     attempt = case.slot_history.attempt
     assert attempt is not None
     here = case.home
@@ -75,7 +73,6 @@ def attempt_message(case: SlotContext, shape: GangState) -> str:
 
 
 def holding_message(case: SlotContext) -> str:
-    """Done or given up, and the node is kept for a while."""
     slot_history, limits = case.slot_history, case.slot.limits
     if slot_history.gave_up_at is not None:
         left = slot_history.gave_up_at + limits.failed_keep_s - case.now
@@ -87,7 +84,6 @@ def holding_message(case: SlotContext) -> str:
 
 
 def searching_message(case: SlotContext) -> str:
-    """No node is granted."""
     asked = [one for one in case.bid_statuses if one.role is Role.CANDIDATE]
     parts: list[str] = []
     if asked:
@@ -106,7 +102,6 @@ def searching_message(case: SlotContext) -> str:
 
 
 def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -> str:
-    """A node is granted, and nothing runs on it."""
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
     if bid.ready_at is None and bid.sick_at is None:

@@ -13,7 +13,6 @@ SAVED_S, SAVED_SHARE = 60.0, 0.01
 
 
 def record_progress(case: SlotContext) -> None:
-    """Notes how far the latest attempt is, while it lives."""
     attempt = case.slot_history.attempt
     assert attempt is not None
     works = [
@@ -42,7 +41,7 @@ def record_progress(case: SlotContext) -> None:
 
 
 def first_step_facts(works: list[HostRun]) -> dict[str, Any]:
-    """Which step it was, and the checkpoint that it came from, if the command tells of any."""
+    """The first step, and the checkpoint it resumed from, if the command reports any."""
     steps = [work.step for work in works if work.step is not None]
     if not steps:
         return {}
@@ -57,5 +56,5 @@ def first_step_facts(works: list[HostRun]) -> dict[str, Any]:
 
 
 def choose_startup(startups: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-    """Of the host that the others waited for: it spent least of all in the first step itself."""
+    """The startup of the slowest host: it spent the least time in the first step itself."""
     return min(startups, key=lambda parts: parts.get("first_step_s", inf))

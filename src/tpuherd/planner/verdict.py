@@ -31,8 +31,6 @@ CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptEnd:
-    """The verdict."""
-
     verdict: Verdict
     why: str
     host: str = ""
@@ -46,7 +44,6 @@ class AttemptEnd:
     unfit: bool = False  #: no other try can help
 
     def event_facts(self, attempt: AttemptRecord) -> dict[str, Any]:
-        """As the event has them."""
         return {
             "attempt": attempt.id,
             "verdict": str(self.verdict),
@@ -70,7 +67,6 @@ def judge_attempt(
     observed: ObservedState,
     now: float,
 ) -> AttemptEnd | Pending:
-    """The verdict on the latest attempt, or what it still waits for."""
     attempt = slot_history.attempt
     assert attempt is not None
     if bid is None:
@@ -82,7 +78,7 @@ def judge_attempt(
 
 
 def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStatus, ...]) -> bool:
-    """Started, and every host that is heard says that it runs: there is nothing to think about."""
+    """Whether it has started and every responding host reports that it runs."""
     if attempt.started_at is None or attempt.stopping_at is not None:
         return False
     if bid.lost_at is not None or bid.noticed_at is not None:
@@ -101,7 +97,7 @@ def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStat
 
 
 def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
-    """What all that was heard comes to; the weightiest reason wins."""
+    """The verdict from all reports; the weightiest reason wins."""
     attempt = gang.attempt
     works = [one.work for one in gang.members if one.work is not None]
     saved = max((work.saved for work in works if work.saved is not None), default=attempt.saved)
@@ -123,7 +119,7 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
 
 
 def is_unfit(work: HostRun | None, gang: Gang) -> bool:
-    """The script says that it can't run like this, or no host has a program or module it names."""
+    """Whether retrying cannot help: the script says so, or every host lacks a program or module."""
     if work is not None and work.exit == UNFIT:
         return True
     if not gang.whole:
@@ -132,7 +128,7 @@ def is_unfit(work: HostRun | None, gang: Gang) -> bool:
 
 
 def lacks_program(one: GangMember) -> bool:
-    """The shell of this host found nothing to execute, and said so at once."""
+    """Whether this host's shell failed at once because the program does not exist."""
     work = one.work
     if work is None or not one.has_failed or work.exit not in NO_COMMAND or work.step is not None:
         return False
@@ -144,7 +140,7 @@ def lacks_program(one: GangMember) -> bool:
 
 
 def lacks_module(one: GangMember) -> bool:
-    """The Python of this host has not what the script imports, JAX for instance."""
+    """Whether this host's Python lacks a module that the script imports."""
     work = one.work
     if work is None or not one.has_failed or work.step is not None:
         return False
@@ -154,7 +150,7 @@ def lacks_module(one: GangMember) -> bool:
 def attempt_last_sign(
     attempt: AttemptRecord, kind: Verdict, works: Sequence[HostRun], culprit: HostRun | None
 ) -> float | None:
-    """When the attempt last showed that it worked, on any host.
+    """When the attempt last made progress on any host.
 
     What it does after we told it to end shows nothing: then the sign before that counts.
     """
@@ -167,7 +163,7 @@ def attempt_last_sign(
 
 
 def run_last_sign(work: HostRun) -> float:
-    """When a host last showed that it worked; an end that it did not make itself shows nothing."""
+    """When a host last made progress; an end that it did not cause itself does not count."""
     shown = max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
     if work.ended is None:
         return shown
@@ -179,7 +175,7 @@ VerdictReason = tuple[Verdict, str, GangMember | None]
 
 
 def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
-    """What outweighs all exits: completion, the cloud, a notice, a reboot, a silent host."""
+    """Verdicts that outweigh exit codes: completion, the cloud, a notice, a reboot, silence."""
     bid = gang.bid
     if any(work.complete for work in works):
         return Verdict.SUCCESS, "the run is complete", None
@@ -198,7 +194,7 @@ def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
 
 
 def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> VerdictReason:
-    """The node is well: what the exits and our own stop say."""
+    """The verdict of exit codes and our own stop, on a healthy node."""
     attempt = gang.attempt
     termed = any(work.termed for work in works)
     cleaned = next((one for one in gang.members if was_cleaned(one)), None)
@@ -223,14 +219,13 @@ def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> Verdic
 
 
 def stop_verdict(attempt: AttemptRecord) -> Verdict:
-    """What a stop of ours makes of the attempt, by its reason."""
     if attempt.stalled:
         return Verdict.STALLED
     return Verdict.NODE_FAULT if attempt.node_fault else Verdict.STOPPED
 
 
 def find_late_start(gang: Gang, culprit: GangMember) -> GangMember | None:
-    """A host that began so late that the one that failed had waited for it in vain."""
+    """A host that started so late that the failed host gave up waiting for it."""
     works = [one.work for one in gang.members if one.work is not None]
     if gang.attempt.first_step_at is not None or any(one.step is not None for one in works):
         return None
@@ -243,13 +238,13 @@ def find_late_start(gang: Gang, culprit: GangMember) -> GangMember | None:
 
 
 def was_cleaned(one: GangMember) -> bool:
-    """A user's `herd clean` ended it, and nobody had told it to end before."""
+    """Whether a user's `herd clean` ended it, before anything else stopped it."""
     work = one.work
     return one.over and work is not None and work.why.startswith(CLEANED)
 
 
 def first_failed_member(members: Sequence[GangMember], *, told: bool) -> GangMember | None:
-    """The earliest whose log shows a cause of its own, else the earliest that ended.
+    """The earliest host whose log shows a cause of its own, else the earliest that ended.
 
     `told`: some host was told to end, so that others may have ended because of that.
     """
@@ -264,12 +259,11 @@ def first_failed_member(members: Sequence[GangMember], *, told: bool) -> GangMem
 
 
 def has_saved_and_left(one: GangMember) -> bool:
-    """It ended as a `Run` does when its gang has agreed to stop."""
+    """Whether it ended like a `Run` whose gang agreed to stop."""
     return one.work is not None and one.work.exit == INTERRUPTED
 
 
 def failure_verdict(attempt: AttemptRecord, culprit: GangMember, faults: int) -> VerdictReason:
-    """The user's command failed there, or the chips did not come up."""
     assert culprit.work is not None
     how = f"{culprit.host.name} {describe_end(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None

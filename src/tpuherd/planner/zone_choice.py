@@ -23,7 +23,7 @@ ADVICE: Mapping[Refusal, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfferChoice:
-    """What a slot would bid for now."""
+    """What a slot would request now."""
 
     offers: tuple[Offer, ...] = ()  #: in this order
     wake_at: float = inf  #: when there may be more
@@ -39,7 +39,7 @@ def choose_offers(
     probed: set[object],
     now: float,
 ) -> OfferChoice:
-    """The offers to bid for beside the live bids, best first.
+    """The offers to request next to the live bids, best first.
 
     `probed`: the seasons, and zones, that somebody tries just now after a refusal.
     """
@@ -78,7 +78,6 @@ def choose_offers(
 
 
 def fitting_offers(slot: Slot, slot_history: SlotHistory) -> Sequence[Offer]:
-    """All offers but those that were refused for good."""
     if not slot_history.unfit:
         return slot.offers
     return [
@@ -87,7 +86,7 @@ def fitting_offers(slot: Slot, slot_history: SlotHistory) -> Sequence[Offer]:
 
 
 def closed_zones(zone_stats: StatsByZone, now: float) -> Mapping[str, ZoneStats]:
-    """The zones where we are not allowed to make anything, with what the cloud said."""
+    """Zones where we may not create anything, with the cloud's message."""
     return {
         zone: season
         for (zone, _, _), season in zone_stats.items()
@@ -103,7 +102,7 @@ def offer_pause(
     freed: Mapping[str, float],
     now: float,
 ) -> tuple[float, str]:
-    """Until when an offer has to wait, and why.
+    """Until when an offer must wait, and why.
 
     `freed`: when nodes of the slot's own gave quota back.
     """
@@ -126,7 +125,7 @@ def offer_pause(
 
 
 def sort_offers(offers: Sequence[Offer], zone_stats: StatsByZone) -> list[Offer]:
-    """Zones that grant soon and let nodes live, first; then the cheap ones."""
+    """Sort zones by quick grants and long lives, then by price."""
 
     def key(offer: Offer) -> tuple[int, float, float, float, str]:
         season = zone_stats.get(zone_stats_key(offer), PLAIN)
@@ -138,7 +137,7 @@ def sort_offers(offers: Sequence[Offer], zone_stats: StatsByZone) -> list[Offer]
 
 
 def bid_count(choice: OfferChoice, slot: Slot, live: int, held: int, hedge: int | None) -> int:
-    """How many of them: one alone for tools that insist on a name, else as the hedge allows."""
+    """How many to request: one for tools that need an exact name, else as the hedge allows."""
     if slot.exact:
         return 0 if held else 1
     return len(choice.offers) if hedge is None else max(0, max(hedge, 1) - live)
@@ -146,7 +145,7 @@ def bid_count(choice: OfferChoice, slot: Slot, live: int, held: int, hedge: int 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PendingAsk:
-    """An ask that waits for its share of the budget; the lesser goes first."""
+    """A request waiting for its share of the budget; the lowest turn goes first."""
 
     turn: tuple[int, float, str, int]
     ask: Ask

@@ -17,8 +17,6 @@ ZoneKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class ZoneTally:
-    """Of one type and tier in one zone."""
-
     asked: int = 0
     refused: int = 0
     granted: int = 0
@@ -31,8 +29,6 @@ class ZoneTally:
 
 @dataclass(slots=True)
 class OpenBid:
-    """Of one bid, while its events are read."""
-
     key: ZoneKey
     asked_at: float
     told: set[str] = field(default_factory=set)
@@ -40,7 +36,7 @@ class OpenBid:
 
 
 def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, Any]]:
-    """A row for each zone, type and tier that was ever asked for."""
+    """A row for each zone, type and tier ever requested."""
     bids: dict[str, OpenBid] = {}
     tallies: dict[ZoneKey, ZoneTally] = {}
     for event in events:
@@ -57,7 +53,6 @@ def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, 
 
 
 def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:
-    """What an event of a bid teaches."""
     match event.kind:
         case "bid.refused":
             tally.refused += 1
@@ -75,7 +70,6 @@ def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:
 
 
 def capacity_row(key: ZoneKey, tally: ZoneTally, now: float) -> dict[str, Any]:
-    """As JSON."""
     zone, type, tier = key
     return {
         "zone": zone,
@@ -93,7 +87,6 @@ def capacity_row(key: ZoneKey, tally: ZoneTally, now: float) -> dict[str, Any]:
 
 
 def middle_value(values: Sequence[float]) -> float | None:
-    """The middle one."""
     return sorted(values)[len(values) // 2] if values else None
 
 
@@ -121,7 +114,6 @@ def capacity_text(
 
 
 def last_refusal(one: Mapping[str, Any]) -> str:
-    """The last refusal."""
     if one["refused_s_ago"] is None:
         return NOTHING
     return f"{format_span(one['refused_s_ago'])} ago: {one['message'] or one['refusal']}"

@@ -21,7 +21,6 @@ def event_line(event: HistoryEvent) -> str:
 
 
 def fact_text(name: str, value: Any) -> str:
-    """A fact in a line."""
     if value is None:
         return ""
     if name == "offer" and isinstance(value, Mapping):
@@ -34,7 +33,7 @@ def fact_text(name: str, value: Any) -> str:
 
 
 def fill_line(template: str, known: Mapping[str, str]) -> str:
-    """What is not known is not said, nor the words that lead to it."""
+    """Fill in known facts; an unknown one is left out with the words before it."""
     parts, said = [], True
     for words, name, *_ in Formatter().parse(template):
         said = said if name is None else bool(known.get(name))
@@ -43,7 +42,7 @@ def fill_line(template: str, known: Mapping[str, str]) -> str:
 
 
 def event_json(seq: int, event: HistoryEvent) -> dict[str, Any]:
-    """A line of JSON: the facts stand beside the rest, which no fact may hide."""
+    """The event as a flat object; no fact may hide the fixed fields."""
     return {
         **event.facts,
         "seq": seq,

@@ -47,7 +47,6 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
 
 
 def show_zones(zones: Sequence[str]) -> str:
-    """One zone by its name, several by their number."""
     return zones[0] if len(zones) == 1 else f"{len(zones)} zones" if zones else NOTHING
 
 
@@ -61,7 +60,7 @@ def job_text(page: Json, *, colour: bool = False, width: int | None = None) -> s
 
 
 def job_heading(page: Json) -> str:
-    """What is wished, and what it costs."""
+    """The line on what was submitted and what it costs."""
     document = page["document"]
     what = " or ".join(as_list(document.get("accelerator"))) or ", ".join(page["type"])
     tier = " or ".join(as_list(document.get("tier")))
@@ -81,12 +80,10 @@ def job_heading(page: Json) -> str:
 
 
 def as_list(value: Any) -> list[str]:
-    """One word or several, as a list."""
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def slot_cells(slot: Json) -> tuple[str, ...]:
-    """Its line in the table."""
     return (
         slot["slot"],
         slot["phase"],
@@ -101,7 +98,6 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
 
 
 def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
-    """All of one slot."""
     yield f"{slot['slot']}: {slot['why'] or slot['phase']}"
     if slot["bids"]:
         yield "  bids"
@@ -128,7 +124,6 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
 
 
 def attempt_lines(attempt: Json) -> Iterator[str]:
-    """What one attempt did, and how it ended."""
     how = attempt["verdict"] or "runs"
     steps = ""
     if attempt["step"] is not None:

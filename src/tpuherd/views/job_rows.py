@@ -61,8 +61,6 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreView:
-    """What the store knows at one moment."""
-
     now: float
     wishes: Mapping[str, StoredJob] = field(default_factory=dict)
     accounts: Mapping[str, SlotAccount] = field(default_factory=dict)
@@ -72,12 +70,11 @@ class StoreView:
 
 
 def wanted_slots(wish: StoredJob) -> tuple[str, ...]:
-    """The names of the slots that are to be filled."""
     return () if wish.goal is Goal.GONE else wish.slot_names
 
 
 def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
-    """All slots of a job: those wished, and those that there are, in order."""
+    """The job's desired and existing slots, in order."""
     wish = scene.wishes.get(job)
     there = [one.slot for one in scene.accounts.values() if one.job == job]
     if wish is not None and wish.goal is not Goal.GONE:
@@ -87,7 +84,6 @@ def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
 
 
 def slot_phase(account: SlotAccount | None) -> str:
-    """A word for it."""
     if account is None:
         return "waiting"
     if account.state is GoodputState.STOPPED and account.bids:
@@ -98,7 +94,6 @@ def slot_phase(account: SlotAccount | None) -> str:
 
 
 def job_row(scene: StoreView, job: str) -> Json:
-    """One job of `herd ls`."""
     wish = scene.wishes.get(job)
     names = job_slot_names(scene, job)
     accounts = [scene.accounts[name] for name in names if name in scene.accounts]
@@ -132,7 +127,6 @@ def count_phases(phases: Mapping[str, int]) -> str:
 
 
 def total_money(accounts: Iterable[SlotAccount]) -> Json:
-    """What slots have cost and cost, together."""
     known = list(accounts)
     return {
         "cost": sum(account.cost for account in known),
@@ -142,7 +136,7 @@ def total_money(accounts: Iterable[SlotAccount]) -> Json:
 
 
 def slot_bid(account: SlotAccount) -> BidRecord | None:
-    """The bid that fills the slot: that of its attempt, else the one furthest on."""
+    """The bid that fills the slot: that of its attempt, else the one closest to ready."""
     there = live_bids(account.bids)
     if account.runs and account.runs[-1].attempt.ended_at is None:
         for bid in there:
@@ -153,7 +147,6 @@ def slot_bid(account: SlotAccount) -> BidRecord | None:
 
 
 def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
-    """What `herd status` tells of a job."""
     wish = scene.wishes.get(job)
     return {
         **job_row(scene, job),
@@ -167,7 +160,6 @@ def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
 
 
 def slot_page(scene: StoreView, name: str) -> Json:
-    """What it tells of a slot."""
     account = scene.accounts.get(name)
     page: Json = {
         "slot": name,
@@ -198,7 +190,6 @@ def slot_page(scene: StoreView, name: str) -> Json:
 
 
 def bid_row(bid: BidRecord, now: float) -> Json:
-    """A bid that is not known to be gone."""
     stage, since = bid_stage(bid)
     return {
         "bid": bid.name,
@@ -213,7 +204,7 @@ def bid_row(bid: BidRecord, now: float) -> Json:
 
 
 def bid_stage(bid: BidRecord) -> tuple[str, float]:
-    """How far it is, and since when; what came last in its life goes before the rest."""
+    """How far it is, and since when; the latest stage wins."""
     stages = (
         (bid.withdrawn_at, "being deleted"),
         (bid.lost_at, bid.lost_how or "lost"),
@@ -231,7 +222,6 @@ def bid_stage(bid: BidRecord) -> tuple[str, float]:
 
 
 def attempt_row(run: AttemptAccount, now: float) -> Json:
-    """One attempt."""
     attempt = run.attempt
     return {
         "number": attempt.number,
@@ -253,7 +243,6 @@ def attempt_row(run: AttemptAccount, now: float) -> Json:
 
 
 def startup_parts(run: AttemptAccount | None) -> Json:
-    """The parts of its start that it told of, in their order."""
     told = run.startup if run is not None else {}
     return {name: told[name] for name in STARTUP if name in told}
 
@@ -263,7 +252,6 @@ QUIET = frozenset({None, Verdict.SUCCESS, Verdict.STOPPED})
 
 
 def recovery_row(recovery: LossRecovery) -> Json:
-    """What a loss has cost."""
     return {
         "at": recovery.at,
         "finished": recovery.over,

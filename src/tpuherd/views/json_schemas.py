@@ -22,12 +22,10 @@ def or_null(schema: Schema) -> Schema:
 
 
 def list_of(schema: Schema) -> Schema:
-    """A list of them."""
     return {"type": "array", "items": schema}
 
 
 def map_of(names: Iterable[str] | None, schema: Schema) -> Schema:
-    """An object with a value for some of these names, or for any."""
     if names is None:
         return {"type": "object", "additionalProperties": schema}
     listed = {str(name): schema for name in names}
@@ -35,7 +33,6 @@ def map_of(names: Iterable[str] | None, schema: Schema) -> Schema:
 
 
 def object_of(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
-    """An object with exactly these, each with its meaning."""
     return {
         "type": "object",
         "properties": {

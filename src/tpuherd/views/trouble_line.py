@@ -15,7 +15,6 @@ TITLES = {
 
 
 def trouble_line(trouble: TroubleRecord, now: float) -> str:
-    """One line for people."""
     hint = f"; {trouble.hint}" if trouble.hint else ""
     title = TITLES.get(trouble.source, trouble.source)
     when = f"for {format_span(max(0.0, now - trouble.since))}"
@@ -26,7 +25,6 @@ def trouble_line(trouble: TroubleRecord, now: float) -> str:
 
 
 def problem_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
-    """As JSON tells them."""
     return [
         {
             "source": one.source,
@@ -41,7 +39,7 @@ def problem_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
 
 
 def read_problem(row: Mapping[str, Any]) -> TroubleRecord:
-    """The record behind one of these rows."""
+    """The record from one of these rows."""
     return TroubleRecord(
         source=row["source"],
         sentence=row["message"],
