@@ -21,7 +21,7 @@ from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request, Response
 
 #: What an init does in a fork of its own.
-SERVE_FILES = "from tpuherd_sim.hosts import sftp; sftp.load_library([]); sftp.serve_files()"
+SERVE_FILES = "from tpuherd_sim.hosts import sftp_server as s; s.load_library([]); s.serve_files()"
 VIEW = HostView(
     key="777-0",
     zone="us-central1-a",

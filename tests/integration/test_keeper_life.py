@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 
 #: A herd that was installed over the one that the keeper has loaded: of another version, or not.
 OTHERS = {
-    "version": "import tpuherd; tpuherd.__version__ = '99.0'",
+    "version": "from tpuherd import _version; _version.__version__ = '99.0'",
     "files": "from tpuherd.daemon import handshake; handshake.PACKAGES += ('tpuherd_sim',)",
 }
 

@@ -25,21 +25,21 @@ NOW = 1_800_000_000.0
 WRITER = """
 import os, socket, sys, time
 from pathlib import Path
-from tpuherd.model.slots_and_plan import Event
-from tpuherd.ports import Holder
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.ports import LeaseHolder
 from tpuherd.store.database import Database
 
 folder, name, many = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 engine = sys.argv[4] == "engine"
 store = Database(folder, time.time())
-holder = Holder(pid=os.getpid(), host=socket.gethostname())
+holder = LeaseHolder(pid=os.getpid(), host=socket.gethostname())
 epoch = None
 while engine and epoch is None:
-    epoch = store.take(holder, time.time(), 30.0)
+    epoch = store.take_lease(holder, time.time(), 30.0)
 for n in range(many):
-    events = [Event(at=time.time(), kind="bid.requested", slot=name, facts={"n": n, "part": part})
-              for part in range(3)]
-    line = f"{n} {store.append(events, epoch=epoch)}\\n"  # told whole, or not at all
+    events = [HistoryEvent(at=time.time(), kind="bid.requested", slot=name,
+                           facts={"n": n, "part": part}) for part in range(3)]
+    line = f"{n} {store.append_events(events, epoch=epoch)}\\n"  # told whole, or not at all
     print(line, end="", flush=True)
 """
 Begin = Callable[..., "subprocess.Popen[str]"]

@@ -139,7 +139,7 @@ class SharedSandbox:
 
     def ensure_login(self, name: str) -> Login:
         if self.find_login(name) is None:
-            shutil.copytree(Path(__file__).with_name("furniture") / "etc/skel",
+            shutil.copytree(Path(__file__).with_name("rootfs_files") / "etc/skel",
                             self.folder / "home" / name)  # fmt: skip
         login = self.find_login(name)
         assert login is not None

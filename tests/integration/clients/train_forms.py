@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from tpuherd_host import train
+from tpuherd_host.train import array_trees
 
 place, form, what = sys.argv[1:]
 TYPES = {"save": ("float32", "float32", "bfloat16"), "load": ("bfloat16", "float16", "float32")}
@@ -35,7 +36,7 @@ def describe(leaf):
     """Its type, and its numbers as far as they are on this host."""
     if not hasattr(leaf, "dtype"):
         return [type(leaf).__name__, leaf]
-    if train.trees.is_key(leaf):
+    if array_trees.is_key(leaf):
         return ["key", np.asarray(jax.random.key_data(leaf).addressable_data(0)).tolist()]
     pieces = [one.data for one in getattr(leaf, "addressable_shards", ())] or [leaf]
     found = [np.asarray(piece, np.float32).tolist() for piece in pieces]

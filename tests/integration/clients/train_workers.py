@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from tpuherd_host import train
-from tpuherd_host.train.loader import processes
+from tpuherd_host.train.loader import process_number
 
 pod = train.init()
 run = train.Run(seed=3)
@@ -21,7 +21,7 @@ sum_over_hosts = jax.pmap(lambda x: jax.lax.psum(x, "chips"), axis_name="chips")
 
 def describe(_: int) -> list[object]:
     """What a worker knows; it may compute a little, but not on the pod's chips."""
-    return [os.getpid(), *processes(), pod.count, pod.is_main, int(jnp.arange(3).sum())]
+    return [os.getpid(), *process_number(), pod.count, pod.is_main, int(jnp.arange(3).sum())]
 
 
 def main() -> None:
