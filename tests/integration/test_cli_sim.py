@@ -164,8 +164,8 @@ def test_without_a_world_every_command_says_how_to_start_one(tmp_path: Path, com
     done = herd("sim", *command.split(), "--state-dir", str(tmp_path / "w"), home=tmp_path)
     assert (done.returncode, done.stdout) == (7, "")
     assert done.stderr == (
-        f"herd sim {command.split()[0]}: no world is in {tmp_path}/w: "
-        f"`herd sim start --state-dir {tmp_path}/w` makes one\n"
+        f"herd sim {command.split()[0]}: no world in {tmp_path}/w; "
+        f"create one with `herd sim start --state-dir {tmp_path}/w`\n"
     )
 
 

@@ -182,7 +182,7 @@ def test_it_tells_how_it_is_and_ends_on_demand(user: User) -> None:
         assert line(busy) == "begun\n"
         status = user.herd("daemon", "status").stdout
         assert f"pid {user.keeper()}" in status
-        assert "does exec pod/w0 -c echo begun; sleep 30" in status
+        assert "runs exec pod/w0 -c echo begun; sleep 30" in status
         assert user.herd("daemon", "stop").returncode == 1
         assert user.herd("daemon", "stop", "--now").stdout == "Stopped the daemon\n"
         assert busy.wait(10) == 255
