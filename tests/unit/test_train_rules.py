@@ -30,7 +30,7 @@ from tpuherd_host.train.save_interval import (
     save_interval_s,
 )
 from tpuherd_host.train.send_reports import ReportSender
-from tpuherd_host.train.startup import Startup
+from tpuherd_host.train.startup_times import Startup
 from tpuherd_host.train.storage import (
     Bucket,
     Folder,
@@ -183,7 +183,7 @@ def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     startup.end_meeting()
     listeners: list[Any] = []
     monkeypatch.setattr(
-        "tpuherd_host.train.startup.jax",
+        "tpuherd_host.train.startup_times.jax",
         SimpleNamespace(monitoring=SimpleNamespace(
             register_event_duration_secs_listener=listeners.append)),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from tpuherd_host.train import process_env, stack_dump
 from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed, jax, multihost
 from tpuherd_host.train.process_group import PeerSilent, ProcessGroup, describe_odd_host
 from tpuherd_host.train.sample_split import InvalidSetup
-from tpuherd_host.train.startup import STARTUP
+from tpuherd_host.train.startup_times import STARTUP
 
 distributed = LazyModule("jax._src.distributed", "jax")
 FAILED = 1  #: as any script fails: another try may help

@@ -26,7 +26,7 @@ from tpuherd_host.train.sample_order import derive_seed
 from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.save_interval import SaveCosts, parse_node_life
 from tpuherd_host.train.send_reports import ReportSender
-from tpuherd_host.train.startup import STARTUP
+from tpuherd_host.train.startup_times import STARTUP
 from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, of_run
 
 REPORT_S = 1.0

@@ -246,7 +246,7 @@ def signal_process(pid: int, number: int) -> None:
 
 def find_chip_users(runtime: AgentRuntime, deed: messages.FindChipUsers) -> None:
     """Find those whose files we may see, which includes all our processes."""
-    rows = chip_users.told(chip_users.raw(runtime.house.home))
+    rows = chip_users.describe_users(chip_users.find_users(runtime.house.home))
     runtime.add_event(messages.ChipUsersFound(deed.work, tuple(rows)))
 
 

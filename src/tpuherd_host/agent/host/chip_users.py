@@ -87,7 +87,7 @@ def parse_lock_holder(lines: Iterable[str], inode: int) -> Optional[int]:
     return None
 
 
-def raw(home: str) -> List[Tuple[str, int]]:
+def find_users(home: str) -> List[Tuple[str, int]]:
     """Return path and process of all visible users."""
     found = list(find_openers(chip_devices()))
     for path in lock_files(home):
@@ -105,7 +105,7 @@ def process_user(pid: int) -> str:
         return ""
 
 
-def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
+def describe_users(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
     """Add what people want to know about each process."""
     rows = []
     uptime_s, now = processes.uptime_seconds(), time.time()
@@ -127,14 +127,14 @@ def told(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
 
 def print_all() -> int:
     """Print JSON for an agent that asks by sudo."""
-    json.dump(told(raw(os.path.expanduser("~"))), sys.stdout)
+    json.dump(describe_users(find_users(os.path.expanduser("~"))), sys.stdout)
     return 0
 
 
 def all_chip_users(home: str) -> List[Dict[str, Any]]:
     """Include other users' processes if sudo needs no password."""
     if os.getuid() == 0 or not (chip_devices() or lock_files(home)):
-        return told(raw(home))
+        return describe_users(find_users(home))
     words = ["sudo", "-n", sys.executable, "-I", "-S", sys.argv[0], "holders"]
     try:
         done = subprocess.run(
@@ -145,6 +145,6 @@ def all_chip_users(home: str) -> List[Dict[str, Any]]:
         )
         rows: List[Dict[str, Any]] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError):
-        return told(raw(home))
-    mine = told((path, pid) for path, pid in raw(home) if path.startswith(home))
+        return describe_users(find_users(home))
+    mine = describe_users((path, pid) for path, pid in find_users(home) if path.startswith(home))
     return rows + [row for row in mine if row not in rows]
