@@ -121,8 +121,8 @@ class AsyncHerd:
                     reached.append(await self._open_remote(place, stack))
                 return reached[0].cloud
 
-            talk = PresetAnswers(self._environ, yes=yes)
-            yield Session(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
+            prompter = PresetAnswers(self._environ, yes=yes)
+            yield Session(place=place, store=store, clock=clock, talk=prompter, cloud=cloud)
             engine_control.ensure_engine(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
@@ -141,9 +141,9 @@ class AsyncHerd:
             found = await submit.check_submission(page, job.base, goal, here)
             if found is None:
                 raise mistakes_error(page.mistakes, "")
-            made = await submit.submit(found, here, "")
-            assert made is not None, "PresetAnswers never says no: it raises"
-            return submission_result(made)
+            result = await submit.submit(found, here, "")
+            assert result is not None, "PresetAnswers never says no: it raises"
+            return submission_result(result)
 
     async def change(
         self, name: str, *, yes: bool = False, **fields: Unpack[JobChanges]
@@ -152,10 +152,10 @@ class AsyncHerd:
         async with self._open_session(yes=yes) as here:
             document = {**here.get_job(name).document, **fields}
             page = YamlDocument(value={k: v for k, v in document.items() if v is not None})
-            made = await submit.change_job(name, page, here)
-            if made is None:
+            result = await submit.change_job(name, page, here)
+            if result is None:
                 raise mistakes_error(page.mistakes, "")
-            return submission_result(made)
+            return submission_result(result)
 
     async def scale(self, name: str, copies: int, *, yes: bool = False) -> Submission:
         """Change the number of copies."""
@@ -174,12 +174,12 @@ class AsyncHerd:
     async def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
         """Remove these jobs, or all, with everything they have; return the removed jobs."""
         async with self._open_session(yes=yes) as here:
-            seen = await survey_cloud(here)
-            found = removal_preview(names, seen, here)
+            inventory = await survey_cloud(here)
+            found = removal_preview(names, inventory, here)
             if not found.jobs:
                 return ()
             await here.talk.ask_confirmation(found.question, "\n".join(found.losses))
-            await remove_jobs(found, seen, here)
+            await remove_jobs(found, inventory, here)
             if wait:
                 async for _ in wait_until_gone(found.jobs, here):
                     engine_control.ensure_engine(here.place, self._environ)
@@ -215,10 +215,10 @@ class AsyncHerd:
             raise InvalidInput(
                 "pass what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')"
             )
-        wish = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
+        request = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             reach = await self._open_remote(here.place, stack)
-            return await run_command(wish, here.place, reach, here.talk)
+            return await run_command(request, here.place, reach, here.talk)
 
     async def sync(
         self, path: str | Path, target: str, dest: str = "", *, yes: bool = False
@@ -245,8 +245,8 @@ class AsyncHerd:
         of the name.
         """
         scope = project_access.resolve_scope(self._environ, world=self._world)
-        seen = LogQuery(target=target, attempt=attempt, since=since, all_=all)
-        return await asyncio.to_thread(read_logs, seen, scope, WallClock().now())
+        query = LogQuery(target=target, attempt=attempt, since=since, all_=all)
+        return await asyncio.to_thread(read_logs, query, scope, WallClock().now())
 
     async def jobs(self) -> list[JobSummary]:
         """Return all jobs."""
@@ -263,9 +263,9 @@ class AsyncHerd:
     async def why(self, name: str) -> Why:
         """Return what a job or slot does or waits for."""
         async with self._open_session() as here:
-            told = job_queries.why_as_json(here.store, here.clock.now(), name)
-            told["recent"] = [split_event(one) for one in told["recent"]]
-            return read_result(told, Why)
+            answer = job_queries.why_as_json(here.store, here.clock.now(), name)
+            answer["recent"] = [split_event(one) for one in answer["recent"]]
+            return read_result(answer, Why)
 
     async def sweep(self, name: str) -> SweepStatus:
         """Return all trials of a sweep."""
@@ -277,8 +277,8 @@ class AsyncHerd:
         async with self._open_session() as here:
             begun = None if all else job_queries.last_submission(here.store, name)
             found = here.store.read_events(after=begun[0] - 1 if begun else 0, job=name)
-            told = [split_event(event_json(seq, one)) for seq, one in found]
-            return read_result(told, list[Event])
+            rows = [split_event(event_json(seq, one)) for seq, one in found]
+            return read_result(rows, list[Event])
 
     async def capacity(self) -> list[ZoneCapacity]:
         """Return what herd has learned about zones."""
@@ -305,12 +305,12 @@ class AsyncHerd:
             return read_result((await adopt_resources(owner, here)).as_json(), Adoption)
 
 
-def submission_result(made: SubmitResult) -> Submission:
-    return Submission(job=made.wish.job, did=made.word, revision=made.wish.revision)
+def submission_result(result: SubmitResult) -> Submission:
+    return Submission(job=result.wish.job, did=result.word, revision=result.wish.revision)
 
 
-def split_event(told: Mapping[str, Any]) -> dict[str, Any]:
+def split_event(event: Mapping[str, Any]) -> dict[str, Any]:
     """Separate an event's facts from the fields that all events have."""
-    known = {name: told[name] for name in ("seq", "at", "kind", "job", "slot")}
-    facts = {name: it for name, it in told.items() if name not in known}
-    return {**known, "why": str(told.get("why") or ""), "facts": facts}
+    known = {name: event[name] for name in ("seq", "at", "kind", "job", "slot")}
+    facts = {name: it for name, it in event.items() if name not in known}
+    return {**known, "why": str(event.get("why") or ""), "facts": facts}

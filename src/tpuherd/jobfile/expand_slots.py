@@ -26,26 +26,26 @@ DIGEST_LENGTH = 16
 IN_OFFER = frozenset(("accelerator",))
 
 
-def expand_slots(job: JobSpec, wish: StoredJob, allowed: Allowance) -> tuple[Slot, ...]:
+def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[Slot, ...]:
     """Return the slots of a job, each with every offer it may take."""
     offers, obstacle = find_offers(job, allowed)
-    node, code = job_digests(job, wish.snapshot)
+    node, code = job_digests(job, stored.snapshot)
     return tuple(
         Slot(
             name=f"{job.name}-{index}",
             job=job.name,
-            goal=wish.goal,
+            goal=stored.goal,
             offers=offers,
             node_digest=node,
             code_digest=code,
-            wished_at=wish.made_at,
+            wished_at=stored.made_at,
             nodes=job.slices,
             limits=slot_limits(job),
             outputs=bool(job.outputs),
             exact=job.exact,
-            patient=wish.patient,
+            patient=stored.patient,
             no_offer="" if offers else obstacle,
-            trials=job.sweep is not None and wish.goal is not Goal.IDLE,
+            trials=job.sweep is not None and stored.goal is not Goal.IDLE,
         )
         for index in range(job.copies)
     )

@@ -73,10 +73,10 @@ def parse_mail_grants(text: str) -> list[Grant]:
 
 
 def grant_document(grant: Grant) -> dict[str, Any]:
-    told: dict[str, Any] = {"zone": grant.zone, "type": grant.type, "tier": grant.tier}
+    document: dict[str, Any] = {"zone": grant.zone, "type": grant.type, "tier": grant.tier}
     if grant.chips is not None:
-        told["chips"] = grant.chips
-    return {**told, **({"free": True} if grant.free else {})}
+        document["chips"] = grant.chips
+    return {**document, **({"free": True} if grant.free else {})}
 
 
 def parse_bucket(place: str) -> str:

@@ -21,7 +21,7 @@ class RebuiltRecords:
 
 
 def rebuild_records(
-    sights: Iterable[BidObservation],
+    observations: Iterable[BidObservation],
     known: Mapping[str, StoredJob],
     now: float,
     who: str,
@@ -35,37 +35,41 @@ def rebuild_records(
     """
     jobs: dict[str, list[BidObservation]] = {}
     unknown: list[str] = []
-    for sight in sights:
-        named = split_bid_name(sight.bid)
-        if named is None or not is_readable_card(sight, named.job):
-            unknown.append(sight.bid)
+    for observation in observations:
+        named = split_bid_name(observation.bid)
+        if named is None or not is_readable_card(observation, named.job):
+            unknown.append(observation.bid)
         else:
-            jobs.setdefault(named.job, []).append(sight)
-    wishes: list[StoredJob] = []
+            jobs.setdefault(named.job, []).append(observation)
+    stored_jobs: list[StoredJob] = []
     events: list[HistoryEvent] = []
     for job, mine in sorted(jobs.items()):
         kind = "job.changed"
         if job not in known:
             kind = "job.changed" if job in remembered else "job.submitted"
-            wishes.append(build_stored_job(job, mine, now, who))
-        why = f"{who} adopted {', '.join(sorted(sight.bid for sight in mine))}"
+            stored_jobs.append(build_stored_job(job, mine, now, who))
+        why = f"{who} adopted {', '.join(sorted(observation.bid for observation in mine))}"
         events.append(HistoryEvent(at=now, kind=kind, job=job, facts={"who": who, "why": why}))
-        events += (build_adopted_event(sight, now, who) for sight in mine)
+        events += (build_adopted_event(observation, now, who) for observation in mine)
     return RebuiltRecords(
-        wishes=tuple(wishes), events=tuple(events), unknown=tuple(sorted(unknown))
+        wishes=tuple(stored_jobs), events=tuple(events), unknown=tuple(sorted(unknown))
     )
 
 
-def is_readable_card(sight: BidObservation, job: str) -> bool:
+def is_readable_card(observation: BidObservation, job: str) -> bool:
     """Whether the card names this job, and the offer that was requested."""
-    document = sight.card.get("job")
+    document = observation.card.get("job")
     found = read_fields(document) if isinstance(document, Mapping) else None
-    return isinstance(found, JobSpec) and found.name == job and bool(sight.card.get("offer"))
+    return isinstance(found, JobSpec) and found.name == job and bool(observation.card.get("offer"))
 
 
-def build_stored_job(job: str, sights: Iterable[BidObservation], now: float, who: str) -> StoredJob:
+def build_stored_job(
+    job: str, observations: Iterable[BidObservation], now: float, who: str
+) -> StoredJob:
     """Build the job from its newest card."""
-    card = max(sights, key=lambda sight: float(sight.card.get("asked_at") or 0.0)).card
+    card = max(
+        observations, key=lambda observation: float(observation.card.get("asked_at") or 0.0)
+    ).card
     return StoredJob(
         job=job,
         goal=Goal(card.get("goal", Goal.RUN)),
@@ -77,12 +81,12 @@ def build_stored_job(job: str, sights: Iterable[BidObservation], now: float, who
     )
 
 
-def build_adopted_event(sight: BidObservation, now: float, who: str) -> HistoryEvent:
-    named, card = split_bid_name(sight.bid), sight.card
+def build_adopted_event(observation: BidObservation, now: float, who: str) -> HistoryEvent:
+    named, card = split_bid_name(observation.bid), observation.card
     assert named is not None
     asked_at = float(card.get("asked_at") or now)
     facts: dict[str, Any] = {
-        "bid": sight.bid,
+        "bid": observation.bid,
         "generation": named.generation,
         "offer": dict(card["offer"]),
         "nodes": int(card["job"].get("slices", 1)),
@@ -92,8 +96,8 @@ def build_adopted_event(sight: BidObservation, now: float, who: str) -> HistoryE
         "why": f"{who} adopted it",
     }
     # The time of the grant is lost, so costs count from the request.
-    if sight.nodes:
+    if observation.nodes:
         facts["granted_at"] = asked_at
-    if sight.nodes and all(node.word is NodeState.READY for node in sight.nodes):
+    if observation.nodes and all(node.word is NodeState.READY for node in observation.nodes):
         facts["ready_at"] = asked_at
     return HistoryEvent(at=now, kind="bid.adopted", job=named.job, slot=named.slot, facts=facts)

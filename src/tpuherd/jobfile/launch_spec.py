@@ -38,7 +38,7 @@ FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry
 
 
 def build_launch_spec(
-    job: JobSpec, slot: Slot, wish: StoredJob, files: Mapping[str, str] | None = None
+    job: JobSpec, slot: Slot, stored: StoredJob, files: Mapping[str, str] | None = None
 ) -> LaunchSpec:
     """Build the launch spec of a slot. `files`: content id of each file of the code; None: not
     known.
@@ -48,33 +48,33 @@ def build_launch_spec(
     return LaunchSpec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,
-        env={**slot_env(job, slot, wish), **job.env},
+        env={**slot_env(job, slot, stored), **job.env},
         secrets=tuple(secret.name for secret in job.secrets),
-        setup=setup_steps(job, wish.snapshot, dest, files),
-        dest=dest if wish.snapshot else "",
-        directory=dest if wish.snapshot else "",
+        setup=setup_steps(job, stored.snapshot, dest, files),
+        dest=dest if stored.snapshot else "",
+        directory=dest if stored.snapshot else "",
         outputs=job.outputs,
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
     )
 
 
-def slot_env(job: JobSpec, slot: Slot, wish: StoredJob) -> dict[str, str]:
+def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
     """Return the variables that stay the same over all attempts of a slot."""
-    run = run_id(slot, wish)
-    told = {
+    run = run_id(slot, stored)
+    variables = {
         "RUN_ID": run,
         "HERD_RUN_ID": run,
         "HERD_JOB": job.name,
         "HERD_SLOT": slot.name.rpartition("-")[2],
         "HERD_SLOTS": str(job.copies),
     }
-    return {**told, **({"HERD_CHECKPOINT": job.checkpoint} if job.checkpoint else {})}
+    return {**variables, **({"HERD_CHECKPOINT": job.checkpoint} if job.checkpoint else {})}
 
 
-def run_id(slot: Slot, wish: StoredJob) -> str:
+def run_id(slot: Slot, stored: StoredJob) -> str:
     """Return an id that all attempts share; it changes if the job is removed and created again."""
-    word = sha256(f"{slot.name} {wish.made_at!r}".encode()).hexdigest()[:8]
+    word = sha256(f"{slot.name} {stored.made_at!r}".encode()).hexdigest()[:8]
     return f"{slot.name}-{word}"
 
 

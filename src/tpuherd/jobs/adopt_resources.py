@@ -25,41 +25,46 @@ class AdoptionResult:
 
 async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
     """Adopt that owner's resources, or our own ones that the store does not know."""
-    seen = await survey_cloud(here)
-    sights = find_unknown_bids(owner, seen, here)
-    found = rebuild_records(sights, here.store.stored_jobs(), here.clock.now(), user_at_machine())
-    refuse_job_clash([one for one in sights if one.bid not in found.unknown], here)
-    if owner is not None and owner != seen.owner:
+    inventory = await survey_cloud(here)
+    observations = find_unknown_bids(owner, inventory, here)
+    found = rebuild_records(
+        observations, here.store.stored_jobs(), here.clock.now(), user_at_machine()
+    )
+    refuse_job_clash([one for one in observations if one.bid not in found.unknown], here)
+    if owner is not None and owner != inventory.owner:
         place = here.place
         project_settings.adopt_owner(
             here.config_folder, world=place.world, project=place.project, owner=owner
         )
     here.store.add_jobs(found.wishes, found.events)
-    bids = sorted({one.bid for one in sights} - set(found.unknown))
+    bids = sorted({one.bid for one in observations} - set(found.unknown))
     return AdoptionResult(bids=tuple(bids), unknown=found.unknown)
 
 
 def find_unknown_bids(
-    owner: str | None, seen: CloudInventory, here: Session
+    owner: str | None, inventory: CloudInventory, here: Session
 ) -> list[BidObservation]:
     """Return the bids of that owner, or ours, that the store does not know."""
     if owner is None:
-        return list(seen.find_orphans(load_history(here.store)).values())
-    owners = {parse_bid_name(bid).owner for bid in seen.survey.sights}
+        return list(inventory.find_orphans(load_history(here.store)).values())
+    owners = {parse_bid_name(bid).owner for bid in inventory.survey.sights}
     if owner not in owners:
-        others = sorted(owners - seen.owners)
+        others = sorted(owners - inventory.owners)
         there = f"; owners are {', '.join(others)}" if others else ""
         raise NotFound(f"nothing here belongs to an owner {owner}{there}")
-    return list(seen.find_orphans(load_history(here.store), of=frozenset((owner,))).values())
+    return list(inventory.find_orphans(load_history(here.store), of=frozenset((owner,))).values())
 
 
-def refuse_job_clash(sights: Iterable[BidObservation], here: Session) -> None:
+def refuse_job_clash(observations: Iterable[BidObservation], here: Session) -> None:
     """Refuse a bid whose job has the same name as a different job of ours."""
-    wishes = here.store.stored_jobs()
-    for sight in sights:
-        wish, made = wishes.get(parse_bid_name(sight.bid).job), sight.card.get("made_at")
-        if wish is not None and isinstance(made, int | float) and made != wish.made_at:
+    jobs = here.store.stored_jobs()
+    for observation in observations:
+        stored, made_at = (
+            jobs.get(parse_bid_name(observation.bid).job),
+            observation.card.get("made_at"),
+        )
+        if stored is not None and isinstance(made_at, int | float) and made_at != stored.made_at:
             raise InvalidInput(
-                f"{sight.bid} belongs to a different job than the {wish.job} known here",
-                hint=f"run `herd down {wish.job}` first, or `herd gc {sight.bid}`",
+                f"{observation.bid} belongs to a different job than the {stored.job} known here",
+                hint=f"run `herd down {stored.job}` first, or `herd gc {observation.bid}`",
             )

@@ -27,8 +27,12 @@ class CloudInventory:
         return self.bids_of_owners(self.owners)
 
     def bids_of_owners(self, owners: frozenset[str]) -> Mapping[str, BidObservation]:
-        sights = self.survey.sights
-        return {bid: sight for bid, sight in sights.items() if parse_bid_name(bid).owner in owners}
+        observations = self.survey.sights
+        return {
+            bid: observation
+            for bid, observation in observations.items()
+            if parse_bid_name(bid).owner in owners
+        }
 
     @property
     def silent_zones(self) -> frozenset[str]:
@@ -36,12 +40,12 @@ class CloudInventory:
         return frozenset(zones()) - self.survey.zones
 
     def find_orphans(
-        self, trails: History, *, of: frozenset[str] | None = None
+        self, histories: History, *, of: frozenset[str] | None = None
     ) -> Mapping[str, BidObservation]:
         """Return the bids of ours, or of other owners, that the store does not know."""
-        known = {bid for trail in trails.slots.values() for bid in trail.bids}
+        known = {bid for history in histories.slots.values() for bid in history.bids}
         there = self.own_bids if of is None else self.bids_of_owners(of)
-        return {bid: sight for bid, sight in there.items() if bid not in known}
+        return {bid: observation for bid, observation in there.items() if bid not in known}
 
 
 async def survey_cloud(here: Session) -> CloudInventory:
@@ -64,28 +68,34 @@ def parse_bid_name(bid: str) -> BidName:
     return found
 
 
-def hourly_price(sight: BidObservation) -> float | None:
+def hourly_price(observation: BidObservation) -> float | None:
     """Return the price on the bid's card; 0 without nodes, None if not known."""
-    if not sight.nodes:
+    if not observation.nodes:
         return 0.0
-    offer = sight.card.get("offer")
+    offer = observation.card.get("offer")
     return read_offer(offer).price if isinstance(offer, Mapping) else None
 
 
-def state_text(sight: BidObservation) -> str:
+def state_text(observation: BidObservation) -> str:
     """Return the state as the cloud calls it."""
-    return sight.state or ", ".join(sorted({node.state for node in sight.nodes})) or "there"
+    return (
+        observation.state
+        or ", ".join(sorted({node.state for node in observation.nodes}))
+        or "there"
+    )
 
 
-def withdrawal_event(sight: BidObservation, now: float, why: str) -> HistoryEvent:
+def withdrawal_event(observation: BidObservation, now: float, why: str) -> HistoryEvent:
     """Return the event without which nothing is deleted."""
-    name = parse_bid_name(sight.bid)
-    facts = {"bid": sight.bid, "zone": sight.zone, "why": why}
+    name = parse_bid_name(observation.bid)
+    facts = {"bid": observation.bid, "zone": observation.zone, "why": why}
     return HistoryEvent(at=now, kind="bid.withdrawn", job=name.job, slot=name.slot, facts=facts)
 
 
-async def withdraw_bids(seen: CloudInventory, sights: Iterable[BidObservation]) -> None:
+async def withdraw_bids(inventory: CloudInventory, observations: Iterable[BidObservation]) -> None:
     """Carry out recorded withdrawals."""
-    for sight in sights:
-        step = Withdraw(bid=sight.bid, slot=parse_bid_name(sight.bid).slot, zone=sight.zone)
-        await seen.bids.withdraw_bid(step, sight)
+    for observation in observations:
+        step = Withdraw(
+            bid=observation.bid, slot=parse_bid_name(observation.bid).slot, zone=observation.zone
+        )
+        await inventory.bids.withdraw_bid(step, observation)

@@ -31,7 +31,7 @@ def part_folders(place: ProjectAccess) -> dict[str, Path]:
     }
 
 
-def pack_transfer(place: ProjectAccess, into: IO[bytes], wishes: list[StoredJob]) -> None:
+def pack_transfer(place: ProjectAccess, into: IO[bytes], jobs: list[StoredJob]) -> None:
     """Write everything of a project. No engine may run on it, and no command may have it open."""
     parts = part_folders(place)
     draft = parts[STORE] / DRAFT
@@ -44,8 +44,8 @@ def pack_transfer(place: ProjectAccess, into: IO[bytes], wishes: list[StoredJob]
                 for file in sorted(parts[name].rglob("*")) if parts[name].exists() else ():
                     if file.is_file() and not file.is_symlink():
                         tar.add(file, f"{name}/{file.relative_to(parts[name])}")
-            for wish in wishes:
-                for name, content in snapshot_entries(wish.snapshot, archive):
+            for stored in jobs:
+                for name, content in snapshot_entries(stored.snapshot, archive):
                     add_tar_file(tar, name, content)
             add_tar_file(tar, END, b"")
     finally:

@@ -46,17 +46,17 @@ def load_scene(store: Database, now: float, kept: Ledger | None = None) -> Store
 
 def job_rows(store: Database, now: float) -> list[dict[str, Any]]:
     """Return the rows of `herd ls`, one per job."""
-    seen = load_scene(store, now)
-    left = {one.job for one in seen.accounts.values() if one.bids}  # includes removed jobs
-    return [job_row(seen, job) for job in sorted({*seen.wishes, *left})]
+    view = load_scene(store, now)
+    left = {one.job for one in view.accounts.values() if one.bids}  # includes removed jobs
+    return [job_row(view, job) for job in sorted({*view.wishes, *left})]
 
 
 def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
     """Return what `herd status` shows of a job or a slot."""
     job, slot = resolve_name(store, name)
-    seen = load_scene(store, now)
-    names = job_slot_names(seen, job) if slot is None else (slot,)
-    return job_page(seen, job, names)
+    view = load_scene(store, now)
+    names = job_slot_names(view, job) if slot is None else (slot,)
+    return job_page(view, job, names)
 
 
 def slot_reasons(
@@ -64,10 +64,10 @@ def slot_reasons(
 ) -> tuple[Mapping[str, str], list[tuple[int, HistoryEvent]], bool]:
     """Return the message of each slot, the latest events, and whether an engine runs."""
     job, slot = resolve_name(store, name)
-    wish = store.stored_jobs().get(job)
+    stored = store.stored_jobs().get(job)
     states = store.slot_messages()
     there = tuple(one for one in states if one.rpartition("-")[0] == job)
-    names = (slot,) if slot is not None else (wish and wanted_slots(wish)) or there
+    names = (slot,) if slot is not None else (stored and wanted_slots(stored)) or there
     found = store.read_events(job=job, slot=slot, limit=RECENT * 5, newest=True)
     recent = [(seq, event) for seq, event in found if event.kind not in FREQUENT_KINDS]
     running = engine_control.is_engine_running(store, now)
@@ -77,9 +77,9 @@ def slot_reasons(
 def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
     """Return the output of `herd why --json`."""
     slots, recent, engine = slot_reasons(store, now, name)
-    told = [event_json(seq, one) for seq, one in recent]
+    rows = [event_json(seq, one) for seq, one in recent]
     troubles = problem_rows(store.troubles.read())
-    return {"slots": dict(slots), "engine": engine, "recent": told, "problems": troubles}
+    return {"slots": dict(slots), "engine": engine, "recent": rows, "problems": troubles}
 
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
@@ -88,14 +88,14 @@ def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
 
 def resolve_name(store: Database, name: str) -> tuple[str, str | None]:
     """Return the job, and the slot if the name is a slot's; NotFound if there never was one."""
-    wishes = store.stored_jobs()
+    jobs = store.stored_jobs()
     head, _, tail = name.rpartition("-")
-    if name in wishes or any(store.read_events(job=name, limit=1)):
+    if name in jobs or any(store.read_events(job=name, limit=1)):
         return name, None
-    slots = wanted_slots(wishes[head]) if head in wishes else ()
+    slots = wanted_slots(jobs[head]) if head in jobs else ()
     if tail.isdecimal() and (name in slots or any(store.read_events(slot=name, job=head, limit=1))):
         return head, name
-    raise NotFound(no_job_message(name, wishes))
+    raise NotFound(no_job_message(name, jobs))
 
 
 AWAITED = "{} has no node yet: `herd why` shows what it waits for"
@@ -106,17 +106,17 @@ STOPPED = "{} is stopped and has no node: `herd resume` continues it"
 
 def no_node_messages(store: Database, now: float) -> dict[str, str]:
     """Return what to say of each job and slot ({}) that has no node."""
-    seen = load_scene(store, now)
+    view = load_scene(store, now)
     said: dict[str, str] = {}
-    for wish in seen.wishes.values():
-        if wish.goal is Goal.GONE:
-            said |= dict.fromkeys((wish.job, *wish.slot_names), STOPPED)
+    for stored in view.wishes.values():
+        if stored.goal is Goal.GONE:
+            said |= dict.fromkeys((stored.job, *stored.slot_names), STOPPED)
             continue
-        each = {name: no_node_message(seen.accounts.get(name)) for name in wanted_slots(wish)}
+        each = {name: no_node_message(view.accounts.get(name)) for name in wanted_slots(stored)}
         said |= each
         words = set(each.values())
         ended = words <= {DONE, GAVE_UP}
-        said[wish.job] = words.pop() if len(words) == 1 else GAVE_UP if ended else AWAITED
+        said[stored.job] = words.pop() if len(words) == 1 else GAVE_UP if ended else AWAITED
     return said
 
 
@@ -141,13 +141,13 @@ ENDED = 5  #: exit status of a job that ended without its command ending
 LOOK_S = 0.2
 
 
-def match_jobs(names: Iterable[str], wishes: Mapping[str, StoredJob]) -> tuple[str, ...]:
+def match_jobs(names: Iterable[str], jobs: Mapping[str, StoredJob]) -> tuple[str, ...]:
     """Return the jobs with these names or patterns such as gpt-*; each must match a job."""
     found: list[str] = []
     for name in names:
-        fit = [name] if name in wishes else fitting(wishes, name)
+        fit = [name] if name in jobs else fitting(jobs, name)
         if not fit:
-            raise NotFound(no_job_message(name, wishes))
+            raise NotFound(no_job_message(name, jobs))
         found += fit
     return tuple(dict.fromkeys(found))
 
@@ -162,9 +162,9 @@ async def watch_job_ends(
         before, version = version, store.change_counter()
         if version != before:
             read_new_events(kept, store)
-            seen = load_scene(store, clock.now(), kept)
+            view = load_scene(store, clock.now(), kept)
             for job in tuple(left):
-                if (found := job_ending(seen, job)) is not None:
+                if (found := job_ending(view, job)) is not None:
                     left.remove(job)
                     yield job, *found
         if not left or (end is not None and clock.now() >= end):
@@ -172,29 +172,29 @@ async def watch_job_ends(
         await clock.sleep(LOOK_S)
 
 
-def job_ending(seen: StoreView, job: str) -> tuple[int, str] | None:
+def job_ending(view: StoreView, job: str) -> tuple[int, str] | None:
     """Return the exit status of a job and the reason; None while it is active.
 
     0 when every slot has succeeded, or its node is ready if the job has no command; else the
     greatest status of a command that failed for good, or 5.
     """
-    wish = seen.wishes.get(job)
-    if wish is None:
+    stored = view.wishes.get(job)
+    if stored is None:
         return ENDED, f"{job} was removed"
-    if wish.goal is Goal.GONE:
+    if stored.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
-    found = [slot_ending(wish, seen.accounts.get(name)) for name in wanted_slots(wish)]
+    found = [slot_ending(stored, view.accounts.get(name)) for name in wanted_slots(stored)]
     if any(one is None for one in found):
         return None
     return max((one for one in found if one is not None), default=(0, f"{job} has no slots"))
 
 
-def slot_ending(wish: StoredJob, account: SlotAccount | None) -> tuple[int, str] | None:
+def slot_ending(stored: StoredJob, account: SlotAccount | None) -> tuple[int, str] | None:
     if account is None:
         return None
     if account.state is GoodputState.DONE:
         return 0, f"{account.slot} is done"
-    if account.state is GoodputState.IDLE and wish.goal is Goal.IDLE:
+    if account.state is GoodputState.IDLE and stored.goal is Goal.IDLE:
         return 0, f"{account.slot} is ready"
     if account.state is not GoodputState.GAVE_UP:
         return None
@@ -216,7 +216,7 @@ def sweep_status(store: Database, now: float, name: str) -> tuple[dict[str, Any]
     return sweep_page(job, found, search, now), search
 
 
-def sweep_search(wish: StoredJob | None) -> Search | None:
+def sweep_search(stored: StoredJob | None) -> Search | None:
     """Return how trials are chosen; None if the job was removed or another version wrote it."""
-    job = read_fields(wish.document) if wish is not None else None
+    job = read_fields(stored.document) if stored is not None else None
     return job.sweep if isinstance(job, JobSpec) else None

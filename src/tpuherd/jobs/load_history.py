@@ -10,24 +10,24 @@ from tpuherd.store.database import Database
 
 def load_history(store: Database) -> History:
     seq, document = store.load_history() or (0, None)
-    trails = history_codec.decode_history(document) if document is not None else None
-    if trails is None:
-        seq, trails = 0, History()
+    history = history_codec.decode_history(document) if document is not None else None
+    if history is None:
+        seq, history = 0, History()
     for _, event in store.read_events(after=seq):
-        trails = apply_event(trails, event)
-    return trails
+        history = apply_event(history, event)
+    return history
 
 
-def slot_histories(store: Database, wish: StoredJob) -> list[SlotHistory]:
-    trails = load_history(store)
-    return [trails.slots.get(slot, SlotHistory()) for slot in wish.slot_names]
+def slot_histories(store: Database, stored: StoredJob) -> list[SlotHistory]:
+    history = load_history(store)
+    return [history.slots.get(slot, SlotHistory()) for slot in stored.slot_names]
 
 
-def has_finished(store: Database, wish: StoredJob) -> bool:
+def has_finished(store: Database, stored: StoredJob) -> bool:
     """Whether all slots are done or have given up."""
     return all(
-        trail.done_at is not None or trail.gave_up_at is not None
-        for trail in slot_histories(store, wish)
+        history.done_at is not None or history.gave_up_at is not None
+        for history in slot_histories(store, stored)
     )
 
 

@@ -52,18 +52,18 @@ class Session:
 
     def get_job(self, job: str, *, hint: str = "") -> StoredJob:
         """Return the job with exactly this name."""
-        wishes = self.store.stored_jobs()
-        if job in wishes:
-            return wishes[job]
-        raise NotFound(no_job_message(job, wishes), hint=hint)
+        jobs = self.store.stored_jobs()
+        if job in jobs:
+            return jobs[job]
+        raise NotFound(no_job_message(job, jobs), hint=hint)
 
 
-def no_job_message(job: str, wishes: Mapping[str, StoredJob]) -> str:
+def no_job_message(job: str, jobs: Mapping[str, StoredJob]) -> str:
     """Return the sentence for an unknown job, with similar names."""
-    near = near_names(job, wishes)
+    near = near_names(job, jobs)
     if near:
         return f"there is no job {job}: did you mean {' or '.join(near)}?"
-    others = f"the jobs are {fold_names(wishes)}" if wishes else "no jobs exist"
+    others = f"the jobs are {fold_names(jobs)}" if jobs else "no jobs exist"
     return f"there is no job {job}: {others}"
 
 
@@ -73,14 +73,14 @@ def user_at_machine() -> str:
 
 
 def job_event(
-    kind: str, wish: StoredJob, why: str, change: "JobDiff | None" = None
+    kind: str, stored: StoredJob, why: str, change: "JobDiff | None" = None
 ) -> HistoryEvent:
     """Return the event for a change of a job, at the time of that change."""
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "who": user_at_machine(),
         "why": f"{user_at_machine()} {why}",
-        "goal": wish.goal.value,
+        "goal": stored.goal.value,
     }
     if change is not None:
-        told["difference"] = list(change.lines)
-    return HistoryEvent(at=wish.changed_at, kind=kind, job=wish.job, facts=told)
+        facts["difference"] = list(change.lines)
+    return HistoryEvent(at=stored.changed_at, kind=kind, job=stored.job, facts=facts)

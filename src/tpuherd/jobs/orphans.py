@@ -31,9 +31,9 @@ class OrphanReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the output of `herd gc --json`."""
-        strays = [orphan_as_json(sight) for sight in self.strays.values()]
+        orphans = [orphan_as_json(observation) for observation in self.strays.values()]
         return {
-            "orphans": strays,
+            "orphans": orphans,
             "withdrawn": list(self.withdrawn),
             "unanswered_zones": list(self.silent),
         }
@@ -41,47 +41,51 @@ class OrphanReport:
 
 async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport | None:
     """Carry out recorded withdrawals and delete what is named; None if the user says no."""
-    seen = await survey_cloud(here)
-    trails = load_history(here.store)
-    held = known_bids(trails)
-    again = {bid: sight for bid, sight in seen.own_bids.items()
+    inventory = await survey_cloud(here)
+    history = load_history(here.store)
+    held = known_bids(history)
+    again = {bid: observation for bid, observation in inventory.own_bids.items()
              if bid in held and held[bid].withdrawn_at is not None}  # fmt: skip
-    strays = seen.find_orphans(trails)
+    orphans = inventory.find_orphans(history)
     for name in names:
-        if name not in strays:
-            raise NotFound(unknown_orphan_message(name, strays, held))
-    await withdraw_bids(seen, again.values())
-    taken = {name: strays[name] for name in names}
+        if name not in orphans:
+            raise NotFound(unknown_orphan_message(name, orphans, held))
+    await withdraw_bids(inventory, again.values())
+    taken = {name: orphans[name] for name in names}
     if taken:
         question = f"this deletes {fold_names(taken)} with all data on them"
         if not await here.talk.ask_confirmation(question):
             return None
         now, why = here.clock.now(), f"{user_at_machine()} deleted it"
-        here.store.append_events([withdrawal_event(sight, now, why) for sight in taken.values()])
-        await withdraw_bids(seen, taken.values())
+        here.store.append_events(
+            [withdrawal_event(observation, now, why) for observation in taken.values()]
+        )
+        await withdraw_bids(inventory, taken.values())
     return OrphanReport(
-        strays={bid: sight for bid, sight in sorted(strays.items()) if bid not in taken},
+        strays={
+            bid: observation for bid, observation in sorted(orphans.items()) if bid not in taken
+        },
         withdrawn=sorted({**taken, **again}),
-        zones=len(seen.survey.zones),
-        silent=sorted(seen.silent_zones),
+        zones=len(inventory.survey.zones),
+        silent=sorted(inventory.silent_zones),
     )
 
 
-def known_bids(trails: History) -> Mapping[str, BidRecord]:
-    return {name: bid for trail in trails.slots.values() for name, bid in trail.bids.items()}
+def known_bids(histories: History) -> Mapping[str, BidRecord]:
+    return {name: bid for history in histories.slots.values() for name, bid in history.bids.items()}
 
 
 def unknown_orphan_message(
-    name: str, strays: Mapping[str, BidObservation], held: Mapping[str, BidRecord]
+    name: str, orphans: Mapping[str, BidObservation], held: Mapping[str, BidRecord]
 ) -> str:
     """Return why something of this name can't be deleted."""
     if name in held:
         return f"{name} is in use: `herd down {parse_bid_name(name).job}` removes its job"
-    there = f"; orphans are {fold_names(strays)}" if strays else ""
+    there = f"; orphans are {fold_names(orphans)}" if orphans else ""
     return f"no orphan is named {name}{there}"
 
 
-def orphan_as_json(sight: BidObservation) -> dict[str, object]:
-    return {"name": sight.bid, "zone": sight.zone, "state": state_text(sight),
-            "nodes": len(sight.nodes), "per_hour": hourly_price(sight),
-            "command": f"herd gc {sight.bid}"}  # fmt: skip
+def orphan_as_json(observation: BidObservation) -> dict[str, object]:
+    return {"name": observation.bid, "zone": observation.zone, "state": state_text(observation),
+            "nodes": len(observation.nodes), "per_hour": hourly_price(observation),
+            "command": f"herd gc {observation.bid}"}  # fmt: skip

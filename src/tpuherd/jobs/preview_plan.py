@@ -30,20 +30,20 @@ class PlanPreview:
 
 async def preview_plan(name: str | None, here: Session) -> PlanPreview:
     """Plan for one job, or for all."""
-    seen = await survey_cloud(here)
+    inventory = await survey_cloud(here)
     rows = here.store.stored_jobs()
     if name is not None:
         rows = {name: here.get_job(name)}
-    wishes = desired_slots.load_desired_state(rows, here.place, owner=seen.owner).wishes
-    trails = load_history(here.store)
+    desired = desired_slots.load_desired_state(rows, here.place, owner=inventory.owner).wishes
+    history = load_history(here.store)
     now = here.clock.now()
-    found = plan(wishes, observed_cloud(seen.survey, now), trails, now)
+    found = plan(desired, observed_cloud(inventory.survey, now), history, now)
     said = here.store.slot_messages()
     return PlanPreview(
-        states={slot: said.get(slot) or found.states.get(slot, "") for slot in wishes.slots},
+        states={slot: said.get(slot) or found.states.get(slot, "") for slot in desired.slots},
         frozen=found.frozen,
         steps=[step for step in found.steps if isinstance(step.action, Ask | Withdraw)
-               and (name is None or step.action.slot in wishes.slots)],
+               and (name is None or step.action.slot in desired.slots)],
     )  # fmt: skip
 
 

@@ -38,59 +38,70 @@ class RemovalPreview:
         return f"this removes {fold_names(self.jobs)}, with its nodes and everything on them"
 
 
-def removal_preview(names: Sequence[str], seen: CloudInventory, here: Session) -> RemovalPreview:
+def removal_preview(
+    names: Sequence[str], inventory: CloudInventory, here: Session
+) -> RemovalPreview:
     """Preview the removal of the jobs with exactly these names, or of all jobs."""
-    wishes = here.store.stored_jobs()
-    trails = load_history(here.store)
-    strays = {
-        bid: sight
-        for bid, sight in seen.find_orphans(trails).items()
+    stored_jobs = here.store.stored_jobs()
+    histories = load_history(here.store)
+    orphans = {
+        bid: observation
+        for bid, observation in inventory.find_orphans(histories).items()
         if not names or parse_bid_name(bid).job in names
     }
-    held = sorted({name.rpartition("-")[0] for name, trail in trails.slots.items() if trail.bids})
-    known = tuple(dict.fromkeys((*wishes, *held)))
-    there = tuple(dict.fromkeys((*known, *sorted(parse_bid_name(bid).job for bid in strays))))
+    held = sorted(
+        {name.rpartition("-")[0] for name, history in histories.slots.items() if history.bids}
+    )
+    known = tuple(dict.fromkeys((*stored_jobs, *held)))
+    there = tuple(dict.fromkeys((*known, *sorted(parse_bid_name(bid).job for bid in orphans))))
     for name in names:
         if name not in there:
-            raise NotFound(no_job_message(name, wishes))
+            raise NotFound(no_job_message(name, stored_jobs))
     jobs = tuple(dict.fromkeys(names)) or there
     return RemovalPreview(
         jobs=jobs,
         known=tuple(job for job in jobs if job in known),
-        strays=strays,
-        losses=tuple(line for job in jobs for line in job_losses(job, wishes, trails, strays)),
+        strays=orphans,
+        losses=tuple(
+            line for job in jobs for line in job_losses(job, stored_jobs, histories, orphans)
+        ),
     )
 
 
 def job_losses(
-    job: str, wishes: Mapping[str, StoredJob], trails: History, strays: Mapping[str, BidObservation]
+    job: str,
+    jobs: Mapping[str, StoredJob],
+    histories: History,
+    orphans: Mapping[str, BidObservation],
 ) -> list[str]:
-    slots = {name: trail for name, trail in trails.slots.items() if name.rpartition("-")[0] == job}
-    lines = [f"{name}: {said}" for name, trail in slots.items() if (said := slot_losses(trail))]
+    slots = {
+        name: history for name, history in histories.slots.items() if name.rpartition("-")[0] == job
+    }
+    lines = [f"{name}: {said}" for name, history in slots.items() if (said := slot_losses(history))]
     lines += [
-        f"{bid} in {sight.zone}, which no job uses"
-        for bid, sight in strays.items()
+        f"{bid} in {observation.zone}, which no job uses"
+        for bid, observation in orphans.items()
         if parse_bid_name(bid).job == job
     ]
-    outputs = job in wishes and wishes[job].document.get("outputs")
-    if outputs and any(trail.bids for trail in slots.values()):
+    outputs = job in jobs and jobs[job].document.get("outputs")
+    if outputs and any(history.bids for history in slots.values()):
         lines.append(f"{job}: outputs that are not collected yet")
     return lines or [f"{job}: it has no node"]
 
 
-def slot_losses(trail: SlotHistory) -> str:
-    nodes = [one for one in trail.bids.values() if one.ready_at is not None and not one.lost_at]
-    asked = len(trail.bids) - len(nodes)
+def slot_losses(history: SlotHistory) -> str:
+    nodes = [one for one in history.bids.values() if one.ready_at is not None and not one.lost_at]
+    asked = len(history.bids) - len(nodes)
     said = [f"the node in {one.offer.zone} ({one.offer.type}, {one.offer.tier})" for one in nodes]
     said += [f"{asked} request{'s' if asked > 1 else ''}"] if asked else []
-    attempt = trail.attempt
+    attempt = history.attempt
     if attempt is not None and attempt.ended_at is None:
-        saved = "nothing saved yet" if trail.saved is None else f"saved at step {trail.saved}"
+        saved = "nothing saved yet" if history.saved is None else f"saved at step {history.saved}"
         said.append(f"running attempt {attempt.number}, {saved}")
     return ", ".join(said)
 
 
-async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session) -> None:
+async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Session) -> None:
     """Delete the jobs; the engine deletes their nodes, and bids it does not know are deleted
     here.
     """
@@ -104,9 +115,9 @@ async def remove_jobs(found: RemovalPreview, seen: CloudInventory, here: Session
     why = f"{user_at_machine()} removed its job"
     if found.strays:
         here.store.append_events(
-            [withdrawal_event(sight, now, why) for sight in found.strays.values()]
+            [withdrawal_event(observation, now, why) for observation in found.strays.values()]
         )
-        await withdraw_bids(seen, found.strays.values())
+        await withdraw_bids(inventory, found.strays.values())
 
 
 async def wait_until_gone(
@@ -114,31 +125,31 @@ async def wait_until_gone(
 ) -> AsyncIterator[tuple[str, CloudInventory]]:
     """Yield what is still there at each look, until all zones answered and list nothing: ""."""
     while True:
-        trails = load_history(here.store)
-        seen = await survey_cloud(here)
-        there = [bid for bid in seen.own_bids if parse_bid_name(bid).job in jobs]
-        late = stuck_bids(there, trails, here.clock.now())
-        left = [bid for bid in there if bid not in late] or not_yet_returned(jobs, trails)
-        silent = sorted(seen.silent_zones)
+        history = load_history(here.store)
+        inventory = await survey_cloud(here)
+        there = [bid for bid in inventory.own_bids if parse_bid_name(bid).job in jobs]
+        late = stuck_bids(there, history, here.clock.now())
+        left = [bid for bid in there if bid not in late] or not_yet_returned(jobs, history)
+        silent = sorted(inventory.silent_zones)
         if left:
-            yield f"still deleting {fold_names(left)}{remaining_reasons(left, here)}", seen
+            yield f"still deleting {fold_names(left)}{remaining_reasons(left, here)}", inventory
         elif silent:
-            yield f"no answer from {', '.join(silent)}", seen
+            yield f"no answer from {', '.join(silent)}", inventory
         else:
-            proved = gone_events(jobs, trails, seen.survey.begun_at, here.clock.now())
+            proved = gone_events(jobs, history, inventory.survey.begun_at, here.clock.now())
             if events := [one for one in proved if one.facts["bid"] not in there]:
                 here.store.append_events(events)
-            yield "", seen
+            yield "", inventory
             return
         await here.clock.sleep(LOOK_S)
 
 
-def stuck_bids(there: Sequence[str], trails: History, now: float) -> set[str]:
+def stuck_bids(there: Sequence[str], histories: History, now: float) -> set[str]:
     """Return withdrawn requests without a node that the cloud has long failed to delete.
 
     They cost nothing, and the engine deletes them as soon as the cloud allows it.
     """
-    bids = (bid for trail in trails.slots.values() for bid in trail.bids.values())
+    bids = (bid for history in histories.slots.values() for bid in history.bids.values())
     return {
         bid.name
         for bid in bids
@@ -156,20 +167,20 @@ def remaining_reasons(bids: Sequence[str], here: Session) -> str:
     return f": {'; '.join(said)}" if said else ""
 
 
-def not_yet_returned(jobs: Sequence[str], trails: History) -> list[str]:
+def not_yet_returned(jobs: Sequence[str], histories: History) -> list[str]:
     """Return bids that were requested and not yet deleted: they may still appear in a list."""
-    mine = (trail for slot, trail in trails.slots.items() if slot.rpartition("-")[0] in jobs)
-    bids = (bid for trail in mine for bid in trail.bids.values())
+    mine = (history for slot, history in histories.slots.items() if slot.rpartition("-")[0] in jobs)
+    bids = (bid for history in mine for bid in history.bids.values())
     return [bid.name for bid in bids if bid.withdrawn_at is None and bid.refusal is None]
 
 
 def gone_events(
-    jobs: Sequence[str], trails: History, listed_at: float, now: float
+    jobs: Sequence[str], histories: History, listed_at: float, now: float
 ) -> Iterator[HistoryEvent]:
     """Return end events for bids withdrawn before a list that no longer shows them."""
-    for slot, trail in trails.slots.items():
+    for slot, history in histories.slots.items():
         job = slot.rpartition("-")[0]
-        for bid in trail.bids.values() if job in jobs else ():
+        for bid in history.bids.values() if job in jobs else ():
             if bid.withdrawn_at is not None and listed_at > max(bid.withdrawn_at, bid.sent_at):
                 facts = {"bid": bid.name, "why": "no longer exists"}
                 yield HistoryEvent(at=now, kind="bid.deleted", job=job, slot=slot, facts=facts)

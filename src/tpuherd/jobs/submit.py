@@ -181,16 +181,16 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
         return None
     fresh = new_job_record(found.job, found.goal, snapshot, here.clock.now())
     before = here.store.stored_jobs().get(fresh.job)
-    made = classify_change(
+    result = classify_change(
         before, fresh, is_over=before is not None and has_finished(here.store, before)
     )
-    if made.word == "changed":
-        question = f"{fresh.job} already exists: {made.change.sentence}"
+    if result.word == "changed":
+        question = f"{fresh.job} already exists: {result.change.sentence}"
         if not await here.talk.ask_confirmation(
-            question, "\n".join(f"  {one}" for one in made.change.lines)
+            question, "\n".join(f"  {one}" for one in result.change.lines)
         ):
             return None
-    return write_job(made, before, found, here)
+    return write_job(result, before, found, here)
 
 
 async def check_access(here: Session) -> bool:
@@ -268,23 +268,23 @@ def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool
 
 
 def write_job(
-    made: SubmitResult, before: StoredJob | None, found: CheckedJob, here: Session
+    result: SubmitResult, before: StoredJob | None, found: CheckedJob, here: Session
 ) -> SubmitResult:
     """Write to the store; secrets first, so that the engine finds them."""
     for name, value in found.secrets.items():
-        here.store.secrets.put(made.wish.job, name, value)
-    if made.word == "unchanged":
-        trails = slot_histories(here.store, made.wish)
-        if any(bid.missing_inputs for trail in trails for bid in trail.bids.values()):
-            append_job_event("job.changed", "provided what was missing", made.wish, here)
+        here.store.secrets.put(result.wish.job, name, value)
+    if result.word == "unchanged":
+        histories = slot_histories(here.store, result.wish)
+        if any(bid.missing_inputs for history in histories for bid in history.bids.values()):
+            append_job_event("job.changed", "provided what was missing", result.wish, here)
         elif refused_zones(here.store):
-            append_job_event("job.changed", ASKED_AGAIN, made.wish, here)
-        return made
-    kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(made.word, "job.submitted")
-    why = f"submitted it: {', '.join(made.change.fields) or made.word}"
-    line = job_event(kind, made.wish, why, made.change)
+            append_job_event("job.changed", ASKED_AGAIN, result.wish, here)
+        return result
+    kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(result.word, "job.submitted")
+    why = f"submitted it: {', '.join(result.change.fields) or result.word}"
+    line = job_event(kind, result.wish, why, result.change)
     revision = before.revision if before else 0
-    return replace(made, wish=here.store.put_job(made.wish, [line], expected=revision))
+    return replace(result, wish=here.store.put_job(result.wish, [line], expected=revision))
 
 
 # ---- existing jobs ------------------------------------------------------------------------------
@@ -314,52 +314,52 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
             return None
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
     line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)
-    wish = here.store.put_job(fresh, [line], expected=before.revision)
-    return SubmitResult(word="changed", wish=wish, change=change)
+    stored = here.store.put_job(fresh, [line], expected=before.revision)
+    return SubmitResult(word="changed", wish=stored, change=change)
 
 
-def stop_job(wish: StoredJob, here: Session) -> bool:
+def stop_job(stored: StoredJob, here: Session) -> bool:
     """Delete its nodes and keep the job; False if it was already stopped."""
-    if wish.goal is Goal.GONE:
+    if stored.goal is Goal.GONE:
         return False
-    set_goal(wish, Goal.GONE, "job.stopped", "stopped it", here)
+    set_goal(stored, Goal.GONE, "job.stopped", "stopped it", here)
     return True
 
 
-def resume_job(wish: StoredJob, here: Session) -> bool:
+def resume_job(stored: StoredJob, here: Session) -> bool:
     """Continue a job after a stop or after it gave up; False if it is already active."""
-    trails = slot_histories(here.store, wish)
-    if wish.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in trails):
+    histories = slot_histories(here.store, stored)
+    if stored.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in histories):
         if not refused_zones(here.store):
             return False
-        append_job_event("job.resumed", ASKED_AGAIN, wish, here)
+        append_job_event("job.resumed", ASKED_AGAIN, stored, here)
         return True
-    if all(one.done_at is not None for one in trails):
-        raise InvalidInput(f"{wish.job} is done", hint="run it again with `herd run FILE`")
-    goal = Goal.RUN if wish.document.get("run") else Goal.IDLE
-    set_goal(wish, goal, "job.resumed", "resumed it", here)
+    if all(one.done_at is not None for one in histories):
+        raise InvalidInput(f"{stored.job} is done", hint="run it again with `herd run FILE`")
+    goal = Goal.RUN if stored.document.get("run") else Goal.IDLE
+    set_goal(stored, goal, "job.resumed", "resumed it", here)
     return True
 
 
-def append_job_event(kind: str, why: str, wish: StoredJob, here: Session) -> None:
+def append_job_event(kind: str, why: str, stored: StoredJob, here: Session) -> None:
     """Record an event of a job that does not change."""
-    here.store.append_events([replace(job_event(kind, wish, why), at=here.clock.now())])
+    here.store.append_events([replace(job_event(kind, stored, why), at=here.clock.now())])
 
 
-def set_goal(wish: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
-    fresh = replace(wish, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
-    here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=wish.revision)
+def set_goal(stored: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
+    fresh = replace(stored, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
+    here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=stored.revision)
 
 
-def update_code(wish: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
+def update_code(stored: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
     """Store the snapshot as the job's code; return a message for the user."""
     short = snapshot[:SHORT_ID]
-    if snapshot == wish.snapshot:
-        return f"{wish.job} already has snapshot {short}"
-    archive.pin_snapshots(wish.job, [snapshot, *([wish.snapshot] if wish.snapshot else [])])
+    if snapshot == stored.snapshot:
+        return f"{stored.job} already has snapshot {short}"
+    archive.pin_snapshots(stored.job, [snapshot, *([stored.snapshot] if stored.snapshot else [])])
     fresh = replace(
-        wish, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
+        stored, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
     )
-    line = job_event("job.changed", fresh, f"gave it snapshot {short}, {CODE_APPLIES[wish.goal]}")
-    here.store.put_job(fresh, [line], expected=wish.revision)
-    return f"{wish.job} has snapshot {short}, {CODE_APPLIES[wish.goal]}"
+    line = job_event("job.changed", fresh, f"gave it snapshot {short}, {CODE_APPLIES[stored.goal]}")
+    here.store.put_job(fresh, [line], expected=stored.revision)
+    return f"{stored.job} has snapshot {short}, {CODE_APPLIES[stored.goal]}"

@@ -11,7 +11,7 @@ FINDINGS_MAX = 5
 
 
 async def ask_upload_consent(
-    snapshot: Snapshot, taking: Callable[[], Snapshot], archive: Archive, talk: Prompter
+    snapshot: Snapshot, taking: Callable[[], Snapshot], archive: Archive, prompter: Prompter
 ) -> Snapshot | None:
     """Show notes, and ask once about secret-looking or large files; None if the user says no.
 
@@ -19,12 +19,14 @@ async def ask_upload_consent(
     """
     while True:
         for note in snapshot.notes:
-            await talk.show_message(note)
+            await prompter.show_message(note)
         if snapshot.findings:
             whys = [finding.why for finding in snapshot.findings]
             more = len(whys) - FINDINGS_MAX
             said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
-            if not await talk.ask_confirmation(f"{said} (to exclude it, add it to .herdignore)"):
+            if not await prompter.ask_confirmation(
+                f"{said} (to exclude it, add it to .herdignore)"
+            ):
                 return None
             archive.approve_findings(snapshot.findings)
         if snapshot.id:

@@ -85,13 +85,13 @@ def run_step(turn: SweepStep) -> None:
 
 def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
     """Record the latest metric of a trial, and prune the trial if it is hopeless."""
-    trail = turn.slot_history(trial.slot)
-    attempt = trail.attempt
+    history = turn.slot_history(trial.slot)
+    attempt = history.attempt
     if not turn.search.metric or attempt is None or attempt.trial != trial.number:
         return
     if attempt.ended_at is None:
         turn.wake_at = min(turn.wake_at, turn.now + TOLD_S)
-    found = latest_value(turn, trial, trail)
+    found = latest_value(turn, trial, history)
     if found is None:
         return
     step, value, last = found
@@ -113,16 +113,16 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
 
 
 def latest_value(
-    turn: SweepStep, trial: TrialRecord, trail: SlotHistory
+    turn: SweepStep, trial: TrialRecord, history: SlotHistory
 ) -> tuple[int, float | None, bool] | None:
     """Return the latest step, its value, and whether the run ended, from the first host that
     reports.
     """
-    assert trail.attempt is not None
-    for host in turn.observed.hosts.get(trail.attempt.bid, ()):
+    assert history.attempt is not None
+    for host in turn.observed.hosts.get(history.attempt.bid, ()):
         for work in host.works:
             value = work.metrics.get(turn.search.metric)
-            if work.attempt == trail.attempt.id and value is not None:
+            if work.attempt == history.attempt.id and value is not None:
                 return work.step or 0, value if isfinite(value) else None, has_run_ended(work)
     return None
 
@@ -141,32 +141,32 @@ def end_trial(turn: SweepStep, trial: TrialRecord, how: TrialEnd, why: str) -> N
 
 def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
     """Make a trial wait for any slot once its node is gone and it can't be running any more."""
-    trail = turn.slot_history(trial.slot)
+    history = turn.slot_history(trial.slot)
     wished = any(slot.name == trial.slot for slot in turn.slots)
-    if has_running_attempt(trail) or not is_surely_over(trail):
+    if has_running_attempt(history) or not is_surely_over(history):
         return
-    stays = wished and trail.gave_up_at is None and any(map(is_staying, trail.bids.values()))
-    if stays and trail.trial == trial.number:
+    stays = wished and history.gave_up_at is None and any(map(is_staying, history.bids.values()))
+    if stays and history.trial == trial.number:
         return
     spent = TrialUsage(
-        failures=trail.failures,
-        preemptions=trail.preemptions,
-        stalls=trail.stalls,
-        saved=trail.saved,
-        since=trail.first_launch_at,
+        failures=history.failures,
+        preemptions=history.preemptions,
+        stalls=history.stalls,
+        saved=history.saved,
+        since=history.first_launch_at,
     )
     why = f"trial {trial.number} waits for a free slot: {trial.slot} has no node"
-    if not wished or trail.gave_up_at is not None:
+    if not wished or history.gave_up_at is not None:
         why = f"trial {trial.number} waits for a free slot: {trial.slot} is no longer needed"
     turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
 
-def is_surely_over(trail: SlotHistory) -> bool:
+def is_surely_over(history: SlotHistory) -> bool:
     """Whether no surviving host can still be running the slot's last attempt."""
-    attempt = trail.attempt
+    attempt = history.attempt
     if attempt is None or attempt.sure:
         return True
-    bid = trail.bids.get(attempt.bid)
+    bid = history.bids.get(attempt.bid)
     return bid is None or bid.lost_at is not None
 
 
@@ -179,17 +179,17 @@ def is_staying(bid: BidRecord) -> bool:
 # ---- assignment ----------------------------------------------------------------------------------
 
 
-def is_free_slot(slot: Slot, trail: SlotHistory) -> bool:
+def is_free_slot(slot: Slot, history: SlotHistory) -> bool:
     """Whether the slot has no trial and could take one."""
-    over = trail.done_at is not None or trail.gave_up_at is not None
-    return slot.goal is Goal.RUN and trail.trial is None and not over
+    over = history.done_at is not None or history.gave_up_at is not None
+    return slot.goal is Goal.RUN and history.trial is None and not over
 
 
-def is_ready_slot(slot: Slot, trail: SlotHistory) -> bool:
+def is_ready_slot(slot: Slot, history: SlotHistory) -> bool:
     """Whether the slot could start a command at once."""
-    return not has_running_attempt(trail) and any(
+    return not has_running_attempt(history) and any(
         is_staying(bid) and bid.sick_at is None and bid.prepared == slot.code_digest
-        for bid in trail.bids.values()
+        for bid in history.bids.values()
     )
 
 
@@ -253,11 +253,11 @@ def finish_slots(turn: SweepStep) -> None:
             turn.record_event("slot.done", "no trials are left", slot.name)
 
 
-def slot_rank(slot: Slot, trail: SlotHistory) -> tuple[bool, bool, bool]:
+def slot_rank(slot: Slot, history: SlotHistory) -> tuple[bool, bool, bool]:
     """Sort slots by how soon they could start."""
-    bids = trail.bids.values()
+    bids = history.bids.values()
     return (
-        not is_ready_slot(slot, trail),
+        not is_ready_slot(slot, history),
         not any(map(is_staying, bids)),
         not any(bid.granted_at is not None and bid.withdrawn_at is None for bid in bids),
     )

@@ -38,7 +38,7 @@ def fill_placeholders(words: str, values: Mapping[str, str]) -> str:
 def trial_env(trial: TrialRecord, checkpoint: str) -> dict[str, str]:
     """Return variables that are the same for every attempt of a trial, except their count."""
     params: Mapping[str, Value] = trial.params
-    told = {
+    variables = {
         "RUN_ID": trial.run,
         "HERD_RUN_ID": trial.run,
         "HERD_TRIAL": str(trial.number),
@@ -48,6 +48,6 @@ def trial_env(trial: TrialRecord, checkpoint: str) -> dict[str, str]:
     }
     # Each trial has its own folder: it must not resume from another trial's state.
     return {
-        **told,
+        **variables,
         **({"HERD_CHECKPOINT": f"{checkpoint.rstrip('/')}/{trial.run}"} if checkpoint else {}),
     }
