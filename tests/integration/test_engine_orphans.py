@@ -54,7 +54,7 @@ def test_an_engine_without_wishes_ends_with_its_world(world: Path) -> None:
     assert engine is not None
     status, told = said(world, "sim", "stop", "--state-dir", str(world))
     assert status == 0
-    assert told.splitlines()[1:] == ["its engine has ended, too"]
+    assert told.splitlines()[1:] == ["its engine has stopped, too"]
     until(lambda: not lives(engine), "the engine to end")
 
 
@@ -65,7 +65,7 @@ def test_an_engine_with_wishes_waits_and_can_be_stopped_without_its_world(world:
     engine = until(lambda: pid(world), "an engine")
     status, told = said(world, "sim", "stop", "--state-dir", str(world))
     assert status == 0
-    assert f"its engine (pid {engine}) waits for it, since gpt is wished" in told
+    assert f"its engine (pid {engine}) waits ten minutes for the world, because of gpt" in told
     assert lives(engine)
     assert said(world, "engine", "stop") == (0, "the engine has ended\n")
     until(lambda: not lives(engine), "the engine to end")
@@ -80,7 +80,7 @@ def test_an_engine_can_be_stopped_when_the_folder_of_its_world_is_gone(world: Pa
     assert said(world, "engine", "stop") == (0, "the engine has ended\n")
     until(lambda: not lives(engine), "the engine to end")
     status, told = said(world, "engine", "status")
-    assert (status, told.startswith("herd engine status: no engine runs")) == (7, True)
+    assert (status, told.startswith("herd engine status: no engine is running")) == (7, True)
 
 
 def test_an_engine_finds_its_world_at_another_address(world: Path) -> None:

@@ -228,26 +228,30 @@ def test_it_may_take_so_long(user: User) -> None:
         ("exec pdo -- true", 4, "herd exec: there is no pdo: did you mean pod?"),
         ("exec pod/w9 -- true", 4, "herd exec: pod has no worker 9: it has w[0-3]"),
         ("exec pod[ -- true", 2, "herd exec: 'pod[' is not a target: a bracket is not closed"),
-        ("exec", 2, "herd exec: say where and what"),
-        ("exec pod", 2, "herd exec: say where and what"),
-        ("exec pod -c x -- y", 2, "herd exec: say where and what"),
-        ("exec pod --timeout soon -- true", 2, "'soon' is no duration"),
+        ("exec", 2, "herd exec: give a target and a command"),
+        ("exec pod", 2, "herd exec: give a target and a command"),
+        ("exec pod -c x -- y", 2, "herd exec: give a target and a command"),
+        ("exec pod --timeout soon -- true", 2, "'soon' is not a duration"),
         ("exec pod --output dirr -- true", 2, "herd exec: invalid value for '--output'"),
-        ("exec pod --list -- true", 2, "herd exec: --list, --attach and --kill stand alone"),
+        ("exec pod --list -- true", 2, "herd exec: --list, --attach and --kill take no command"),
         ("exec pod --attach nothere", 4, "herd exec: no command nothere is there"),
         ("exec --attach nothere", 4, "herd exec: no command nothere was begun here"),
         ("exec pod --kill nothere", 4, "herd exec: no command nothere is there"),
         ("exec pod --tty -- true", 2, "herd exec: a terminal has room for one host"),
-        ("cp here.txt", 2, "herd cp: say from where and to where"),
-        ("cp a b", 2, "herd cp: neither end is on a host"),
+        ("cp here.txt", 2, "herd cp: give a source and a destination"),
+        ("cp a b", 2, "herd cp: no path is on a host"),
         ("cp nowhere.txt pod:x", 4, "nowhere.txt does not exist"),
-        ("sync . pod:", 2, "herd sync: say where on the hosts: pod:DEST"),
+        (
+            "sync . pod:",
+            2,
+            "herd sync: give a folder on the hosts, relative to your home: pod:DEST",
+        ),
         ("sync . pod", 4, "herd sync: there is no job pod"),
         ("sync /no/such pod:x", 2, "herd sync: /no/such does not exist"),
-        ("logs", 2, "herd logs: say whose"),
+        ("logs", 2, "herd logs: give a target"),
         ("logs nobody", 4, "herd logs: there is no log of nobody"),
         ("logs pod --grep (", 2, "herd logs: '(' is no regular expression"),
-        ("logs pod --since whenever", 2, "'whenever' is no time"),
+        ("logs pod --since whenever", 2, "'whenever' is not a time"),
     ],
 )
 def test_what_is_said_wrongly(user: User, line: str, status: int, sentence: str) -> None:
@@ -347,7 +351,7 @@ def test_chips_and_clean(user: User) -> None:
         assert "python3 -c import time" in until(shown, "the chip to be held", seconds=20)
         assert json.loads(user.herd("chips", "pod/w0", "--json").stdout)["pod/w0"]["holders"]
         spared = user.herd("clean", "pod/w0")
-        assert spared.stdout == "pod/w0: there was nothing to clean\n"
+        assert spared.stdout == "pod/w0: nothing to clean\n"
         cleaned = user.herd("clean", "pod/w0", "--all", "--grace", "2s")
         assert cleaned.returncode == 0, cleaned.stderr
         assert "pod/w0: ended python3 -c import time" in cleaned.stdout

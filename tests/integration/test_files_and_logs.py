@@ -26,7 +26,7 @@ def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:
     (code / "train.py").write_text("print('one')\n")
     done = user.herd("sync", "code", "pod:code", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "is in code, as long as the node lasts: pod/w[0-3]" in done.stdout
+    assert "is in code until the node is deleted: pod/w[0-3]" in done.stdout
     assert user.herd("exec", "pod", "--", "python3", "code/train.py").stdout == "pod/w[0-3]: one\n"
     (tmp_path / "data").write_bytes(BINARY)
     assert user.herd("cp", "data", "pod:data.bin", cwd=tmp_path).returncode == 0

@@ -71,7 +71,7 @@ def test_following_shows_the_log_and_ends_as_the_command(
     )  # fmt: skip
     assert done.returncode == status, done.stderr
     assert "said-2" in done.stdout
-    assert "gpt is wished: v4-8 spot" in done.stderr
+    assert "Submitted gpt: v4-8 spot" in done.stderr
     assert "gpt-0: granted in us-central2-b" in done.stderr
 
 
@@ -79,7 +79,7 @@ def test_without_a_terminal_run_says_that_it_detached_and_how_to_wait(user: Owne
     words = ("run", "--name", "gpt", "--accelerator", "v4-8")
     done = user.herd(*words, "--", "echo hi; exit 3", cwd=user.home / "code")
     assert done.returncode == 0
-    assert "herd run: detached, as there is no terminal: `herd wait gpt` waits" in done.stderr
+    assert "herd run: detached, because there is no terminal: `herd wait gpt` waits" in done.stderr
     assert "--follow or --wait" in done.stderr
     for quiet in ("--detach", "-q", "--json"):
         assert "detached" not in user.herd(*words, quiet, "--", "echo hi; exit 3").stderr
@@ -120,7 +120,7 @@ def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 0
-    assert "gpt goes on; herd logs gpt -f shows it again" in said
+    assert "gpt keeps running; `herd logs gpt -f` shows it again" in said
     assert user.herd("wait", "gpt", seconds=180).returncode == 0
 
 
@@ -143,7 +143,7 @@ def test_down_waits_no_longer_than_it_is_told_and_says_for_what(user: Owner) -> 
     user.happened("bid.ready")
     done = user.herd("down", "late", "--yes", "--timeout", "0s")
     assert (done.returncode, done.stdout) == (124, "")
-    assert re.search(r"still deleting late-0-g\d+-\w+.*the engine goes on", done.stderr), (
+    assert re.search(r"still deleting late-0-g\d+-\w+.*the engine continues", done.stderr), (
         done.stderr
     )
 
@@ -188,12 +188,12 @@ def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
     assert {slot_of(one) for one in bids(user)} == {"gpt-0", "gptx-0"}
     done = user.herd("down", "gpt", "--yes")
     assert done.returncode == 0
-    assert done.stdout.startswith("gpt: nothing is left")
+    assert done.stdout.startswith("Deleted gpt; nothing is left")
     assert {slot_of(one) for one in bids(user)} == {"gptx-0"}
     assert user.herd("down", "gp", "--yes").returncode == 4
-    assert user.herd("stop", "gptx").stdout == "gptx is stopped\n"
+    assert user.herd("stop", "gptx").stdout == "Stopped gptx\n"
     until(lambda: not bids(user), "its node to go", seconds=60)
-    assert user.herd("resume", "gptx").stdout == "gptx goes on\n"
+    assert user.herd("resume", "gptx").stdout == "Resumed gptx\n"
     until(
         lambda: {slot_of(one) for one in bids(user)} == {"gptx-0"},
         "another node",
@@ -233,7 +233,7 @@ def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
     user.happened("attempt.started", many=begun + 1)
     other = replace(user, home=tmp_path)
     assert of_json(other, "gc")["orphans"] == []
-    assert other.herd("down", "--all", "--yes").stdout == "there is nothing to take down\n"
+    assert other.herd("down", "--all", "--yes").stdout == "Nothing to delete\n"
     assert bids(user)
     (name,) = bids(user)
     assert other.herd("adopt", "zzz").returncode == 4

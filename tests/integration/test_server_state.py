@@ -25,7 +25,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     with running(folder) as world:
         assert set(world.nodes()) == set(names)
     assert (
-        "the world had not been stopped in order: "
+        "the world was not stopped properly: "
         "recovered 30 nodes, 0 queued resources and 30 journal entries\n"
     ) in said(folder)
 

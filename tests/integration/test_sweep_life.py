@@ -86,4 +86,4 @@ def test_what_is_no_sweep_is_refused_in_a_sentence(user: Owner) -> None:
     file.write_text('{"name": "gpt", "accelerator": "v4-8", "run": "true"}')
     done = user.herd("sweep", file, "--yes")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "has no `sweep:`, which says what to try" in done.stderr
+    assert "has no `sweep:`" in done.stderr

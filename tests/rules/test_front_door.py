@@ -13,6 +13,7 @@ import pytest
 import tpuherd
 from tpuherd.cli import main as command_line
 from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
+from tpuherd.cli.examples import EXAMPLES
 
 HERD = [sys.executable, "-m", "tpuherd.launcher"]
 HEAVY = {
@@ -105,6 +106,53 @@ def test_the_page_shows_every_option_and_command() -> None:
         for name, (sentence, _) in section.items():
             assert re.search(rf"^  {name} +{re.escape(sentence)}$", help_page(), re.M)
     assert max(map(len, help_page().splitlines())) <= 80
+
+
+def help_pages() -> Iterator[tuple[str, str]]:
+    """Every page of help, as a user gets it."""
+    top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
+    waiting: list[tuple[str, click.Command, click.Context]] = []
+    for name in command_line.herd.list_commands(top):
+        command = command_line.herd.get_command(top, name)
+        assert command is not None
+        waiting.append((name, command, top))
+    while waiting:
+        words, command, above = waiting.pop(0)
+        name = words.rpartition(" ")[2]
+        context = click.Context(command, above, info_name=name, terminal_width=80)
+        yield words, command.get_help(context)
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                waiting.append((f"{words} {name}", below, context))
+
+
+def test_every_page_of_help_ends_with_examples() -> None:
+    pages = dict(help_pages())
+    assert pages.keys() == EXAMPLES.keys()
+    for words, page in pages.items():
+        lines = EXAMPLES[words]
+        assert 1 <= len(lines) <= 3, words
+        assert re.search(
+            r"\n\nExamples?:\n" + "".join(f"  {re.escape(one)}\n?" for one in lines), page
+        )
+        assert all(f"herd {words.partition(' FILE')[0]}" in one for one in lines[:1]) or (
+            words in ("context", "engine", "daemon", "sim")
+        )
+
+
+ODD = re.compile(
+    r"\b(wish\w*|bears|nobody|whoever|no more|so long|so many|goes on|is told|is said"
+    r"|as it stands|keepers?|holders)\b",
+    re.I,
+)
+
+
+def test_help_is_written_in_plain_words() -> None:
+    found = [(words, ODD.findall(page)) for words, page in help_pages() if ODD.search(page)]
+    assert not found
+    assert not ODD.search(help_page())
 
 
 def test_every_command_and_option_says_what_it_does() -> None:

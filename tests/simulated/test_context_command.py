@@ -39,7 +39,7 @@ def herd(
 
 
 def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
-    assert herd("context", "list")[2] == "there is no context: Google's usual project is meant\n"
+    assert herd("context", "list")[2] == "No contexts. herd uses the default project of gcloud.\n"
     added = herd("context", "add", "lab", "--project", "mine", "--login", "ada", "--via", "a@b")
     assert added == (0, "lab: project mine, current\n", "")
     herd("context", "add", "rehearsal", "--world", "w")
@@ -54,7 +54,7 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
     assert (shown["name"], shown["world"], shown["everything"]) == (
         "rehearsal", f"{tmp_path}/w", True,
     )  # fmt: skip
-    assert herd("context", "remove", "rehearsal") == (0, "rehearsal is forgotten\n", "")
+    assert herd("context", "remove", "rehearsal") == (0, "Removed rehearsal\n", "")
     listed = json.loads(herd("context", "list", "--json")[1])
     assert listed["current"] is None
     assert listed["contexts"]["lab"] == {"project": "mine", "login": "ada", "via": "a@b"}
@@ -68,13 +68,13 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
     ("words", "status", "sentence"),
     [
         (("use", "x"), 4, "there is no context x: no contexts exist"),
-        (("add", "x"), 2, "say what it means"),
+        (("add", "x"), 2, "a context needs a cloud"),
         (("add", "x", "--world", "w", "--project", "p"), 2, "a project or a world, not both"),
         (("add", "x", "--project", "p", "--way", "teleport"), 2, "'teleport' is not a route"),
-        (("add", "x", "--project", "p", "--account", "absent"), 2, "absent is not there"),
-        (("grant", "--project", "p", "--zone", "us-central2-b"), 2, "say --zone, --type and"),
-        (("grant", "--project", "p", "--mail", "absent"), 2, "absent is not there"),
-        (("grant", "--project", "p", "--mail", "empty"), 2, "no grant was found in the mail"),
+        (("add", "x", "--project", "p", "--account", "absent"), 2, "absent does not exist"),
+        (("grant", "--project", "p", "--zone", "us-central2-b"), 2, "give --zone, --type and"),
+        (("grant", "--project", "p", "--mail", "absent"), 2, "absent does not exist"),
+        (("grant", "--project", "p", "--mail", "empty"), 2, "the mail contains no grant"),
         (
             ("grant", "--project", "p", "--zone", "us-x1-a", "--type", "v4", "--tier", "spot"),
             2,
@@ -107,7 +107,7 @@ def test_grants_by_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
     assert found[1] == {"zone": "us-east5-a", "type": "v5e", "tier": "spot", "chips": 8}
     assert "v5e" in herd("context", "show")[1]
     assert herd("context", "grant", "--clear")[1] == "mine has no grants\n"
-    assert "no grants: you are asked" in herd("context", "show")[1]
+    assert "No grants. herd asks" in herd("context", "show")[1]
 
 
 def test_a_broken_file_is_said_and_left(herd: Herd, tmp_path: Path) -> None:
@@ -199,11 +199,11 @@ def test_words_of_a_command() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("run",), "say what: herd run FILE"),
-        (("run", "--name", "gpt"), "say what to run"),
-        (("up",), "say what: herd up FILE"),
-        (("down",), "say which: herd down NAME…, or --all"),
-        (("down", "gpt", "--all"), "say which"),
+        (("run",), "give a job: herd run FILE"),
+        (("run", "--name", "gpt"), "give a command"),
+        (("up",), "give a node: herd up FILE"),
+        (("down",), "name the jobs: herd down NAME…, or herd down --all"),
+        (("down", "gpt", "--all"), "name the jobs"),
         (("scale", "gpt", "0"), "0 is not in the range"),
         (("stop",), "missing argument"),
     ],

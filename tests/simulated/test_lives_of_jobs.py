@@ -84,7 +84,7 @@ def test_logs_show_this_life_of_a_job_unless_all(herd: Herd, world: Path) -> Non
     submit_twice(world)
     assert herd("logs", "gpt", status=4) == (
         "herd logs: gpt has no log yet; --all shows those of earlier jobs of this name;"
-        " what says nothing leaves no log\n"
+        " commands without output leave no log\n"
     )
     write_log(world, "gpt-0-a1-xyz", "now\n", at=time() - 50)
     for target in ("gpt", "gpt-0/w0"):

@@ -191,7 +191,11 @@ def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
 def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
     one = story()
     save(one)
-    assert herd("wait", "gpt", "--timeout", "0.1s") == (124, "", "herd wait: gpt goes on\n")
+    assert herd("wait", "gpt", "--timeout", "0.1s") == (
+        124,
+        "",
+        "herd wait: gpt is still running\n",
+    )
     assert herd("wait", "gpt2")[0] == 4
     one.events.clear()
     one.tell("slot.done", why="it succeeded")
@@ -205,7 +209,7 @@ def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
     done.tell("slot.done", why="it succeeded")
     save(done)
     save(failed, job="sad")
-    said = "herd wait: gpt-0 is done\nherd wait: sad goes on\n"
+    said = "herd wait: gpt-0 is done\nherd wait: sad is still running\n"
     assert herd("wait", "gpt", "sad", "--timeout", "0.1s") == (124, "", said)
     assert herd("wait", "gpt", "sax*")[::2] == (
         4, "herd wait: there is no job sax*: the jobs are gpt,sad\n",

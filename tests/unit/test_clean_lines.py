@@ -21,5 +21,5 @@ def test_equal_commands_of_many_hosts_are_one_line_each() -> None:
         "gpt-0/w[0-1]: ended bash -c for i in 1 2 do python train.py done",
         "gpt-0/w0: ended sleep 1 (pid 7, 8)",
         f"gpt-0/w1: could not end {'x' * 119}… (pid 9)",
-        "gpt-0/w2: there was nothing to clean",
+        "gpt-0/w2: nothing to clean",
     ]

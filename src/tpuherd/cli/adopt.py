@@ -1,4 +1,4 @@
-"""`herd adopt`: takes over what a lost store, or somebody else, has left."""
+"""`herd adopt`: takes over nodes that a lost store or another owner left behind."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 @click.argument("owner", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def adopt(owner: str | None, json_: bool) -> ParsedCommand:
-    """Take over what bears our name, or that of another OWNER, and is nobody's wish.
+    """Take over nodes and requests of yours, or of OWNER, that belong to no job.
 
-    The job comes from what stands in the node's own metadata. From then on that owner's name
-    counts as ours.
+    Each job is rebuilt from the metadata of its node. From then on OWNER's resources count as
+    yours.
     """
     return make_parsed_command("herd adopt", partial(run_adopt, owner, json_))
 
 
 async def run_adopt(owner: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """Theirs, or our own that the store has lost."""
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.adopt_resources import adopt_resources
 
@@ -36,9 +35,9 @@ async def run_adopt(owner: str | None, json_: bool, console: "Console", home: "H
         await print_json(console, found.as_json())
         return 0
     await print_lines(
-        console, f"{fold_names(found.bids)} adopted" if found.bids else "there is nothing to adopt"
+        console, f"Adopted {fold_names(found.bids)}" if found.bids else "Nothing to adopt"
     )
     if found.unknown:
         left = fold_names(found.unknown)
-        await console.print_notice(f"{left}: no job stands in their metadata; herd gc deletes them")
+        await console.print_notice(f"{left}: the metadata has no job; `herd gc NAME` deletes it")
     return 0

@@ -1,4 +1,4 @@
-"""What may stand anywhere on a command line: -q, -v and --world, but in a remote command."""
+"""The options that may be anywhere before a remote command: -q, -v and --world."""
 
 import re
 import sys
@@ -17,31 +17,27 @@ UNSEEN: Any = {"expose_value": False, "hidden": True}  #: `herd --help` shows th
 
 
 def set_world(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
-    """The world that this command means."""
     if value is not None:
         change_invocation(ctx, world=value)
 
 
 def set_quiet(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    """Only what was asked for."""
     if value:
         change_invocation(ctx, loud=-1)
 
 
 def set_verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
-    """More of it."""
     if value:
         said = ctx.find_object(Invocation) or Invocation()
         change_invocation(ctx, loud=max(0, said.loud) + value)
 
 
 def change_invocation(ctx: click.Context, **changes: Any) -> None:
-    """For this command and those below it."""
     ctx.obj = replace(ctx.find_object(Invocation) or Invocation(), **changes)
 
 
 def add_global_options(command: click.Command) -> click.Command:
-    """The command, and all below it, with these options; its own of the same name stay its own."""
+    """Add these options to the command and its subcommands, unless it has its own."""
     taken = {name for param in command.params for name in param.opts}
     for option in (
         click.Option(["--world"], type=WORLD, callback=set_world, **UNSEEN),
@@ -57,7 +53,7 @@ def add_global_options(command: click.Command) -> click.Command:
 
 
 def count_global_words(words: Sequence[str]) -> int:
-    """How many words at the beginning are these options, with their values."""
+    """Count the leading words that are these options and their values."""
     at = 0
     while at < len(words) and LEADING.fullmatch(words[at]):
         at += 2 if words[at] == "--world" else 1
@@ -65,9 +61,9 @@ def count_global_words(words: Sequence[str]) -> int:
 
 
 class TargetCommand(click.Command):
-    """A command line that ends in another one: TARGET COMMAND.
+    """A command line that ends in another command: TARGET COMMAND.
 
-    From that one's first word on, with or without a -- before it, every word is its own.
+    All words from COMMAND on, with or without a -- before it, belong to COMMAND.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -75,7 +71,7 @@ class TargetCommand(click.Command):
         return super().parse_args(ctx, args if at is None else [*args[:at], "--", *args[at:]])
 
     def find_command(self, args: list[str]) -> int | None:
-        """Where the second word stands that is not an option; None behind a --."""
+        """Return the index of the second word that is not an option; None if a -- comes first."""
         words, at = 0, 0
         while at < len(args) and args[at] != "--":
             word = args[at]
@@ -105,13 +101,12 @@ class TargetCommand(click.Command):
 
 
 def current_invocation() -> Invocation:
-    """The one of the command that runs."""
     said = click.get_current_context().find_object(Invocation)
     return said or Invocation()
 
 
 def named_world() -> Path | None:
-    """The world of --world or HERD_WORLD. Says on a terminal that it is a simulated one."""
+    """Return the world of --world or HERD_WORLD; on a terminal, print that it is simulated."""
     said = current_invocation()
     if said.world is not None and said.loud >= 0 and sys.stderr.isatty():
         click.echo(f"world: {said.world} (simulated)", err=True)

@@ -1,4 +1,4 @@
-"""Asks the user at the terminal; loads nothing, so that a command on hosts starts at once."""
+"""Asks the user at the terminal."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -10,12 +10,10 @@ if TYPE_CHECKING:
 
 
 class TerminalPrompter:
-    """The user at the terminal."""
-
     def __init__(self, console: "Console", name: str, *, yes: bool) -> None:
         self.console = console
         self.name = name
-        self.yes = yes  #: to all
+        self.yes = yes  #: the answer to all questions
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -30,12 +28,13 @@ class TerminalPrompter:
         if details:
             await self.console.print_notice(details)
         if not self.console.is_terminal(0):
-            raise InvalidInput(
-                question, hint="without a terminal nobody can be asked: --yes says so"
-            )
+            raise InvalidInput(question, hint="without a terminal, confirm with --yes")
         await self.show_message(question)
         await self.console.flush()
-        if await self.console.ask_question("Go on? [y/n]", {"y": "go on", "n": "leave it"}) == "y":
+        if (
+            await self.console.ask_question("Continue? [y/n]", {"y": "continue", "n": "cancel"})
+            == "y"
+        ):
             return True
         await self.show_message("nothing was changed")
         return False

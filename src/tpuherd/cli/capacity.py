@@ -1,4 +1,4 @@
-"""`herd capacity`: what was learnt about zones."""
+"""`herd capacity`: how zones have answered requests."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def capacity(json_: bool) -> ParsedCommand:
-    """Show how each zone has answered: refusals, grants, time until READY, life until a loss."""
+    """Show each zone's refusals and grants, its time until READY and the life of its nodes."""
     return make_parsed_command("herd capacity", partial(run_capacity, json_))
 
 
 async def run_capacity(json_: bool, console: "Console", home: "HostAccess") -> int:
-    """What was learnt of zones."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import capacity_rows
 

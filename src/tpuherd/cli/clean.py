@@ -1,4 +1,4 @@
-"""`herd clean`: end what earlier work left on hosts, and free the chips' lock."""
+"""`herd clean`: ends leftover processes on hosts and frees the chips."""
 
 import json
 from collections.abc import Mapping
@@ -21,8 +21,6 @@ PATIENCE_S = 60.0  #: beyond the grace
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CleanOptions:
-    """How to clean."""
-
     all: bool
     grace_s: float
     yes: bool
@@ -31,25 +29,31 @@ class CleanOptions:
 
 @click.command()
 @click.argument("target")
-@click.option("--all", "all_", is_flag=True, help="Also what runs now, and whoever has the chips.")
+@click.option(
+    "--all",
+    "all_",
+    is_flag=True,
+    help="Also end running work and every process that uses the chips.",
+)
 @click.option(
     "--grace", "grace_s", type=Duration(), default="10s", show_default=True,
-    help="Between TERM and KILL.",
+    help="Time between TERM and KILL.",
 )  # fmt: skip
-@click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
+)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> ParsedCommand:
     """End leftover processes on TARGET, and remove stale locks of libtpu.
 
-    Only what earlier work of ours left behind; with --all everything of ours, and everybody who
-    has the chips.
+    By default this ends only what earlier work of herd left behind; with --all everything that
+    herd started, and every process that uses the chips.
     """
     how = CleanOptions(all=all_, grace_s=grace_s, yes=yes, json_=json_)
     return make_parsed_command("herd clean", partial(run_clean, target, how))
 
 
 async def run_clean(target: str, how: CleanOptions, console: "Console", home: "HostAccess") -> int:
-    """On every host."""
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.commands.ask_hosts import ask_hosts
     from tpuherd.ports import RpcRequest
@@ -66,29 +70,29 @@ async def run_clean(target: str, how: CleanOptions, console: "Console", home: "H
 
 
 def summary_lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What was done where; hosts of which the same is to be said stand together."""
+    """Return what was done, a line for all hosts with the same result."""
     from tpuherd.targets import fold_names
 
     groups: dict[str, dict[str, list[int]]] = {}
     for host, answer in answers.items():
-        for sentence, pid in host_sentences(answer) or [("there was nothing to clean", 0)]:
+        for sentence, pid in host_sentences(answer) or [("nothing to clean", 0)]:
             groups.setdefault(sentence, {}).setdefault(host, []).append(pid)
     return [f"{fold_names(hosts)}: {said}{pid_suffix(hosts)}" for said, hosts in groups.items()]
 
 
 def pid_suffix(hosts: Mapping[str, list[int]]) -> str:
-    """The processes, where one host is spoken of."""
+    """Return the pids, if the line is about one host."""
     pids = [pid for each in hosts.values() for pid in each] if len(hosts) == 1 else []
     return f" (pid {', '.join(map(str, pids))})" if any(pids) else ""
 
 
 def host_sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """What became of one host, each with a process or 0."""
+    """Return what happened on one host, each sentence with its pid or 0."""
     from tpuherd.views.format_text import shorten_command
 
     said = [(f"ended {shorten_command(one['command'])}", one["pid"]) for one in answer["ended"]]
     said += [
         (f"could not end {shorten_command(one['command'])}", one["pid"]) for one in answer["left"]
     ]
-    said += [(f"removed {path}, which nobody held", 0) for path in answer["removed"]]
+    said += [(f"removed the stale lock {path}", 0) for path in answer["removed"]]
     return said + [(f"made {path} writable for all", 0) for path in answer["mended"]]

@@ -1,4 +1,4 @@
-"""`herd completion`: Tab completes commands, options, files and the names of jobs."""
+"""`herd completion`: completes commands, options, files and job names with Tab."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from click.shell_completion import CompletionItem, get_completion_class
 from tpuherd.commands.invocation import Invocation
 
 SHELLS = ("bash", "zsh", "fish")
-VARIABLE = "_HERD_COMPLETE"  #: by which a shell asks what may stand there
-NAMES = frozenset(("name", "names", "target"))  #: arguments that mean jobs or their hosts
+VARIABLE = "_HERD_COMPLETE"  #: by which a shell asks for completions
+NAMES = frozenset(("name", "names", "target"))  #: arguments that name jobs or hosts
 FILES = frozenset(("file",))
 
 
@@ -19,7 +19,7 @@ FILES = frozenset(("file",))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes Tab complete commands, options and the names of jobs.
+    """Print a script that completes commands, options and job names with Tab.
 
     \b
     In ~/.bashrc:                    eval "$(herd completion bash)"
@@ -44,12 +44,11 @@ def complete_arguments(command: click.Command) -> None:
 
 
 def complete_files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """The shell knows them."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Jobs; behind the - of one its slots; and nodes of the user's own that were met."""
+    """Complete jobs, slots after a job's -, and known nodes."""
     try:
         return [CompletionItem(name) for name in known_names(ctx, incomplete)]
     except Exception:  # noqa: BLE001 - Tab shows nothing rather than an error
@@ -57,7 +56,7 @@ def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def known_names(ctx: click.Context, incomplete: str) -> list[str]:
-    """What can be known without asking anybody."""
+    """Return the names known without asking the cloud."""
     from tpuherd.clock import WallClock
     from tpuherd.cloud.node_cache import NodeCache
     from tpuherd.settings import project_access
@@ -84,7 +83,7 @@ def known_names(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def find_world(ctx: click.Context) -> Path | None:
-    """The world that the line under way means."""
+    """Return the world of the command line so far."""
     said = ctx.find_object(Invocation)
     world = (said.world if said else None) or ctx.find_root().params.get("world")
     return Path(world) if world else None

@@ -1,4 +1,4 @@
-"""`herd context`: which cloud is meant, who we are there, and what may be had."""
+"""`herd context`: which cloud to use, as whom, and what you may use there."""
 
 import os
 from functools import partial
@@ -28,48 +28,45 @@ BYTES_MAX = 1_000_000
 
 @click.group()
 def context() -> None:
-    """Say once which cloud is meant, and what you may have there."""
+    """Choose the cloud to use, and what you may use there."""
 
 
 @context.command("list")
 @as_json
 def list_(json_: bool) -> ParsedCommand:
-    """Show all contexts; the current one is marked."""
+    """List all contexts; the current one is marked."""
     return make_parsed_command("herd context list", partial(run_context_list, json_))
 
 
 @context.command()
 @click.argument("name")
 def use(name: str) -> ParsedCommand:
-    """From now on NAME is meant."""
+    """Make NAME the current context."""
     return make_parsed_command("herd context use", partial(run_context_use, name))
 
 
 @context.command()
 @click.argument("name")
-@click.option("--project", metavar="ID", help="A project of Google Cloud.")
+@click.option("--project", metavar="ID", help="A Google Cloud project.")
 @click.option(
     "--world",
     "world",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder of a simulated world instead.",
+    help="A simulated world instead: its folder.",
 )
-@click.option("--account", metavar="FILE", help="Credentials, if not the usual ones.")
-@click.option("--login", metavar="NAME", help="The user on hosts.")
-@click.option("--way", "ways", multiple=True, metavar="WAY", help="How hosts are reached; several.")
+@click.option("--account", metavar="FILE", help="A file of credentials; default: those of gcloud.")
+@click.option("--login", metavar="NAME", help="Your login name on hosts.")
+@click.option(
+    "--way", "ways", multiple=True, metavar="WAY", help="How to reach hosts; may be repeated."
+)
 @click.option(
     "--keys",
     type=click.Choice(["node", "project"]),
-    help="Whose metadata gets your SSH key: each node's, unless said, or the project's.",
+    help="Where your SSH key is added: to each node (default) or to the project.",
 )
-@click.option("--via", metavar="USER@HOST", help="The machine where the engine is to run.")
+@click.option("--via", metavar="USER@HOST", help="The machine on which the engine runs.")
 def add(name: str, **said: Any) -> ParsedCommand:
-    """Remember a context, or change one.
-
-    \b
-    herd context add lab --project my-project
-    herd context add rehearsal --world ./world
-    """
+    """Add a context, or change one."""
     return make_parsed_command("herd context add", partial(run_context_add, name, said))
 
 
@@ -77,21 +74,21 @@ def add(name: str, **said: Any) -> ParsedCommand:
 @click.argument("name", required=False)
 @as_json
 def show(name: str | None, json_: bool) -> ParsedCommand:
-    """Show a context, the current one unless said, with what may be had."""
+    """Show a context with its grants; default: the current one."""
     return make_parsed_command("herd context show", partial(run_context_show, name, json_))
 
 
 @context.command()
 @click.argument("name")
 def remove(name: str) -> ParsedCommand:
-    """Forget a context; what runs there is left alone."""
+    """Remove a context; its jobs and nodes are left alone."""
     return make_parsed_command("herd context remove", partial(run_context_remove, name))
 
 
 @context.command()
 @click.argument("name", required=False)
 def install(name: str | None) -> int:
-    """Put herd on the machine where a context's engine is to run (`via`)."""
+    """Install herd on the machine of a context (`--via`), where its engine runs."""
     from tpuherd.cli import via_client
 
     try:
@@ -104,43 +101,45 @@ def install(name: str | None) -> int:
             )
         far = via_client.find_remote_machine(os.environ)
         if far is None:
-            raise InvalidInput("this context names no machine",
+            raise InvalidInput("the current context has no `via` machine",
                         hint="herd context add NAME --via USER@HOST")  # fmt: skip
         via_client.install_herd(far)
         via_client.prepare_machine(far)
-        print_text(f"herd is on {far.via}, for {far.context}")
+        print_text(f"Installed herd on {far.via} for {far.context}")
     except HerdError as error:
         return via_client.print_error("herd context install", error)
     return 0
 
 
 @context.command()
-@click.option("--mail", metavar="FILE", help="The mail that grants them; - reads it from here.")
-@click.option("--zone", help="Where.")
+@click.option("--mail", metavar="FILE", help="Read the grants from Google's mail; - reads stdin.")
+@click.option("--zone", help="The zone.")
 @click.option("--type", "type_", metavar="TYPE", help="A generation (v4), or one size (v3-8).")
 @click.option(
-    "--tier", type=click.Choice(["spot", "preemptible", "on-demand", "reserved"]), help="How."
+    "--tier", type=click.Choice(["spot", "preemptible", "on-demand", "reserved"]), help="The tier."
 )
-@click.option("--chips", type=click.IntRange(1), metavar="N", help="So many in all; else any.")
-@click.option("--free", is_flag=True, help="They cost nothing.")
-@click.option("--clear", is_flag=True, help="Forget all grants of the project first.")
-@click.option("--project", metavar="ID", help="Of this project instead of the current one.")
+@click.option(
+    "--chips",
+    type=click.IntRange(1),
+    metavar="N",
+    help="At most this many chips in all; default: any number.",
+)
+@click.option("--free", is_flag=True, help="The chips are free of charge.")
+@click.option("--clear", is_flag=True, help="Remove all grants of the project first.")
+@click.option("--project", metavar="ID", help="A project other than the current one.")
 @as_json
 def grant(**said: Any) -> ParsedCommand:
-    """Say what you may have: `zones: any` means these, and nothing else is asked for.
+    """Add a grant: `zones: any` uses only granted zones, types and tiers.
 
-    \b
-    herd context grant --mail -       paste the mail of Google's, then Ctrl+D
-    herd context grant --zone us-central2-b --type v4 --tier spot --chips 32
+    Google's mail about your quota can be read as it is, with --mail.
     """
     one = [said[word] is not None for word in ("zone", "type_", "tier")]
     if any(one) != all(one) or not (any(one) or said["mail"] or said["clear"]):
-        raise click.UsageError("say --zone, --type and --tier, or --mail FILE")
+        raise click.UsageError("give --zone, --type and --tier, or --mail FILE")
     return make_parsed_command("herd context grant", partial(run_context_grant, said))
 
 
 async def run_context_list(json_: bool, console: "Console", home: "HostAccess") -> int:
-    """All of them."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     content = contexts_file.load_contexts(config_folder(console))
@@ -154,32 +153,30 @@ async def run_context_list(json_: bool, console: "Console", home: "HostAccess") 
         mark = "*" if name == content.get("current") else ""
         rows.append((mark, name, cloud_text(one), one.get("login", "")))
     if len(rows) == 1:
-        await console.print_notice("there is no context: Google's usual project is meant")
+        await console.print_notice("No contexts. herd uses the default project of gcloud.")
     else:
         await print_lines(console, format_table(rows))
     return 0
 
 
 def cloud_text(one: dict[str, Any]) -> str:
-    """What a context means."""
+    """Return the project or world of a context."""
     return f"world {one['world']}" if one.get("world") else f"project {one.get('project', '?')}"
 
 
 async def run_context_use(name: str, console: "Console", home: "HostAccess") -> int:
-    """It is the current one now."""
     from tpuherd.cli.job_session import print_lines
 
     with contexts_file.edit_contexts(config_folder(console)) as content:
         one = contexts_file.find_context(content, name)
         content["current"] = name
-    await print_lines(console, f"{name} is meant from now on: {cloud_text(one)}")
+    await print_lines(console, f"The current context is {name}: {cloud_text(one)}")
     return 0
 
 
 async def run_context_add(
     name: str, said: dict[str, Any], console: "Console", home: "HostAccess"
 ) -> int:
-    """A new one, or new words for one."""
     from tpuherd.cli.job_session import print_lines
 
     if said["world"] and said["project"]:
@@ -194,7 +191,9 @@ async def run_context_add(
     with contexts_file.edit_contexts(config_folder(console)) as content:
         before = content["contexts"].get(name, {})
         if not {**before, **told}.keys() & {"project", "world"}:
-            raise InvalidInput("say what it means", hint="--project ID or --world DIRECTORY")
+            raise InvalidInput(
+                "a context needs a cloud", hint="give --project ID or --world DIRECTORY"
+            )
         other = "project" if "world" in told else "world" if "project" in told else ""
         before.pop(other, None)
         content["contexts"][name] = {**before, **told}
@@ -207,17 +206,16 @@ async def run_context_add(
 
 
 def existing_path(console: "Console", file: str) -> str:
-    """The path of a file that is there."""
+    """Return the path of a file that must exist."""
     path = console.folder / Path(file).expanduser()
     if not path.is_file():
-        raise InvalidInput(f"{file} is not there")
+        raise InvalidInput(f"{file} does not exist")
     return str(path)
 
 
 async def run_context_show(
     name: str | None, json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """One, and what its project may have."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     content = contexts_file.load_contexts(config_folder(console))
@@ -235,18 +233,17 @@ async def run_context_show(
     rows += [(word, str(one[word])) for word in WORDS[2:] if one.get(word)]
     await print_lines(console, format_table(rows))
     if allowed.everything:
-        await print_lines(console, "\nall zones may be used")
+        await print_lines(console, "\nAll zones may be used.")
     elif allowed.grants:
         await print_lines(console, "\n" + grants_table(allowed.grants))
     else:
         await print_lines(
-            console, "\nno grants: you are asked before the first node that is billed"
+            console, "\nNo grants. herd asks before it requests the first node that is billed."
         )
     return 0
 
 
 def grants_table(grants: tuple[Grant, ...]) -> str:
-    """What may be had."""
     rows = [("ZONE", "TYPE", "TIER", "CHIPS", "")]
     for one in sorted(grants, key=lambda each: (each.zone, each.type, each.tier)):
         many = "any" if one.chips is None else str(one.chips)
@@ -255,7 +252,6 @@ def grants_table(grants: tuple[Grant, ...]) -> str:
 
 
 async def run_context_remove(name: str, console: "Console", home: "HostAccess") -> int:
-    """It is forgotten."""
     from tpuherd.cli.job_session import print_lines
 
     with contexts_file.edit_contexts(config_folder(console)) as content:
@@ -263,19 +259,18 @@ async def run_context_remove(name: str, console: "Console", home: "HostAccess") 
         del content["contexts"][name]
         if content.get("current") == name:
             del content["current"]
-    await print_lines(console, f"{name} is forgotten")
+    await print_lines(console, f"Removed {name}")
     return 0
 
 
 async def run_context_grant(said: dict[str, Any], console: "Console", home: "HostAccess") -> int:
-    """Grants by hand, or out of a mail."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     project = said["project"] or current_project(console)
     found = parse_mail_grants(await read_mail(said["mail"], console)) if said["mail"] else []
     if said["mail"] and not found:
-        hint = "a line says: 32 spot Cloud TPU v4 chips in zone us-central2-b"
-        raise InvalidInput("no grant was found in the mail", hint=hint)
+        hint = "expected a line such as: 32 spot Cloud TPU v4 chips in zone us-central2-b"
+        raise InvalidInput("the mail contains no grant", hint=hint)
     if said["zone"]:
         words = {word: said[word] for word in ("zone", "tier", "chips", "free")}
         found.append(Grant(type=normalize_type(said["type_"]), **words))
@@ -288,7 +283,7 @@ async def run_context_grant(said: dict[str, Any], console: "Console", home: "Hos
     if said["json_"]:
         await print_json(console, [grant_document(one) for one in allowed.grants])
     elif allowed.grants:
-        await print_lines(console, f"{project} may have\n{grants_table(allowed.grants)}")
+        await print_lines(console, f"Grants of {project}:\n{grants_table(allowed.grants)}")
     else:
         await print_lines(console, f"{project} has no grants")
     return 0
@@ -301,7 +296,7 @@ def normalize_type(word: str) -> str:
 
 
 def check_grant(one: Grant) -> None:
-    """It names what there is. A zone that our table lacks may be new, if its region is not."""
+    """Refuse unknown types and zones; a new zone of a known region is accepted."""
     from tpuherd.jobfile.cross_checks import unknown_type_message, unknown_zone_message
 
     if one.type not in generations() and one.type not in accelerators():
@@ -312,34 +307,33 @@ def check_grant(one: Grant) -> None:
 
 
 async def read_mail(file: str, console: "Console") -> str:
-    """Its text."""
     if file == "-":
         if console.is_terminal(0):
-            await console.print_notice("paste the mail, then Ctrl+D")
+            await console.print_notice("Paste the mail, then press Ctrl+D.")
         return await read_stdin(console)
     return Path(existing_path(console, file)).read_text(errors="replace")
 
 
 def config_folder(console: "Console") -> Path:
-    """Where contexts are kept."""
     return resolve_folders(console.environ).config
 
 
 def current_project(console: "Console") -> str:
-    """Of Google, whether or not anybody may ask there."""
+    """Return the current Google project, without checking access to it."""
     current = project_access.current_context(config_folder(console))
     if current.get("world"):
-        raise InvalidInput("a world grants everything", hint="--project ID names one of Google's")
+        raise InvalidInput(
+            "a simulated world grants everything", hint="name a Google project with --project ID"
+        )
     return project_access.resolve_project(
         console.environ, current, project_access.find_credentials(console.environ)
     )
 
 
 async def read_stdin(console: "Console") -> str:
-    """All of it."""
     text = b""
     while piece := await console.read():
         text += piece
         if len(text) > BYTES_MAX:
-            raise InvalidInput("that is more than a megabyte: something else is meant")
+            raise InvalidInput("the input is larger than a megabyte")
     return text.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""`herd cp`: files and folders to hosts, and from them."""
+"""`herd cp`: copies files and folders to or from hosts."""
 
 import json
 from collections.abc import Sequence
@@ -26,47 +26,44 @@ class HostPath:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyOptions:
-    """How to copy to hosts."""
-
     yes: bool
     json_: bool
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="SOURCE... DEST")
-@click.option("-r", "-R", is_flag=True, hidden=True, expose_value=False)  # what scp has taught us
-@click.option("-y", "--yes", is_flag=True, help="Also to nodes of another herd user.")
+@click.option("-r", "-R", is_flag=True, hidden=True, expose_value=False)  # a habit from scp
+@click.option(
+    "-y", "--yes", is_flag=True, help="Also to nodes of other herd users, without asking."
+)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def cp(paths: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
     """Copy files and folders to all hosts of a target, or from them.
 
-    A path on hosts is TARGET:PATH, from the login's home on; ./a:b is one here. To many hosts
-    it goes once over your uplink, and is in place on none before all have all of it. From many
-    hosts it comes into a folder for each.
-
-    \b
-    herd cp data.bin notes/ gpt:data        herd cp 'gpt/w0:out/*.json' results
+    A path on hosts is TARGET:PATH, relative to your home there; write ./a:b for a local path
+    with a colon. Copies to many hosts cross your uplink once and replace files on no host
+    before all hosts have everything. Copies from many hosts go into a folder for each host.
     """
     if len(paths) < 2:
-        raise click.UsageError("say from where and to where: herd cp SOURCE... DEST")
+        raise click.UsageError("give a source and a destination: herd cp SOURCE... DEST")
     *sources, dest = map(parse_path, paths)
     if isinstance(dest, HostPath):
         here = [source for source in sources if isinstance(source, str)]
         if len(here) < len(sources):
-            raise click.UsageError("from hosts to hosts goes by way of here: copy twice")
+            raise click.UsageError("can't copy from hosts to hosts: copy to this machine first")
         return make_parsed_command(
             "herd cp", partial(run_copy_to, here, dest, CopyOptions(yes=yes, json_=json_))
         )
     there = [source for source in sources if isinstance(source, HostPath)]
     if len(there) < len(sources):
-        raise click.UsageError("neither end is on a host: write TARGET:PATH for that one")
+        raise click.UsageError("no path is on a host: write TARGET:PATH for one side")
     if len({source.target for source in there}) > 1:
         raise click.UsageError("all sources must be on the same target")
     return make_parsed_command("herd cp", partial(run_copy_from, there, dest, json_))
 
 
 def parse_path(word: str) -> str | HostPath:
-    """Where it is: on hosts if what stands before the colon may be a target."""
+    """Return a HostPath for TARGET:PATH, else the local path."""
     target, colon, path = word.partition(":")
     if not colon or not target or target[0] in "./~":
         return word
@@ -76,7 +73,6 @@ def parse_path(word: str) -> str | HostPath:
 async def run_copy_to(
     sources: Sequence[str], dest: HostPath, how: CopyOptions, console: "Console", home: "HostAccess"
 ) -> int:
-    """From here to all of them."""
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.commands.ship_to_hosts import connect_hosts, print_shipment, show_progress
     from tpuherd.sync.copy_files import copy_to
@@ -93,7 +89,6 @@ async def run_copy_to(
 async def run_copy_from(
     sources: Sequence[HostPath], dest: str, json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """From all of them to here."""
     from tpuherd.commands.ship_to_hosts import (
         connect_hosts,
         failure_lines,
@@ -110,7 +105,7 @@ async def run_copy_from(
         content = asdict(fetched) | {"got": {host: str(at) for host, at in fetched.got.items()}}
         await console.write(json.dumps(content, indent=2).encode() + b"\n")
     elif fetched.got and console.said.loud >= 0:
-        came = f"{fold_names(fetched.got)} ({format_bytes(fetched.bytes_down)} came)"
+        came = f"{fold_names(fetched.got)} ({format_bytes(fetched.bytes_down)} received)"
         await console.print_text(f"copied to {dest}: {came}")
     for host, left in fetched.skipped.items():
         for line in skipped_lines(left):

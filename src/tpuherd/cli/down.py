@@ -1,4 +1,4 @@
-"""`herd down`: drop jobs, and everything they have."""
+"""`herd down`: deletes jobs and everything they hold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,28 @@ if TYPE_CHECKING:
     from tpuherd.jobs.open_project import Session
 
 NAME = "herd down"
-FIRST_S, TELL_S = 20.0, 60.0  #: what is waited for is said after so long, then so often
+FIRST_S, TELL_S = 20.0, 60.0  #: the first report of what is left, and the interval of further ones
 
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--all", "all_", is_flag=True, help="Every job, and whatever else bears our name.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
-@click.option("--wait/--no-wait", default=True, help="Come back when nothing is left, or at once.")
 @click.option(
-    "--timeout", "timeout_s", type=Duration(), help="Wait no longer than this (5m, 2h); exit 124."
+    "--all",
+    "all_",
+    is_flag=True,
+    help="All jobs, and all other resources that herd created for you.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Wait until nothing is left (default), or return at once.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    help="Stop waiting after this long (5m, 2h); exit 124.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def down(
@@ -39,24 +51,23 @@ def down(
     timeout_s: float | None,
     json_: bool,
 ) -> ParsedCommand:
-    """Drop jobs: their commands end, their nodes and requests go, the wish is forgotten.
+    """Delete jobs: end their commands, give their nodes back and forget the jobs.
 
-    What is lost is said before. It is over when the cloud lists nothing of them any more; until
-    then it says each minute what it waits for, and why. A command that runs gets TERM, its grace
-    and KILL; two minutes later at most its node is given back, whatever its host says.
+    It first shows what will be lost, and returns when the cloud lists nothing of the jobs any
+    more; until then it says each minute what is left, and why. Running commands get TERM, their
+    grace and KILL; their nodes are deleted two minutes later at the latest, even if a host does
+    not answer.
     """
     if bool(names) == all_:
-        raise click.UsageError("say which: herd down NAME…, or --all")
+        raise click.UsageError("name the jobs: herd down NAME…, or herd down --all")
     if timeout_s is not None and not wait:
-        raise click.UsageError("--timeout says how long to wait: leave out --no-wait")
+        raise click.UsageError("--timeout limits the waiting, so it can't be used with --no-wait")
     asked = DownOptions(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
     return make_parsed_command("herd down", partial(run_down, asked))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DownOptions:
-    """What is wanted."""
-
     names: tuple[str, ...]  #: none: all
     yes: bool
     waits: bool
@@ -65,7 +76,6 @@ class DownOptions:
 
 
 async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -> int:
-    """Ask, record, wait."""
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.jobs import engine_control
     from tpuherd.jobs.cloud_inventory import survey_cloud
@@ -89,7 +99,7 @@ async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitResult:
-    """How the waiting ended: with a proof, with what was waited for in vain, or not begun."""
+    """How the waiting ended: with proof, with what is still there, or (both empty) not started."""
 
     proof: "CloudInventory | None" = None
     waits_for: str = ""
@@ -98,7 +108,7 @@ class WaitResult:
 async def wait_and_report(
     jobs: Sequence[str], timeout_s: float | None, here: "Session", console: "Console"
 ) -> WaitResult:
-    """Look until nothing of them is listed, in zones that all answered, or for so long."""
+    """Survey until all zones answer and list nothing of these jobs, or until the timeout."""
     from tpuherd.jobs import engine_control
     from tpuherd.jobs.remove import wait_until_gone
 
@@ -113,13 +123,12 @@ async def wait_and_report(
             await here.talk.show_message(what)
             due = now + TELL_S
         engine_control.ensure_engine(here.place, console.environ)
-    raise AssertionError("it looks until it is so")
+    raise AssertionError("wait_until_gone ends only when nothing is left")
 
 
 async def print_down_result(
     asked: DownOptions, jobs: Sequence[str], end: WaitResult, console: "Console"
 ) -> None:
-    """What is proved."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     proof = end.proof
@@ -128,14 +137,12 @@ async def print_down_result(
         content = {"removed": list(jobs), "all_deleted": proof is not None, "zones": zones}
         await print_json(console, {**content, "waiting_for": end.waits_for})
     elif not jobs:
-        await print_lines(console, "there is nothing to take down")
+        await print_lines(console, "Nothing to delete")
     elif end.waits_for:
-        sentence = f"{NAME}: {end.waits_for}; the engine goes on, and `herd down` waits again"
+        sentence = f"{NAME}: {end.waits_for}; the engine continues, run `herd down` again to wait"
         await console.print_notice(sentence)
     elif proof is None:
-        await print_lines(
-            console, f"{fold_names(jobs)}: dropped; the engine gives back what is there"
-        )
+        await print_lines(console, f"Deleting {fold_names(jobs)}; the engine gives the nodes back")
     else:
         many = len(proof.survey.zones)
-        await print_lines(console, f"{fold_names(jobs)}: nothing is left; {many} zones were listed")
+        await print_lines(console, f"Deleted {fold_names(jobs)}; nothing is left in {many} zones")

@@ -1,4 +1,4 @@
-"""`herd engine`: look at the process that keeps jobs alive, start it, end it, read its log."""
+"""`herd engine`: inspects, starts, stops and moves the process that keeps jobs running."""
 
 import os
 from datetime import UTC, datetime
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from tpuherd.commands.host_access import HostAccess
 
 LOGS = ("engine.log.1", "engine.log")
-NONE = "no engine runs; the next command on a job that wants one starts it"
+NONE = "no engine is running; the next command that needs it starts it"
 
 
 @click.group()
 def engine() -> None:
-    """Look at the process that keeps jobs alive, start it, or end it."""
+    """Inspect, start, stop or move the process that keeps your jobs running."""
 
 
 @engine.command()
 def run() -> int:
-    """Be the engine, in the foreground, until it is ended or nothing is left to do."""
+    """Run the engine in the foreground until it is stopped or has nothing left to do."""
     from tpuherd.cli import via_client
     from tpuherd.engine.engine_process import run_engine
     from tpuherd.settings import project_access
@@ -50,39 +50,42 @@ def run() -> int:
 
 @engine.command()
 def start() -> ParsedCommand:
-    """Start it in the background, if none runs. Commands that need it do so by themselves."""
+    """Start the engine in the background, unless one is running.
+
+    Commands that need an engine start it by themselves.
+    """
     return make_parsed_command("herd engine start", run_engine_start)
 
 
 @engine.command()
 def stop() -> ParsedCommand:
-    """End it. What runs on hosts goes on, for 72 hours without an engine at the most."""
+    """Stop the engine. Work on hosts continues, for at most 72 hours without an engine."""
     return make_parsed_command("herd engine stop", run_engine_stop)
 
 
 @engine.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
-    """Show whether it runs, where, and how long its lease lasts."""
+    """Show whether the engine is running, where, and until when its lease lasts."""
     return make_parsed_command("herd engine status", partial(run_engine_status, json_))
 
 
 @engine.command()
 def acknowledge() -> ParsedCommand:
-    """Stop the notice that the store was damaged and set aside."""
+    """Stop the notice that a damaged store was set aside."""
     return make_parsed_command("herd engine acknowledge", run_engine_acknowledge)
 
 
 @engine.command()
-@click.option("-n", "--lines", default=50, show_default=True, help="So many of the last lines.")
+@click.option("-n", "--lines", default=50, show_default=True, help="How many of the last lines.")
 def logs(lines: int) -> ParsedCommand:
-    """Print the last lines of its own log."""
+    """Print the last lines of the engine's own log."""
     return make_parsed_command("herd engine logs", partial(run_engine_logs, lines))
 
 
 @engine.command()
 def install() -> int:
-    """Write its unit for systemd, so that it is up after a reboot; says what is left to do."""
+    """Write a systemd unit that starts the engine after a reboot, and show the next steps."""
     from tpuherd.cli import via_client
     from tpuherd.cli.systemd_unit import install_unit as written
     from tpuherd.settings import project_access
@@ -93,23 +96,23 @@ def install() -> int:
         )
     except HerdError as error:
         return via_client.print_error("herd engine install", error)
-    print_text(f"{file} is written. Now say:", err=True)
+    print_text(f"{file} is written. Now run:", err=True)
     click.echo(todo)
     return 0
 
 
 @engine.command()
-@click.option("--to", "target", metavar="USER@HOST", help="The machine where it is to go.")
-@click.option("--back", is_flag=True, help="From there to this one.")
+@click.option("--to", "target", metavar="USER@HOST", help="The machine to move it to.")
+@click.option("--back", is_flag=True, help="Move it back to this machine.")
 def move(target: str | None, back: bool) -> int:
-    """Take the jobs of the current context to another machine's engine, or back.
+    """Move the jobs of the current context to the engine of another machine, or back.
 
-    What runs on hosts goes on meanwhile. Commands of this context are done there from then on.
+    Work on hosts continues meanwhile. From then on commands of this context run there.
     """
     from tpuherd.cli import engine_move, via_client
 
     if bool(target) == back:
-        raise click.UsageError("say --to USER@HOST, or --back")
+        raise click.UsageError("give --to USER@HOST, or --back")
     try:
         said = (
             engine_move.move_away(target, os.environ)
@@ -123,34 +126,31 @@ def move(target: str | None, back: bool) -> int:
 
 
 def engine_scope(console: "Console") -> project_access.ProjectScope:
-    """What is meant; the engine of a world that is gone can be ended, too."""
+    """Return the project or world; the engine of a deleted world can be stopped, too."""
     return project_access.resolve_scope(console.environ, world=console.said.world)
 
 
 async def run_engine_start(console: "Console", home: "HostAccess") -> int:
-    """Begin it."""
     from tpuherd.cli.job_session import print_lines
     from tpuherd.jobs import engine_control
 
     found = await engine_control.start_engine(
         project_access.resolve_access(console.environ, world=console.said.world), console.environ
     )
-    await print_lines(console, f"the engine runs: pid {found['pid']} on {found['host']}")
+    await print_lines(console, f"The engine is running: pid {found['pid']} on {found['host']}")
     return 0
 
 
 async def run_engine_stop(console: "Console", home: "HostAccess") -> int:
-    """End it."""
     from tpuherd.cli.job_session import print_lines
     from tpuherd.jobs import engine_control
 
     ended = await engine_control.stop_engine(engine_scope(console))
-    await print_lines(console, "the engine has ended" if ended else "no engine runs")
+    await print_lines(console, "Stopped the engine" if ended else "No engine is running")
     return 0
 
 
 async def run_engine_status(json_: bool, console: "Console", home: "HostAccess") -> int:
-    """How it is."""
     from tpuherd.cli.job_session import print_json, print_lines
     from tpuherd.cli.store_session import print_notices
     from tpuherd.clock import WallClock
@@ -172,17 +172,15 @@ async def run_engine_status(json_: bool, console: "Console", home: "HostAccess")
 
 
 async def run_engine_acknowledge(console: "Console", home: "HostAccess") -> int:
-    """Its user knows what became of a damaged store."""
     from tpuherd.cli.job_session import print_lines
     from tpuherd.store.set_aside import acknowledge_notices
 
     many = acknowledge_notices(engine_scope(console).store_folder)
-    await print_lines(console, "acknowledged" if many else "there is nothing to acknowledge")
+    await print_lines(console, "Acknowledged" if many else "Nothing to acknowledge")
     return 0
 
 
 async def run_engine_logs(lines: int, console: "Console", home: "HostAccess") -> int:
-    """The end of its log."""
     from tpuherd.cli.job_session import print_lines
 
     folder = engine_scope(console).store_folder

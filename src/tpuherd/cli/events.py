@@ -1,4 +1,4 @@
-"""`herd events`: everything that happened, and why."""
+"""`herd events`: shows what happened, and why."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -23,16 +23,18 @@ LOOK_S = 0.2
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens next.")
-@click.option("--since", type=Moment(), help="Only from then on: 10m, 12:30 or 2026-01-31T12:30.")
-@click.option("--all", "all_", is_flag=True, help="Also of earlier jobs of this name.")
-@click.option("--json", "json_", is_flag=True, help="A line of JSON for every event.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new events.")
+@click.option(
+    "--since", type=Moment(), help="Only from this time on: 10m (ago), 12:30 or 2026-01-31T12:30."
+)
+@click.option("--all", "all_", is_flag=True, help="Also show earlier jobs of this name.")
+@click.option("--json", "json_", is_flag=True, help="Print a line of JSON for each event.")
 def events(
     name: str | None, follow: bool, since: float | None, all_: bool, json_: bool
 ) -> ParsedCommand:
-    """Show what happened to a job (gpt), a slot (gpt-0) or to all, each with its why.
+    """Show what happened to a job (gpt), a slot (gpt-0) or everything, and why.
 
-    The last 200, unless --since says from when on; of a job since it was last submitted.
+    By default the last 200 events, and of a job only those since it was last submitted.
     """
     asked = EventsOptions(name=name, follow=follow, since=since, all_=all_, json_=json_)
     return make_parsed_command("herd events", partial(run_events, asked))
@@ -40,8 +42,6 @@ def events(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventsOptions:
-    """What a user wants to see."""
-
     name: str | None
     follow: bool
     since: float | None
@@ -50,7 +50,6 @@ class EventsOptions:
 
 
 async def run_events(asked: EventsOptions, console: "Console", home: "HostAccess") -> int:
-    """Those there are, and with --follow those that come."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import last_submission, resolve_name
 
@@ -77,7 +76,6 @@ async def run_events(asked: EventsOptions, console: "Console", home: "HostAccess
 
 
 async def print_event(here: "StoreSession", seq: int, event: HistoryEvent, *, json_: bool) -> None:
-    """One line."""
     from tpuherd.cli.store_session import format_moment
 
     if json_:

@@ -1,4 +1,4 @@
-"""`herd exec`: run a command on hosts, look after those that run, and get to them again."""
+"""`herd exec`: runs commands on hosts; lists, attaches to and stops them."""
 
 import os
 import stat
@@ -33,67 +33,73 @@ OUTPUTS = ("fold", "stream", "dir", "json")
 @click.command(cls=TargetCommand)
 @click.argument("target", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("-c", "shell", metavar="TEXT", help="Run this by the login's shell.")
+@click.option("-c", "shell", metavar="TEXT", help="Run TEXT in your login shell.")
 @click.option(
     "--output",
     type=click.Choice(OUTPUTS),
-    help="fold: lines that several hosts say stand once (the default; one host's come as they"
-    " are). stream: each host's own lines. dir: a file for each host. json: a line of JSON each.",
+    help="fold: equal lines of several hosts appear once (default). stream: all lines of each host."
+    " dir: a file for each host. json: a line of JSON for each line.",
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="Put the files of --output dir there, which need not be said then; else into herd-ID.",
+    help="The folder for --output dir, which it implies; default: herd-ID.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=Duration(), help="Stop it after so long (30s, 5m); exit 124."
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    help="Stop the command after this long (30s, 5m); exit 124.",
 )
-@click.option("-t", "--tty", is_flag=True, help="With a terminal, on one host.")
+@click.option("-t", "--tty", is_flag=True, help="Run with a terminal, on one host.")
 @click.option(
     "-i/-n",
     "--stdin/--no-stdin",
     "stdin",
     default=None,
-    help="Pass our input on, to all hosts; unless said, what is no terminal is.",
+    help="Pass standard input to all hosts; default: unless it is a terminal.",
 )
-@click.option("--list", "listing", is_flag=True, help="Show commands that run, or ended lately.")
-@click.option("--attach", metavar="ID", help="See a command's output from now on.")
-@click.option("--kill", metavar="ID", help="Stop a command: TERM, and KILL 10 s later.")
-@click.option("-y", "--yes", is_flag=True, help="Also on nodes of another herd user.")
-@click.option("--json", "json_", is_flag=True, help="The same as --output json.")
+@click.option("--list", "listing", is_flag=True, help="List commands that run or ended lately.")
+@click.option("--attach", metavar="ID", help="Show the output of a running command.")
+@click.option("--kill", metavar="ID", help="Stop a command: TERM, then KILL after 10 s.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
+)
+@click.option("--json", "json_", is_flag=True, help="Same as --output json.")
 def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCommand:
     """Run a command on all hosts of TARGET.
 
-    TARGET is a node, a slot or a job, one of their hosts, or several: gpt, gpt-[0-3],
-    gpt/w0, gpt-[0-3]/w0,other. The exit status is the greatest of all hosts', and 255 if one
-    was not reached. What a terminal begins does not end with it: for 24 h the command is
-    listed, and can be attached to and killed.
-
-    \b
-    herd exec gpt -- nvidia-smi             herd exec gpt -c 'ls *.log | wc -l'
-    herd exec gpt/w0 --tty -- htop          cat names | herd exec gpt -- sort
+    TARGET is a job, a slot, a node, one of its hosts, or several of these: gpt, gpt-[0-3],
+    gpt/w0, gpt-[0-3]/w0,other. The exit status is the highest of all hosts, and 255 if a host
+    could not be reached. A command that you leave by closing the terminal keeps running, and
+    can be listed, attached to and stopped for 24 hours.
     """
     said["output"] = "json" if said.pop("json_") else said["output"]
     if said["into"] is not None:
         if said["output"] not in (None, "dir"):
-            raise click.UsageError(f"--into is for files: --output {said['output']} makes none")
+            raise click.UsageError(
+                f"--into is for --output dir; --output {said['output']} writes no files"
+            )
         said["output"] = "dir"
     kept = {word: said.pop(word) for word in ("listing", "attach", "kill")}
     if any(kept.values()):
         if command or said["shell"] or list(map(bool, kept.values())).count(True) > 1:
-            raise click.UsageError("--list, --attach and --kill stand alone, without a command")
+            raise click.UsageError(
+                "--list, --attach and --kill take no command, and can't be combined"
+            )
         return parse_kept_options(target, kept, said)
     if not target or bool(command) == (said["shell"] is not None):
         raise click.UsageError(
-            "say where and what: herd exec TARGET -- COMMAND, or herd exec TARGET -c 'TEXT'"
+            "give a target and a command: herd exec TARGET -- COMMAND,"
+            " or herd exec TARGET -c 'TEXT'"
         )
     tty = said.pop("tty")
     wish = ExecRequest(target=target, argv=command, **said)
     if not tty:
         return make_parsed_command("herd exec", partial(run_exec, wish), attentive=True)
     if wish.output:
-        raise click.UsageError("a terminal shows one host as it is: --tty goes without --output")
+        raise click.UsageError("--tty can't be used with --output")
     from tpuherd.cli.terminal import run_terminal as converse
 
     return make_parsed_command("herd exec", partial(converse, wish), attentive=True)
@@ -102,7 +108,6 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
 def parse_kept_options(
     target: str | None, kept: Mapping[str, Any], said: Mapping[str, Any]
 ) -> ParsedCommand:
-    """What is asked about commands that were begun before."""
     from tpuherd.cli import kept_commands
 
     if kept["listing"]:
@@ -120,7 +125,7 @@ def parse_kept_options(
 async def run_exec(
     wish: ExecRequest, console: "Console", home: "HostAccess", *, first: bool = False
 ) -> int:
-    """From the target to the exit status; `first`: on the first of its hosts, as ssh does it."""
+    """Run it and return the exit status; `first`: only on the first host, as `herd ssh` does."""
     from tpuherd.commands.log_capture import LogCapture, open_log_store
     from tpuherd.commands.multi_host_run import CommandRequest, MultiHostRun
     from tpuherd.commands.output import create_printer
@@ -152,12 +157,12 @@ async def run_exec(
     play = RunController(console, cast, shown, keeping, reach.clock)
     status = await play.run(wish.timeout_s)
     if wish.output == "dir" and console.said.loud >= 0:
-        await console.print_notice(f"herd exec: what they said is in {into}")
+        await console.print_notice(f"herd exec: output saved in {into}")
     return status
 
 
 def needs_stdin(wish: ExecRequest, console: "Console", *, terminal: bool = False) -> bool:
-    """Whether our input is passed on: a terminal's only where that is said."""
+    """Whether to pass on standard input; by default unless it is a terminal or /dev/null."""
     if wish.stdin is not None:
         return wish.stdin
     if console.is_terminal(0):

@@ -1,4 +1,4 @@
-"""`herd run --follow`: what happens to a job and what it says, until it ends."""
+"""`herd run --follow`: shows events and output of a job until it ends."""
 
 import asyncio
 import signal
@@ -24,12 +24,12 @@ from tpuherd_host.agent.log_records import GAP, JUMP, Record
 STDOUT, STDERR = 1, 2
 MISSING = b"[output is missing here]\n"
 LOOK_S = 0.3
-LAST_WORDS_S = 3.0  #: so long the log may take to come in when all is over
+LAST_WORDS_S = 3.0  #: how long the last output may arrive after the end
 DETACHING = (signal.SIGINT, signal.SIGHUP)
 
 
 async def follow_job(job: str, console: Console, home: HostAccess) -> int:
-    """The job's own exit status; Ctrl+C only stops looking."""
+    """Return the job's exit status; Ctrl+C only stops the display."""
     async with open_job_session(console, home, "herd run") as here:
         told = asyncio.ensure_future(print_events(job, here, console))
         log = LogQuery(target=job)
@@ -40,7 +40,7 @@ async def follow_job(job: str, console: Console, home: HostAccess) -> int:
             if not told.done():
                 number = ends.result()
                 await console.print_notice(
-                    f"herd run: {job} goes on; herd logs {job} -f shows it again"
+                    f"herd run: {job} keeps running; `herd logs {job} -f` shows it again"
                 )
                 return 0 if number in DETACHING else SIGNALLED + number
             await asyncio.wait((logs,), timeout=LAST_WORDS_S)
@@ -52,7 +52,7 @@ async def follow_job(job: str, console: Console, home: HostAccess) -> int:
 
 
 async def print_logs(look: LogQuery, since: float, console: Console) -> None:
-    """Print what the job's hosts write from then on, until this is cancelled."""
+    """Print the output of the job's hosts from `since` on, until cancelled."""
     clock, shelf = WallClock(), LogStore(log_folder(console))
     page = FoldedLogPrinter(shelf, console, clock, since=since)
     try:
@@ -65,7 +65,7 @@ async def print_logs(look: LogQuery, since: float, console: Console) -> None:
 
 
 async def print_events(job: str, here: Session, console: Console) -> int:
-    """Say why what is done is done; its exit status when it has ended."""
+    """Print the reason of each event; return the job's exit status when it ends."""
     seen = max(
         (number for number, _ in here.store.read_events(job=job, limit=1, newest=True)), default=0
     )
@@ -84,7 +84,6 @@ async def print_events(job: str, here: Session, console: Console) -> int:
 
 
 async def wait_for_signal(console: Console) -> int:
-    """The first signal that is meant to end us."""
     while True:
         number = await console.signals.get()
         if number in (*DETACHING, signal.SIGTERM):
@@ -92,7 +91,7 @@ async def wait_for_signal(console: Console) -> int:
 
 
 class FoldedLogPrinter:
-    """Prints what has not been printed yet; a line waits a moment for hosts that write the same."""
+    """Prints new lines; each waits a moment for hosts that write the same."""
 
     def __init__(self, shelf: LogStore, console: Console, clock: Clock, *, since: float) -> None:
         self._shelf = shelf
@@ -105,11 +104,11 @@ class FoldedLogPrinter:
         self._ended: set[tuple[str, LogHost]] = set()
 
     async def print_new(self, logs: Sequence[HostLog]) -> None:
-        """All lines of these that are new, but those that wait for other hosts."""
+        """Print new lines, except those that wait for other hosts."""
         new = [log for log in logs if (log.about.id, log.place) not in self._ended]
         for log in new:
             self._fold.add_host(log.label)
-        now = self._clock.now()  # one for all: what came together is compared together
+        now = self._clock.now()  # one time for all, so that lines that came together are compared
         for _, number, record in merge(
             *(self._new_records(log, at) for at, log in enumerate(new)), key=itemgetter(0, 1)
         ):
@@ -123,11 +122,11 @@ class FoldedLogPrinter:
         await self._print_blocks(self._fold.due_blocks(self._clock.now()))
 
     async def close(self) -> None:
-        """Print what waits."""
+        """Print the lines that still wait."""
         await self._print_blocks(self._fold.close(self._clock.now()))
 
     def _new_records(self, log: HostLog, number: int) -> Iterator[tuple[float, int, Record]]:
-        """What came to a log since it was last looked at."""
+        """Yield the records since the last call."""
         key = (log.about.id, log.place)
         start = self._offsets.get(key, 0)
         for offset, record in self._shelf.read_records(log.about.id, log.place, start):

@@ -1,4 +1,4 @@
-"""What users write for values, and read: 30s, 5m, 10:15."""
+"""Durations and times as users write and read them: 30s, 5m, 10:15."""
 
 import re
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 
 UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
-LONG_AGO = 1e9  #: nobody means so long ago: it is a time since 1970
+LONG_AGO = 1e9  #: a larger number is a time since 1970
 DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)")
 
 
@@ -22,12 +22,12 @@ class Duration(click.ParamType[float]):
             return value
         seconds = parse_duration(str(value))
         if seconds is None:
-            self.fail(f"{value!r} is no duration: write 30s, 5m, 2h or 1d", param, ctx)
+            self.fail(f"{value!r} is not a duration: write 30s, 5m, 2h or 1d", param, ctx)
         return seconds
 
 
 class Moment(click.ParamType[float]):
-    """When, in seconds since 1970: so long ago, a time of today, or a date."""
+    """Seconds since 1970, from a time ago, a time of today, or a date."""
 
     name = "when"
 
@@ -46,11 +46,11 @@ class Moment(click.ParamType[float]):
                 text = f"{today} {text.rjust(5, '0')}"
             return datetime.fromisoformat(text).astimezone().timestamp()
         except ValueError:
-            self.fail(f"{value!r} is no time: write 10m, 12:30 or 2026-01-31T12:30", param, ctx)
+            self.fail(f"{value!r} is not a time: write 10m, 12:30 or 2026-01-31T12:30", param, ctx)
 
 
 def parse_duration(text: str) -> float | None:
-    """Its seconds; None if it is none."""
+    """Return the seconds; None if the text is not a duration."""
     match = DURATION.fullmatch(text.strip())
     if match is None or match[2] not in UNITS:
         return None
@@ -58,5 +58,5 @@ def parse_duration(text: str) -> float | None:
 
 
 def clock_text(at: float) -> str:
-    """The time of day here."""
+    """Return the local time of day."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""`herd gc`: what bears our name and is nobody's wish."""
+"""`herd gc`: lists cloud resources that herd created but no job uses."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def gc(names: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
-    """Show what bears our name in any zone and is nobody's wish, with what it costs.
+    """List cloud resources that herd created for you but no job uses, with their price.
 
-    Nothing is deleted that is not recorded as withdrawn, or named here: herd gc NAME. What was
-    withdrawn and is still there is withdrawn again.
+    Only the resources that you name are deleted: herd gc NAME. Deletions that were recorded
+    before but did not succeed are repeated.
     """
     return make_parsed_command("herd gc", partial(run_gc, names, yes, json_))
 
@@ -32,7 +32,6 @@ def gc(names: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
 async def run_gc(
     names: tuple[str, ...], yes: bool, json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """Look, carry out, show; delete what is named."""
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.orphans import collect_orphans
 
@@ -44,23 +43,23 @@ async def run_gc(
         await print_json(console, found.as_json())
         return 0
     for bid in found.withdrawn:
-        await print_lines(console, f"{bid} is being deleted")
+        await print_lines(console, f"Deleting {bid}")
     if found.strays:
         await print_lines(console, orphans_table(found.strays, console.line_width(1)))
     elif not found.withdrawn:
-        await print_lines(console, f"nothing is left over in {found.zones} zones")
+        await print_lines(console, f"No orphans in {found.zones} zones")
     if found.silent:
         await console.print_notice(f"no answer from {', '.join(found.silent)}")
     return 0
 
 
 def orphans_table(strays: Mapping[str, BidObservation], width: int | None = None) -> str:
-    """With what they cost, and the one command for each."""
+    """Return a table of orphans with their price and the command that deletes each."""
     from tpuherd.cli.job_session import format_dollars
     from tpuherd.jobs.cloud_inventory import hourly_price, state_text
 
-    rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE IT BY")]
+    rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE WITH")]
     for bid, sight in strays.items():
         price = format_dollars(hourly_price(sight))
         rows.append((bid, sight.zone, state_text(sight), price, f"herd gc {bid}"))
-    return format_table(rows, width=width) + "\nherd adopt takes over those whose job is known"
+    return format_table(rows, width=width) + "\n`herd adopt` takes over those whose job is known."

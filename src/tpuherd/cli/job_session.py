@@ -1,4 +1,4 @@
-"""Where a command makes wishes: its desk, how it asks, and how it tells."""
+"""Opens a Session for one command that changes jobs, and prints for it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def open_job_session(
     console: Console, doing: HostAccess, name: str, *, yes: bool = False, begins: bool = True
 ) -> AsyncIterator[Session]:
-    """Open for one command. When it is over an engine begins to fill what is wished."""
+    """Yield a Session; afterwards start an engine that carries out the changes."""
     place = project_access.resolve_access(console.environ, world=console.said.world)
     clock = WallClock()
 
@@ -43,12 +43,10 @@ async def open_job_session(
 
 
 async def print_lines(console: Console, text: str) -> None:
-    """Lines for stdout."""
     await console.print_text(text)
 
 
 async def print_json(console: Console, content: Any) -> None:
-    """For programs."""
     await console.write(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
 
 

@@ -1,4 +1,4 @@
-"""`herd logs`: what was said on hosts, also on those that are gone."""
+"""`herd logs`: shows the output of hosts, even of deleted ones."""
 
 import re
 from collections import deque
@@ -31,26 +31,27 @@ MISSING = b"[output is missing here]\n"
 
 @click.command()
 @click.argument("target", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is said next.")
-@click.option("--host", metavar="NAMES", help="Only these: w0, w[0-3], gpt-1/w0.")
-@click.option("--attempt", metavar="N", help="Only this one: its number, or its id.")
-@click.option("--since", type=Moment(), help="Only from then on: 10m, 12:30 or 2026-01-31T12:30.")
-@click.option("--grep", metavar="REGEX", help="Only lines in which this is found.")
-@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines of it.")
-@click.option("--all", "all_", is_flag=True, help="Also of earlier jobs of this name.")
-@click.option("--json", "json_", is_flag=True, help="A line of JSON for every line.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new output.")
+@click.option("--host", metavar="NAMES", help="Only these hosts: w0, w[0-3], gpt-1/w0.")
+@click.option("--attempt", metavar="N", help="Only this attempt or command, by number or id.")
+@click.option(
+    "--since", type=Moment(), help="Only from this time on: 10m (ago), 12:30 or 2026-01-31T12:30."
+)
+@click.option("--grep", metavar="REGEX", help="Only lines that match.")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="Only the last N lines.")
+@click.option("--all", "all_", is_flag=True, help="Also show earlier jobs of this name.")
+@click.option("--json", "json_", is_flag=True, help="Print a line of JSON for each line.")
 def logs(target: str | None, **said: Any) -> ParsedCommand:
-    """Show what was said on the hosts of TARGET, all attempts and commands.
+    """Show the output of attempts and commands on the hosts of TARGET.
 
-    Of a job: since it was last submitted; --all shows what was before.
-    It is kept on this machine while it is said, so it is there when the node is long gone: that
-    of commands for two weeks. Each has an id, and a number from 1 on: those of a job's attempts
-    are the attempts' own.
+    Of a job it shows the output since the job was last submitted; --all shows earlier jobs of
+    its name, too. Logs are stored on this machine, so they outlive the nodes; those of commands
+    are kept for two weeks. Each attempt has a number, and each log an id.
     """
     from tpuherd.commands.find_logs import LogQuery
 
     if target is None and said["attempt"] is None:
-        raise click.UsageError("say whose: herd logs TARGET, or --attempt ID")
+        raise click.UsageError("give a target: herd logs TARGET, or --attempt ID")
     return make_parsed_command("herd logs", partial(run_logs, LogQuery(target=target, **said)))
 
 
@@ -81,7 +82,7 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     if not chosen:
         sentence = no_logs_sentence(look, shelf)
         if not look.follow:
-            raise NotFound(sentence, hint="what says nothing leaves no log")
+            raise NotFound(sentence, hint="commands without output leave no log")
         await console.print_notice(f"herd logs: {sentence}; waiting for one")
     await page.print_new(chosen, tail=look.tail)
     while look.follow:

@@ -1,4 +1,4 @@
-"""`herd ls`: all jobs, a line each."""
+"""`herd ls`: lists all jobs."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def ls(json_: bool) -> ParsedCommand:
-    """Show all jobs: what they do, where, how much of their time was well spent, what they cost.
+    """List all jobs: state, place, goodput and cost.
 
-    READY counts the nodes that are there, of those that are wished.
+    READY counts the nodes that are ready, of those that the job asks for.
     """
     return make_parsed_command("herd ls", partial(run_ls, json_))
 
 
 async def run_ls(json_: bool, console: "Console", home: "HostAccess") -> int:
-    """All jobs."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import job_rows
 

@@ -14,6 +14,7 @@ from tpuherd._version import __version__
 from tpuherd.cli.anywhere import add_global_options
 from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
 from tpuherd.cli.completion import complete_arguments
+from tpuherd.cli.examples import add_examples
 from tpuherd.cli.print_text import print_text
 from tpuherd.commands.invocation import Invocation
 from tpuherd.near_names import near_names
@@ -40,7 +41,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         if cmd_name not in OTHER_NAMES:
             complete_arguments(command)
-        return add_global_options(command)
+        return add_examples(add_global_options(command), cmd_name)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):

@@ -1,4 +1,4 @@
-"""`herd plan`: what is to be done now, in the judgement's own sentences."""
+"""`herd plan`: shows what the planner would do now, in its own sentences."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def plan(name: str | None, json_: bool) -> ParsedCommand:
-    """Show how it stands with each slot, and what would be done in the cloud now.
+    """Show the state of each slot, and what the engine would do in the cloud now.
 
-    It looks at the cloud once and does nothing.
+    It surveys the cloud once and changes nothing.
     """
     return make_parsed_command("herd plan", partial(run_plan, name, json_))
 
 
 async def run_plan(name: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """A line for each slot and for each step."""
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.preview_plan import preview_plan
 
@@ -36,15 +35,16 @@ async def run_plan(name: str | None, json_: bool, console: "Console", home: "Hos
         await print_json(console, found.as_json())
         return 0
     if found.frozen:
-        await print_lines(console, f"nothing is deleted now: {found.frozen}")
+        await print_lines(console, f"Deletions are paused: {found.frozen}")
     lines = [(slot, "", sentence) for slot, sentence in found.states.items()]
     lines += [step_row(step) for step in found.steps]
-    await print_lines(console, format_table(lines) if lines else "nothing is wished")
+    await print_lines(
+        console, format_table(lines) if lines else "No jobs. Start one with `herd run`."
+    )
     return 0
 
 
 def step_row(step: PlannedStep) -> tuple[str, str, str]:
-    """The step for people."""
     from tpuherd.jobs.preview_plan import step_as_json
 
     told = step_as_json(step)

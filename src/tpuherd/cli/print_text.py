@@ -1,4 +1,4 @@
-"""Prints text for people where a command has no console of its own: safe, and wrapped at words."""
+"""Prints text, escaped and wrapped, for commands without a Console."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from tpuherd.views.printable import show_lines
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """A line or more on stdout or stderr; colours are dropped where there is no terminal."""
+    """Print to stdout or stderr; colors are dropped unless it is a terminal."""
     stream = sys.stderr if err else sys.stdout
     text = show_lines(text, colours=True)
     if stream.isatty():

@@ -1,4 +1,4 @@
-"""`herd resume`: a job that was stopped goes on."""
+"""`herd resume`: resumes jobs that were stopped or gave up."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, required=True)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def resume(names: tuple[str, ...], json_: bool) -> ParsedCommand:
-    """Let jobs go on that were stopped, or that gave up.
+    """Resume jobs that were stopped or gave up.
 
-    What was used of their retries is forgiven; the RUN_ID stays the same.
+    Their count of failures starts again at zero; RUN_ID stays the same.
     """
     return make_parsed_command("herd resume", partial(run_resume, names, json_))
 
@@ -27,11 +27,10 @@ def resume(names: tuple[str, ...], json_: bool) -> ParsedCommand:
 async def run_resume(
     names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """They are filled again."""
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.jobs import submit
 
     async with open_job_session(console, home, "herd resume") as here:
         made = change_goals(names, submit.resume_job, here)
-    await print_changes(made, ("goes on", "goes on as it is"), json_, console)
+    await print_changes(made, ("Resumed {}", "{} is already running"), json_, console)
     return 0

@@ -1,4 +1,4 @@
-"""Does an errand in this process: where no keeper can run, or for this once."""
+"""Runs a parsed command in this process, without a daemon."""
 
 import asyncio
 import signal
@@ -12,14 +12,14 @@ from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
 from tpuherd.settings import project_access
 
-if TYPE_CHECKING:  # it loads what is heavy, and who only reads goes nowhere
+if TYPE_CHECKING:  # slow to load, and not needed by commands that only read
     from tpuherd.remote.resolve_hosts import RemoteSession
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGWINCH)
 
 
 class InProcessAccess:
-    """This process as a home: it keeps nothing beyond its end."""
+    """Opens connections for one command and closes them at its end."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -41,15 +41,13 @@ class InProcessAccess:
         return False
 
 
-def run_in_process(errand: ParsedCommand, environ: Mapping[str, str], colour: bool | None) -> int:
-    """Do it, and come back with its exit status."""
-    return asyncio.run(run_with_console(errand, environ, colour))
+def run_in_process(command: ParsedCommand, environ: Mapping[str, str], colour: bool | None) -> int:
+    return asyncio.run(run_with_console(command, environ, colour))
 
 
 async def run_with_console(
-    errand: ParsedCommand, environ: Mapping[str, str], colour: bool | None
+    command: ParsedCommand, environ: Mapping[str, str], colour: bool | None
 ) -> int:
-    """The same within a loop."""
     console = Console((0, 1, 2), Path.cwd(), environ, colour=colour)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -57,7 +55,7 @@ async def run_with_console(
             loop.add_signal_handler(number, console.handle_signal, number)
     try:
         async with AsyncExitStack() as stack:
-            status = await run_parsed_command(errand, console, InProcessAccess(stack))
+            status = await run_parsed_command(command, console, InProcessAccess(stack))
             console.close()
             return status
     finally:

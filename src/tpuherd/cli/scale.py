@@ -1,4 +1,4 @@
-"""`herd scale`: more copies of a job, or fewer."""
+"""`herd scale`: changes the number of copies of a job."""
 
 from functools import partial
 
@@ -10,12 +10,13 @@ from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 @click.command()
 @click.argument("name")
 @click.argument("copies", type=click.IntRange(1))
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def scale(name: str, copies: int, yes: bool, json_: bool) -> ParsedCommand:
-    """Have so many COPIES of a job.
+    """Change the number of copies of a job to COPIES.
 
-    Those that are there go on as they are; with fewer the last ones go, and you are asked.
+    Existing copies keep running. If there are too many, the last ones are removed, after a
+    question.
     """
     from tpuherd.cli.set_ import SetOptions, run_set
 

@@ -1,4 +1,4 @@
-"""`herd set`: change fields of a job that is there."""
+"""`herd set`: changes fields of an existing job."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,15 +19,12 @@ if TYPE_CHECKING:
 @click.command("set")
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="FIELD=VALUE…")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def set_(name: str, words: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
-    """Change fields of a job; nothing behind = takes one back.
+    """Change fields of a job; `FIELD=` resets a field to its default.
 
-    What it takes, another node, another attempt or neither, is said before it is done.
-
-    \b
-    herd set gpt retry.failures=10 env.LR=0.1        herd set gpt max_cost=
+    It first shows what the change costs: a new node, a new attempt, or neither.
     """
     setting = SetOptions(name=name, words=words, yes=yes, json_=json_)
     return make_parsed_command("herd set", partial(run_set, setting, "herd set"))
@@ -35,8 +32,6 @@ def set_(name: str, words: tuple[str, ...], yes: bool, json_: bool) -> ParsedCom
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetOptions:
-    """What is wanted."""
-
     name: str
     words: tuple[str, ...]
     yes: bool
@@ -44,7 +39,6 @@ class SetOptions:
 
 
 async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "HostAccess") -> int:
-    """Read, judge, show, ask, write."""
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.cli.submit_job import print_mistakes
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
@@ -65,7 +59,6 @@ async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "Ho
 
 
 async def print_change(asked: SetOptions, made: "SubmitResult", console: "Console") -> None:
-    """What became of it."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     change, wish = made.change, made.wish
@@ -73,6 +66,6 @@ async def print_change(asked: SetOptions, made: "SubmitResult", console: "Consol
         about = {"job": wish.job, "revision": wish.revision, "difference": list(change.lines)}
         await print_json(console, {**about, "needs": change.needs, "document": wish.document})
     elif not change.lines:
-        await console.print_notice(f"{wish.job} is so already")
+        await console.print_notice(f"{wish.job} already has these values")
     else:
         await print_lines(console, "\n".join((*change.lines, change.sentence)))

@@ -1,4 +1,4 @@
-"""`herd sim`: start, look at and disturb a simulated Cloud TPU."""
+"""`herd sim`: starts, inspects and disturbs a simulated Cloud TPU."""
 
 import json
 import os
@@ -26,32 +26,30 @@ state_dir = click.option(
     "--state-dir",
     metavar="DIRECTORY",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Which world: the folder it lives in.",
+    help="The folder of the simulated world.",
 )
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
 class WorldUnreachable(click.UsageError):
-    """No world answers."""
-
     exit_code = 7
 
 
 def check_project_id(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """Refuse what Google Cloud could not have as the id of a project."""
     if value is not None and not re.fullmatch(r"[a-z][a-z0-9-]{2,28}[a-z0-9]", value):
-        raise click.BadParameter(f"{value!r} is no project id: a-z, 0-9 and -, 4 to 30 of them")
+        raise click.BadParameter(f"{value!r} is not a project id: use 4 to 30 of a-z, 0-9 and -")
     return value
 
 
 @click.group()
 def sim() -> None:
-    """Start, look at and disturb a simulated Cloud TPU on this machine."""
+    """Start, inspect and disturb a simulated Cloud TPU on this machine."""
 
 
 @contextmanager
 def report_trouble() -> Iterator[None]:
-    """Turn what the world complains about into one sentence and an exit status."""
+    """Turn a WorldError into one sentence and an exit status."""
     from tpuherd_sim.client import WorldNotRunning
 
     try:
@@ -62,58 +60,60 @@ def report_trouble() -> Iterator[None]:
 
 
 def world_folder(chosen: Path | None) -> Path:
-    """The folder of the world that is meant."""
     return (chosen or named_world() or default_folder(os.environ)).absolute()
 
 
 def echo_json(found: Any) -> None:
-    """Print as JSON."""
     click.echo(json.dumps(found, indent=2))
 
 
 @sim.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Of the API; else a free one."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port of the API; default: a free one."
 )
 @click.option(
     "--ssh-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Of every host; else a free one. gcloud's own ssh wants 22, which wants root.",
+    help="SSH port of every host; default: a free one. `gcloud … ssh` needs 22, and that root.",
 )
 @click.option(
     "--scenario",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Weather with its times, as YAML.",
+    help="A YAML file of weather and its times.",
 )
-@click.option("--weather", type=click.Choice(["storm"]), help="Weather made by chance.")
-@click.option("--seed", type=click.IntRange(min=0), help="Of all chance in the world.")
+@click.option("--weather", type=click.Choice(["storm"]), help="Random weather.")
+@click.option("--seed", type=click.IntRange(min=0), help="The seed of everything random.")
 @click.option(
-    "--project", metavar="NAME", callback=check_project_id, help="Its only one; else demo."
+    "--project", metavar="NAME", callback=check_project_id, help="The only project; default: demo."
 )
 @click.option(
     "--time-scale",
     type=click.FloatRange(0.01, 1e6),
     metavar="X",
-    help="Hasten the cloud's lifecycle so many times (never notices, hosts or clients).",
+    help="Speed up the cloud's lifecycle by this factor (never notices, hosts or clients).",
 )
 @click.option(
     "--hosts",
     type=click.Choice(["auto", "namespaces", "processes", "none"]),
     default="auto",
     show_default=True,
-    help="What workers are: isolated by namespaces, mere processes (which reach your unix sockets; "
-    "on a machine that others use they must be asked for), or not there.",
+    help="How workers run: isolated by namespaces; as plain processes (they can reach your unix "
+    "sockets, so on a shared machine you must ask for them); or not at all.",
 )
 @click.option(
-    "--internet/--no-internet", default=True, help="Whether hosts reach packages and git."
+    "--internet/--no-internet",
+    default=True,
+    help="Whether hosts can reach package indexes and git.",
 )
 @click.option(
     "--offer",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that every host sees, read-only, at the same place.",
+    help="A folder that all hosts see read-only, at the same path.",
 )
-@click.option("--detach", is_flag=True, help="Come back once the world is ready; it goes on.")
+@click.option(
+    "--detach", is_flag=True, help="Run in the background; return when the world is ready."
+)
 @state_dir
 @as_json
 def start(
@@ -124,7 +124,7 @@ def start(
     weather: str | None,
     **said: Any,
 ) -> None:
-    """Start a world, or go on with one."""
+    """Start a world, or continue one that was stopped."""
     from tpuherd.cli.sim_start import start_detached, start_in_process
 
     with report_trouble():
@@ -143,7 +143,7 @@ def start(
 @state_dir
 @as_json
 def status(state_dir: Path | None, json_: bool) -> None:
-    """Say where a world is and what is in it."""
+    """Show where a world is and what is in it."""
     from tpuherd.cli.sim_text import world_text
     from tpuherd_sim.client import WorldNotRunning, find_running_world, send_request
 
@@ -164,14 +164,14 @@ def status(state_dir: Path | None, json_: bool) -> None:
 
 @sim.command()
 @click.option(
-    "--timeout", type=click.FloatRange(0), default=30.0, help="Seconds to wait for its end."
+    "--timeout", type=click.FloatRange(0), default=30.0, help="Seconds to wait for the end."
 )
 @state_dir
 @as_json
 def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
-    """End a world; what it holds is kept.
+    """Stop a world and keep its state.
 
-    Its engine ends with it where nothing is wished. Else it waits ten minutes for the world.
+    Its engine stops with it if there are no jobs, else it waits ten minutes for the world.
     """
     from tpuherd_sim.client import find_running_world
     from tpuherd_sim.state_dir import running_world_pid, wait_until_stopped
@@ -183,21 +183,21 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
             with time_limit(
-                timeout, f"The world of pid {pid} does not end: `kill -9 {pid}` ends it"
+                timeout, f"the world (pid {pid}) does not stop: `kill -9 {pid}` ends it"
             ):
                 wait_until_stopped(folder)
         said = stop_idle_engine(folder, os.environ)
         if json_:
             echo_json({"stopped": pid, "state_dir": str(folder), "engine": said})
             return
-        print_text(f"stopped; `herd sim start --state-dir {folder}` goes on with it")
+        print_text(f"Stopped; `herd sim start --state-dir {folder}` continues it")
         if said:
             print_text(said)
 
 
 @contextmanager
 def time_limit(seconds: float, sentence: str) -> Iterator[None]:
-    """Give up on something that blocks."""
+    """Raise a WorldError if the block takes longer."""
 
     def late(*_: object) -> None:
         raise WorldError(sentence)
@@ -213,14 +213,14 @@ def time_limit(seconds: float, sentence: str) -> Iterator[None]:
 
 @sim.command()
 @click.argument("node")
-@click.option("--zone", help="Where the node is; needed if its name is in several zones.")
-@click.option("--no-notice", is_flag=True, help="At once, without the 30 s notice.")
+@click.option("--zone", help="The node's zone, if its name is used in several.")
+@click.option("--no-notice", is_flag=True, help="Preempt at once, without the 30 s notice.")
 @state_dir
 @as_json
 def preempt(
     node: str, zone: str | None, no_notice: bool, state_dir: Path | None, json_: bool
 ) -> None:
-    """Take a node back, as clouds do with spot."""
+    """Preempt a node, as the cloud does with spot nodes."""
     from tpuherd_sim.client import RequestRejected, find_running_world, send_request
 
     with report_trouble():
@@ -243,12 +243,12 @@ def preempt(
 
 
 def known_nodes_text(facts: WorldInfo) -> str:
-    """The end of a sentence about a node that is not there."""
+    """Return the end of a sentence about an unknown node."""
     from tpuherd.cli.sim_text import first_names
     from tpuherd_sim.client import send_request
 
     names = send_request(facts, "GET", "nodes").get("nodes", [])
-    return f"there is {first_names(names)}" if names else "there is no node at all"
+    return f"nodes: {first_names(names)}" if names else "there are no nodes"
 
 
 @sim.command(context_settings={"ignore_unknown_options": True})
@@ -256,12 +256,9 @@ def known_nodes_text(facts: WorldInfo) -> str:
 @state_dir
 @as_json
 def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None:
-    """Disturb a world, or list what can be done.
+    """Disturb a world, or list all disturbances.
 
-    \b
-    herd sim weather preempt gpt-1 notice_s=0
-    herd sim weather http-error 429 method=nodes.create for=2m
-    herd sim weather clear              ends every rule and what is still to come
+    KIND is one of the list; `clear` ends every rule and all planned steps.
     """
     from tpuherd.cli.sim_text import hits_text, weather_text
     from tpuherd_sim.client import find_running_world, send_request
@@ -280,7 +277,7 @@ def weather(words: tuple[str, ...], state_dir: Path | None, json_: bool) -> None
 
 
 def clear_weather(facts: WorldInfo) -> "Json":
-    """End all of it: what is still to come, what is in force, what is short."""
+    """End all rules, planned steps and limits of capacity."""
     from tpuherd_sim.client import send_request
 
     dropped = send_request(facts, "DELETE", "scenario")
@@ -293,7 +290,7 @@ def clear_weather(facts: WorldInfo) -> "Json":
 
 
 def parse_weather(words: tuple[str, ...]) -> dict[str, str]:
-    """The arguments of a kind of weather out of bare words."""
+    """Parse the arguments of a kind of weather."""
     from tpuherd_sim.weather import arguments
 
     try:
@@ -303,7 +300,7 @@ def parse_weather(words: tuple[str, ...]) -> dict[str, str]:
 
 
 @sim.command()
-@click.option("-f", "--follow", is_flag=True, help="Go on with what happens next.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 @state_dir
 @as_json
 def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
@@ -334,17 +331,14 @@ def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
 @click.option(
     "--proxy",
     is_flag=True,
-    help="Also lead programs astray that know only Google's addresses. Disturbs all other HTTPS.",
+    help="Also redirect programs that know only Google's addresses. Breaks all other HTTPS.",
 )
 @state_dir
 @as_json
 def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
-    """Print what leads other programs to a world.
+    """Print the environment that makes other programs use a world.
 
-    These are exports by which gcloud, Google's libraries and ssh find it, for a shell's eval:
-
-    \b
-    eval "$(herd sim env)"
+    These are exports for a shell's eval, by which gcloud, Google's libraries and ssh find it.
     """
     from tpuherd_sim.client import find_running_world
     from tpuherd_sim.client_env import client_environment, export_script
@@ -359,7 +353,7 @@ def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
 
 
 def stop_idle_engine(world: Path, environ: Mapping[str, str]) -> str:
-    """End it where nothing is wished; else say that it waits. "" where there is none of ours."""
+    """Stop the engine if there are no jobs; return a sentence about it, or ""."""
     import asyncio
 
     from tpuherd.clock import WallClock
@@ -375,10 +369,11 @@ def stop_idle_engine(world: Path, environ: Mapping[str, str]) -> str:
             return ""
         if wishes:
             return (
-                f"its engine (pid {holder.pid}) waits for it, since {fold_names(wishes)} is"
-                " wished, and"
-                " ends if it stays away: herd engine stop ends it now"
+                f"its engine (pid {holder.pid}) waits ten minutes for the world, because of"
+                f" {fold_names(wishes)}; `herd engine stop` stops it now"
             )
-        return "its engine has ended, too" if asyncio.run(engine_control.stop_engine(scope)) else ""
+        return (
+            "its engine has stopped, too" if asyncio.run(engine_control.stop_engine(scope)) else ""
+        )
     except HerdError:
-        return ""  # the world is stopped all the same
+        return ""  # the world is stopped anyway

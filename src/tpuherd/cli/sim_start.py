@@ -1,4 +1,4 @@
-"""`herd sim start`: a world in this process or one of its own, and who is told what happens."""
+"""`herd sim start`: runs a world in this process or in the background."""
 
 import asyncio
 import contextlib
@@ -25,13 +25,11 @@ from tpuherd_sim.weather.log_text import log_sentence
 
 StartOptions = Mapping[str, Any]  #: the options of the command line
 STORM_HOURS = 7 * 24.0
-#: Called in the new process once it is ready, with what its beginner shall print and warn of.
+#: Called in the new process when it is ready, with the text and the warning to print.
 OnReady = Callable[[str, str], None]
 
 
 class WorldPrinter:
-    """Prints what happens in the world."""
-
     def __init__(self, folder: Path, *, json_: bool, on_ready: OnReady | None) -> None:
         self._folder = folder
         self._json = json_
@@ -41,13 +39,13 @@ class WorldPrinter:
     def on_ready(
         self, facts: WorldInfo, recovered: RecoveredWorld | None, *, orderly: bool
     ) -> None:
-        """The block that says where everything is."""
+        """Print the addresses of the world."""
         text = welcome_text(facts, self._folder, full=self._terminal or self._on_ready is not None)
         if self._json:
             text = json.dumps({**asdict(facts), "state_dir": str(self._folder)})
         warning = ""
         if recovered is not None and not orderly:
-            warning = f"the world had not been stopped in order: {recovered.sentence}"
+            warning = f"the world was not stopped properly: {recovered.sentence}"
             print_text(warning, err=True)
         if self._on_ready is None:
             print_text(text)
@@ -55,28 +53,26 @@ class WorldPrinter:
             self._on_ready(text, warning)
 
     def on_log_entry(self, note: LogEntry) -> None:
-        """A line of the log, for whoever looks on."""
         if self._json:
             click.echo(json.dumps({"at": note.at, "name": note.name, "facts": dict(note.facts)}))
         elif self._terminal or self._on_ready:
             print_text(log_line(note.at, log_sentence(note)))
 
     def on_problem(self, sentence: str) -> None:
-        """A sentence for stderr."""
         print_text(sentence, err=True)
 
 
 def start_in_process(
     said: StartOptions, *, scenario: Path | None, storm: bool, json_: bool
 ) -> None:
-    """Let the world run in this process until somebody ends it."""
+    """Run the world in this process until it is stopped."""
     options = build_options(said, scenario, storm)
     reader = WorldPrinter(options.folder, json_=json_, on_ready=None)
     asyncio.run(serve_world(options, WallClock(), reader, load_host_backend))
 
 
 def start_detached(said: StartOptions, *, scenario: Path | None, storm: bool, json_: bool) -> None:
-    """Let the world run in a process of its own, and come back when it answers."""
+    """Run the world in the background; return when it answers."""
     options = build_options(said, scenario, storm)
     prepare_folder(options.folder)
 
@@ -91,7 +87,7 @@ def start_detached(said: StartOptions, *, scenario: Path | None, storm: bool, js
 
 
 def load_host_backend() -> HostsRunner:
-    """What runs hosts, loaded only now: the world answers long before."""
+    """Load what runs hosts, which the world needs only after it answers."""
     from tpuherd_sim.host_services.packages import read_package_sources
     from tpuherd_sim.start_hosts import run_hosts
 
@@ -99,9 +95,9 @@ def load_host_backend() -> HostsRunner:
 
 
 def build_options(said: StartOptions, scenario: Path | None, storm: bool) -> WorldOptions:
-    """The options, with the steps of a scenario file or of a storm."""
+    """Return the options, with the steps of a scenario file or storm."""
     if scenario is not None and storm:
-        raise WorldError("A scenario file has its own storm: leave one of the two away")
+        raise WorldError("--scenario and --weather can't be combined")
     steps: list[Any] = []
     if scenario is not None:
         steps = load_scenario_file(scenario)
@@ -113,7 +109,6 @@ def build_options(said: StartOptions, scenario: Path | None, storm: bool) -> Wor
 
 
 def random_weather_steps(seed: int) -> list[Any]:
-    """Weather by chance everywhere."""
     from tpuherd.catalogue import zones
     from tpuherd_sim.weather.storm import storm_steps
 
@@ -121,7 +116,7 @@ def random_weather_steps(seed: int) -> list[Any]:
 
 
 def load_scenario_file(file: Path) -> list[Any]:
-    """The steps of a scenario file; traces are looked for beside it."""
+    """Return the steps of a scenario file; traces are read from its folder."""
     from tpuherd_sim.weather import scenario as scenarios
 
     try:
@@ -136,7 +131,7 @@ def load_scenario_file(file: Path) -> list[Any]:
 
 
 def run_detached(work: Callable[[OnReady], None], log: Path) -> tuple[str, str]:
-    """Begin `work`; return what it said when it was ready, or raise what it said instead."""
+    """Run `work` in a new process; return the text and the warning it gives when ready."""
     sys.stdout.flush()
     sys.stderr.flush()
     ear, mouth = os.pipe()
@@ -148,11 +143,11 @@ def run_detached(work: Callable[[OnReady], None], log: Path) -> tuple[str, str]:
         said = json.loads(stream.read() or "{}")
     if "ready" in said:
         return said["ready"], said["warning"]
-    raise WorldError(said.get("trouble") or f"The world did not come about: {log} may say why")
+    raise WorldError(said.get("trouble") or f"the world did not start; see {log}")
 
 
 def run_in_child(work: Callable[[OnReady], None], log: Path, mouth: int) -> None:
-    """The new process: no terminal, no files of its beginner, its words in the log. No return."""
+    """Run in the new process, detached from the parent; print to the log; never return."""
     status = 1
     try:
         os.setsid()

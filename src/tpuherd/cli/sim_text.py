@@ -1,4 +1,4 @@
-"""What `herd sim` shows: the ready block, the status, the weather and the lines of the log."""
+"""The output of `herd sim`: the welcome text, the status, the weather and the log."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,15 +12,15 @@ from tpuherd_sim.state_dir import WorldInfo
 Json = Mapping[str, Any]
 NAMES_MAX = 10
 MODES = {
-    "none": "none: nodes become READY, but nobody can log in",
-    "processes": "mere processes: no root, no network and no /proc of their own",
+    "none": "none: nodes become READY, but have no hosts",
+    "processes": "plain processes: no root, network or /proc of their own",
     "namespaces-user": "isolated by namespaces, without root",
     "namespaces-root": "isolated by namespaces, as root",
 }
 
 
 def format_rows(pairs: Sequence[tuple[str, str]]) -> str:
-    """A word and what belongs to it, a line each."""
+    """Return a line for each pair."""
     width = max(len(word) for word, _ in pairs)
     return "\n".join(
         f"  {click.style(word.ljust(width), dim=True)}  {text}" for word, text in pairs
@@ -28,7 +28,6 @@ def format_rows(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def address_rows(facts: WorldInfo, folder: Path) -> list[tuple[str, str]]:
-    """Where everything is."""
     found = [
         ("API", f"{facts.url}  (project {facts.project})"),
         ("SSH", f"127.{facts.network}.*, port {facts.ssh_port}"),
@@ -39,10 +38,10 @@ def address_rows(facts: WorldInfo, folder: Path) -> list[tuple[str, str]]:
 
 
 def welcome_text(facts: WorldInfo, folder: Path, *, full: bool) -> str:
-    """What is shown once, when the world answers."""
+    """Return the text for a world that has just started."""
     if not full:
         return f"ready: {facts.url} ssh {facts.ssh_port} state {folder}"
-    head = click.style("A Cloud TPU of your own is up", bold=True)
+    head = click.style("Your simulated Cloud TPU is running", bold=True)
     use = [
         ("herd", f"export HERD_WORLD={folder}"),
         ("gcloud, ssh, …", f'eval "$(herd sim env --state-dir {folder})"'),
@@ -53,10 +52,9 @@ def welcome_text(facts: WorldInfo, folder: Path, *, full: bool) -> str:
 
 
 def world_text(facts: WorldInfo, numbers: Json, folder: Path) -> str:
-    """The status of a world that runs."""
     age = numbers["now"] - facts.started
     time = f"{format_age(age)}, pid {facts.pid}, time scale {numbers['time_scale']:g}"
-    weather = f"{numbers['rules']} rules in force, {numbers['planned']} steps to come"
+    weather = f"{numbers['rules']} active rules, {numbers['planned']} planned steps"
     there = [
         ("running", time),
         *address_rows(facts, folder),
@@ -74,7 +72,7 @@ def states_text(states: Mapping[str, int]) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """How long: 12 s, 5 min, 3 h, 2 d."""
+    """Return 12 s, 5 min, 3 h or 2 d."""
     for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"
@@ -82,36 +80,32 @@ def format_age(seconds: float) -> str:
 
 
 def log_line(at: float, sentence: str) -> str:
-    """One line of the log."""
     return f"{click.style(clock_text(at), dim=True)}  {sentence}"
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first few of many."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more
 
 
 def weather_text(found: Json) -> str:
-    """What is in force, what is to come, what can be done."""
     parts = []
     force = [(rule["id"], rule_text(rule)) for rule in found["rules"]]
     force += [(f"capacity {pool}", f"{many} nodes") for pool, many in found["capacity"].items()]
     if force:
-        parts += [click.style("In force", bold=True), format_rows(force), ""]
+        parts += [click.style("Active", bold=True), format_rows(force), ""]
     if found["planned"]:
         when = clock_text(found["next"])
-        parts += [f"{found['planned']} steps to come, the next at {when}", ""]
-    for family, title in (("stroke", "Happens once"), ("rule", "Stays in force")):
+        parts += [f"{found['planned']} planned steps, the next at {when}", ""]
+    for family, title in (("stroke", "One-time events"), ("rule", "Rules that stay active")):
         kinds = [
             (kind["example"], kind["meaning"]) for kind in found["can"] if kind["family"] == family
         ]
         parts += [click.style(title, bold=True), format_rows(kinds), ""]
-    return "\n".join([*parts, "Each of these after `herd sim weather`; `clear` ends all of it."])
+    return "\n".join([*parts, "Put one of these after `herd sim weather`; `clear` ends all."])
 
 
 def rule_text(rule: Json) -> str:
-    """A rule's own words."""
     said = {**rule["params"], **rule["match"]}
     words = [f"{name}={value}" for name, value in said.items()]
     if rule["share"] < 1:
@@ -124,8 +118,7 @@ def rule_text(rule: Json) -> str:
 
 
 def hits_text(kind: str, answer: Json) -> str:
-    """What was hit."""
     hits = [hit.get("target") or hit.get("rule") or hit.get("zone", "") for hit in answer["done"]]
     dropped = answer.get("dropped")
     tail = f"; {dropped} steps dropped" if dropped else ""
-    return f"{kind}: {first_names(hits) or 'nothing was in force'}{tail}"
+    return f"{kind}: {first_names(hits) or 'nothing was active'}{tail}"

@@ -1,4 +1,4 @@
-"""`herd ssh`: a terminal on a host, which a cut connection or a closed lid does not end."""
+"""`herd ssh`: opens a terminal on a host that survives a lost connection."""
 
 from functools import partial
 
@@ -14,19 +14,17 @@ LOGIN = 'exec "${SHELL:-/bin/sh}" -l'
 @click.command(cls=TargetCommand)
 @click.argument("target")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("-t", "--tty", is_flag=True, help="A terminal for COMMAND, too.")
-@click.option("-y", "--yes", is_flag=True, help="Also on a node of another herd user.")
+@click.option("-t", "--tty", is_flag=True, help="Run COMMAND with a terminal.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
+)
 def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> ParsedCommand:
-    """Open a terminal on a host of TARGET.
+    """Open a terminal on a host of TARGET, the first one if there are several.
 
-    It runs under the host's agent: after a cut it goes on where it was, and when you leave by
-    Enter ~ . or your window closes, it can be attached to again (`herd exec --list`). Of several
-    hosts it is the first. With a COMMAND, that runs instead of the login's shell, and without a
-    terminal unless -t asks for one; a single word of it is a line for the shell.
-
-    \b
-    herd ssh gpt/w3        herd ssh gpt/w3 'cat out/log' > log
-                           herd ssh -t gpt/w3 'less out/log'
+    The shell runs under the host's agent: after a lost connection it continues where it was, and
+    when you leave by Enter ~ . or close the window, you can attach to it again (`herd exec
+    --list`). COMMAND runs instead of the shell, without a terminal unless you give -t; a single
+    word is a line for the shell.
     """
     line = command[0] if len(command) == 1 else None
     wish = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)

@@ -1,4 +1,4 @@
-"""`herd status`: all that is known of one job."""
+"""`herd status`: shows all about one job."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(name: str, json_: bool) -> ParsedCommand:
-    """Show a job, or one slot of it: its nodes, its attempts and how they ended, its losses.
+    """Show a job or a slot: its nodes, its attempts and how they ended, and its lost time.
 
-    NAME is a job (gpt) or a slot (gpt-0). Every second of a slot is counted once, from the wish on.
+    NAME is a job (gpt) or a slot (gpt-0). Each second since submission is counted once.
     """
     return make_parsed_command("herd status", partial(run_status, name, json_))
 
 
 async def run_status(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """One job, or one slot."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import job_status
 

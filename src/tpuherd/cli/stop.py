@@ -1,4 +1,4 @@
-"""`herd stop`: a job ends for now."""
+"""`herd stop`: stops jobs and gives their nodes back."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, required=True)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def stop(names: tuple[str, ...], json_: bool) -> ParsedCommand:
-    """Stop jobs and give their nodes back, but keep the wish.
+    """Stop jobs and give their nodes back, but keep the jobs.
 
-    The command is asked to end and has its grace; `herd resume` goes on from its last checkpoint,
-    on new nodes.
+    Commands are asked to end and have their grace; `herd resume` continues from the last
+    checkpoint, on new nodes.
     """
     return make_parsed_command("herd stop", partial(run_stop, names, json_))
 
@@ -30,20 +30,19 @@ def stop(names: tuple[str, ...], json_: bool) -> ParsedCommand:
 async def run_stop(
     names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """Their nodes go."""
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.jobs import submit
 
     async with open_job_session(console, home, "herd stop") as here:
         made = change_goals(names, submit.stop_job, here)
-    await print_changes(made, ("is stopped", "is stopped already"), json_, console)
+    await print_changes(made, ("Stopped {}", "{} is already stopped"), json_, console)
     return 0
 
 
 def change_goals(
     names: tuple[str, ...], turn: "Callable[[StoredJob, Session], bool]", here: "Session"
 ) -> dict[str, bool]:
-    """Each, and whether it was turned; none where one is not there."""
+    """Change the goal of each job, and return whether it changed; none if one is unknown."""
     wishes = [here.get_job(name) for name in dict.fromkeys(names)]
     return {wish.job: turn(wish, here) for wish in wishes}
 
@@ -51,11 +50,10 @@ def change_goals(
 async def print_changes(
     made: dict[str, bool], words: tuple[str, str], json_: bool, console: "Console"
 ) -> None:
-    """What became of each."""
     from tpuherd.cli.job_session import print_json, print_lines
 
     if json_:
         await print_json(console, [{"job": job, "changed": did} for job, did in made.items()])
         return
     for job, did in made.items():
-        await print_lines(console, f"{job} {words[0] if did else words[1]}")
+        await print_lines(console, (words[0] if did else words[1]).format(job))

@@ -1,6 +1,6 @@
-"""Where a command reads what is remembered: the store of the place that is meant, and its engine.
+"""Opens the store for a command that only reads, and starts an engine if jobs need one.
 
-The place itself need not be there: what is remembered of it can be read all the same.
+The project or world itself need not be reachable.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -24,26 +24,26 @@ from tpuherd.views.trouble_line import trouble_line
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreSession:
-    """Open for one command."""
+    """The open store of one command."""
 
     store: Database
     clock: WallClock
     console: Console
-    login: HerdError | None = None  #: why nobody can be asked, where that is so
+    login: HerdError | None = None  #: why there is no login
 
     @property
     def now(self) -> float:
         return self.clock.now()
 
     async def print_content(self, content: Any, text: Callable[[Any], str], *, json_: bool) -> None:
-        """As JSON, or as text of the same content, in which nothing acts on a terminal."""
+        """Print JSON, or text of the same content with escapes made visible."""
         if json_:
             await self.console.write(f"{json_text(content, indent=2)}\n".encode(errors="replace"))
         else:
             await self.console.print_text(text(show_values(content)), coloured=True)
 
     def current_troubles(self) -> list[TroubleRecord]:
-        """What stands in the way of all jobs."""
+        """Return the problems that affect all jobs."""
         found = self.store.troubles.read()
         if self.login is None:
             return found
@@ -51,7 +51,7 @@ class StoreSession:
         return [TroubleRecord(source=LOGIN, sentence=said, hint=hint, since=now, at=now), *found]
 
     async def print_troubles(self, *, apart: bool = False) -> None:
-        """First of all; apart from what a program reads."""
+        """Print them, on stderr if `apart`."""
         found = self.current_troubles()
         for one in found:
             await self.console.print_text(trouble_line(one, self.now), 2 if apart else 1)
@@ -61,7 +61,7 @@ class StoreSession:
 
 @asynccontextmanager
 async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
-    """Whoever reads wishes that are not at rest has an engine begin, where it can."""
+    """Open the store, and start an engine if there are jobs."""
     clock = WallClock()
     scope = project_access.resolve_scope(console.environ, world=console.said.world)
     place = login = None
@@ -69,18 +69,16 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
         place = project_access.resolve_access(console.environ, world=console.said.world)
     except NotAllowed as error:
         login = error
-    except HerdError:  # the place is not there: then nothing can be begun
+    except HerdError:  # without the project there is no engine to start
         pass
     if scope.world is not None and not scope.store_folder.exists():
-        project_access.read_world_facts(
-            scope.world
-        )  # nothing is remembered of a world that never was
+        project_access.read_world_facts(scope.world)  # raises if there is no such world
     store = Database(scope.store_folder, clock.now())
     try:
         await print_notices(console, scope.store_folder)
         if place and (
             store.stored_jobs() or not engine_control.has_known_jobs(store)
-        ):  # new, or it was lost
+        ):  # new, or the store was lost
             with suppress(HerdError):
                 engine_control.ensure_engine(place, console.environ)
         yield StoreSession(store=store, clock=clock, console=console, login=login)
@@ -89,12 +87,14 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
 
 
 async def print_notices(console: Console, store: Path) -> None:
-    """What its user must know of a store that was set aside, until it is acknowledged."""
+    """Print the notices of a damaged store until they are acknowledged."""
     for sentence in read_notices(store).values():
-        await console.print_notice(f"herd: {sentence}. Stop this notice: herd engine acknowledge")
+        await console.print_notice(
+            f"herd: {sentence}. To stop this notice: herd engine acknowledge"
+        )
 
 
 def format_moment(at: float, now: float) -> str:
-    """The local time; with its day unless that is today."""
+    """Return the local time, with the date unless it is today."""
     when, today = (datetime.fromtimestamp(one, UTC).astimezone() for one in (at, now))
     return when.strftime("%H:%M:%S" if when.date() == today.date() else "%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""What `herd run` does: reads the page, has it wished, and shows what came of it."""
+"""Submits a job for `herd run` and `herd up`, and shows the result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,37 +22,34 @@ from tpuherd.views.format_text import count_slices, format_table
 
 TRIALS_SHOWN = 10
 WORDS = {
-    "submitted": "is wished",
-    "restarted": "runs again",
-    "resumed": "goes on",
-    "changed": "is changed",
-    "unchanged": "is wished so already",
+    "submitted": "Submitted {}",
+    "restarted": "Submitted {} again",
+    "resumed": "Resumed {}",
+    "changed": "Changed {}",
+    "unchanged": "Unchanged: {}",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOptions:
-    """What is wanted."""
-
     said: JobArguments
     goal: Goal
     follow: bool | None
     yes: bool
     dry: bool
     json_: bool
-    by: str = ""  #: the command, if it is another one
-    waits: bool = False  #: for its end
+    by: str = ""  #: the command's name, if not run or up
+    waits: bool = False  #: for the end of the job
 
     @property
     def command_name(self) -> str:
-        """Who says it."""
         if self.by:
             return self.by
         return "herd run" if self.goal is Goal.RUN else "herd up"
 
 
 async def run_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
-    """Refused, with nothing stored, where nobody is logged in or may look at the project."""
+    """Submit; without login or permission nothing is stored."""
     try:
         return await submit_job(asked, console, home)
     except NotAllowed as error:
@@ -60,7 +57,7 @@ async def run_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
 
 
 async def submit_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
-    """Everything that can be wrong is found before anything is stored."""
+    """Find all mistakes before anything is stored."""
     page, base = read_job_input(asked.said, console.folder)
     async with open_job_session(
         console, home, asked.command_name, yes=asked.yes, begins=not asked.dry
@@ -82,7 +79,7 @@ async def submit_job(asked: RunOptions, console: Console, home: HostAccess) -> i
 
 
 async def follow_or_detach(asked: RunOptions, job: str, console: Console, home: HostAccess) -> int:
-    """Follow the job, wait for it, or say how to do that later."""
+    """Follow the job, wait for it, or print how to do that later."""
     if asked.follow or (asked.follow is None and not asked.waits and console.is_terminal(1)):
         from tpuherd.cli.follow import follow_job
 
@@ -93,22 +90,21 @@ async def follow_or_detach(asked: RunOptions, job: str, console: Console, home: 
         return await run_wait((job,), None, False, console, home)
     if asked.follow is None and not asked.json_ and console.said.loud >= 0:
         await console.print_notice(
-            f"{asked.command_name}: detached, as there is no terminal:"
+            f"{asked.command_name}: detached, because there is no terminal:"
             f" `herd wait {job}` waits for its end,"
-            f" `herd logs {job} -f` shows its output; --follow or --wait stays from the start"
+            f" `herd logs {job} -f` shows its output; use --follow or --wait to stay attached"
         )
     return 0
 
 
 async def print_mistakes(page: YamlDocument, file: str, name: str, console: Console) -> int:
-    """All of them, a line each."""
     for one in sorted(page.mistakes, key=lambda each: each.line):
         await console.print_notice(f"{name}: {one.format_line(file)}")
     return MISUSED
 
 
 def offers_table(offers: Sequence[Offer]) -> str:
-    """Where a node may come from, the best liked first."""
+    """Return a table of offers, the preferred first."""
     rows = [("TYPE", "ZONE", "TIER", "RUNTIME", "HOSTS", "PER HOUR")]
     for one in offers:
         price = format_dollars(one.price)
@@ -119,7 +115,6 @@ def offers_table(offers: Sequence[Offer]) -> str:
 async def print_dry_run(
     asked: RunOptions, found: CheckedJob, before: StoredJob | None, console: Console
 ) -> int:
-    """Only what it comes to."""
     change = diff_documents(before.document, job_document(found.job)) if before else JobDiff()
     if asked.json_:
         keys = ("zone", "type", "tier", "runtime", "hosts", "price", "rank")
@@ -138,16 +133,16 @@ async def print_dry_run(
         await print_lines(console, f"\n{trials_table(found.job.sweep)}")
     if not found.granted:
         await console.print_notice(
-            f"{asked.command_name}: no grants are known: you would be asked first"
+            f"{asked.command_name}: the project has no grants, so herd would ask first"
         )
     return 0
 
 
 def trials_table(search: Search) -> str:
-    """The first trials, where nothing has to be learnt for them."""
+    """Return the first trials, unless they depend on results."""
     all_ = f"{count_trials(search)} trials"
     if search.method == "bayes":
-        return f"{all_}, each by what those before it have told"
+        return f"{all_}, each chosen by the results of those before"
     first = range(min(TRIALS_SHOWN, count_trials(search)))
     rows = [search_space.suggest_point(search, number) for number in first]
     names = list(search.parameters)
@@ -157,7 +152,6 @@ def trials_table(search: Search) -> str:
 
 
 def change_summary(found: CheckedJob, change: JobDiff) -> dict[str, object]:
-    """What both kinds of JSON have."""
     prices = price_range(found.slots)
     return {
         "slots": [slot.name for slot in found.slots],
@@ -173,22 +167,22 @@ def change_summary(found: CheckedJob, change: JobDiff) -> dict[str, object]:
 
 
 def price_text(found: CheckedJob) -> str:
-    """$6.12 to $9.36 an hour; unknown in us-east1-c"""
+    """$6.12 to $9.36/h; unknown in us-east1-c"""
     prices = price_range(found.slots)
     if prices.least is None:
-        return "an unknown price"
+        return "price unknown"
     upto = "" if prices.least == prices.most else f" to {format_dollars(prices.most)}"
     zones = f"; unknown in {', '.join(prices.unknown_in)}" if prices.unknown_in else ""
-    return f"{format_dollars(prices.least)}{upto} an hour{zones}"
+    return f"{format_dollars(prices.least)}{upto}/h{zones}"
 
 
 def size_prefix(found: CheckedJob) -> str:
-    """3 ×, where there are several; 2 slices of, where they work together."""
+    """3 × for several copies; 2 slices of, for several slices."""
     return copies_prefix(found) + count_slices(found.job.slices)
 
 
 def copies_prefix(found: CheckedJob) -> str:
-    """3 ×, where there are several."""
+    """3 × for several copies."""
     return f"{len(found.slots)} × " if len(found.slots) > 1 else ""
 
 
@@ -200,7 +194,6 @@ def slices_suffix(found: CheckedJob) -> str:
 async def print_submitted(
     asked: RunOptions, made: SubmitResult, found: CheckedJob, console: Console
 ) -> None:
-    """One line."""
     if asked.json_:
         about = {"job": made.wish.job, "did": made.word, "revision": made.wish.revision}
         await print_json(console, {**about, **change_summary(found, made.change)})
@@ -212,4 +205,4 @@ async def print_submitted(
         what = (
             f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
         )
-        await console.print_notice(f"{made.wish.job} {WORDS[made.word]}: {what}")
+        await console.print_notice(f"{WORDS[made.word].format(made.wish.job)}: {what}")

@@ -1,4 +1,4 @@
-"""`herd sweep`: try many parameters on many nodes, and look at what came of it."""
+"""`herd sweep`: tries many parameters on many nodes, and shows the results."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -8,6 +8,7 @@ import click
 
 from tpuherd.cli.anywhere import add_global_options, count_global_words
 from tpuherd.cli.completion import complete_arguments
+from tpuherd.cli.examples import add_examples
 from tpuherd.cli.job_options import COMMAND, JobCommand, read_job_input
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.run import add_follow_options, add_job_options, parse_run_options
@@ -30,7 +31,7 @@ as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
 class SweepGroup(click.Group):
-    """A file, or one of a few words."""
+    """`herd sweep FILE`, or one of its subcommands."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = count_global_words(args)
@@ -43,22 +44,20 @@ class SweepGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SHOWN:
-            return add_global_options(begin) if cmd_name == BEGIN else None
+            return (
+                add_examples(add_global_options(begin), "sweep FILE") if cmd_name == BEGIN else None
+            )
         command = {"status": status, "best": best, "plot": plot}[cmd_name]
         complete_arguments(command)
-        return add_global_options(command)
+        return add_examples(add_global_options(command), f"sweep {cmd_name}")
 
 
 @click.group(cls=SweepGroup)
 def sweep() -> None:
-    """Try many parameters, on many nodes.
+    """Try many parameters on many nodes.
 
-    FILE is a job file with a `sweep:` in it. Trials run on the job's copies, one after another;
-    one whose node is preempted goes on first, wherever a node is free.
-
-    \b
-    herd sweep lr.yaml
-    herd sweep best lr
+    FILE is a job file with a `sweep:`. Trials run on the job's copies, one after another; a
+    preempted trial continues first, on any free node.
     """
 
 
@@ -68,7 +67,7 @@ def sweep() -> None:
 @add_follow_options
 @click.pass_context
 def begin(context: click.Context, /, file: str, **said: Any) -> ParsedCommand:
-    """Begin the sweep that a job file describes; options go before what it says."""
+    """Start the sweep of a job file; options replace its fields."""
     from tpuherd.cli.submit_job import RunOptions
     from tpuherd.model.slots_and_plan import Goal
 
@@ -83,9 +82,9 @@ def begin(context: click.Context, /, file: str, **said: Any) -> ParsedCommand:
 @as_json
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV, a line for each trial.")
 def status(name: str, json_: bool, csv_: bool) -> ParsedCommand:
-    """Show all trials of a sweep: parameters, where they are, and what they told last.
+    """Show all trials of a sweep: parameters, place and last values.
 
-    The best is marked with a star.
+    The best trial is marked with a star.
     """
     return make_parsed_command("herd sweep status", partial(run_sweep_status, name, json_, csv_))
 
@@ -94,32 +93,27 @@ def status(name: str, json_: bool, csv_: bool) -> ParsedCommand:
 @click.argument("name")
 @as_json
 def best(name: str, json_: bool) -> ParsedCommand:
-    """Show the best of the trials that are complete; exit status 4 while there is none."""
+    """Show the best complete trial; exit status 4 if there is none yet."""
     return make_parsed_command("herd sweep best", partial(run_sweep_best, name, json_))
 
 
 @click.command()
 @click.argument("name")
-@click.option("--svg", is_flag=True, help="Print a picture, for a file of its own.")
+@click.option("--svg", is_flag=True, help="Print an SVG picture.")
 def plot(name: str, svg: bool) -> ParsedCommand:
-    """Draw how the best value came about, and each parameter against the metric.
-
-    \b
-    herd sweep plot lr
-    herd sweep plot lr --svg > lr.svg
-    """
+    """Plot the best value over time, and each parameter against the metric."""
     return make_parsed_command("herd sweep plot", partial(run_sweep_plot, name, svg))
 
 
 async def run_sweep(asked: "RunOptions", console: "Console", home: "HostAccess") -> int:
-    """Refused where the job has nothing to try; else wished as any other."""
+    """Submit the job like any other, unless it has no `sweep:`."""
     from tpuherd.cli import submit_job
 
     page, _ = read_job_input(asked.said, console.folder)
     if isinstance(page.value, Mapping) and "sweep" not in page.value:
         await console.print_notice(
-            f"{asked.command_name}: {asked.said.file} has no `sweep:`, which says what to try:"
-            " docs/howto/sweeps.md; herd run runs it as it is"
+            f"{asked.command_name}: {asked.said.file} has no `sweep:` (see docs/howto/sweeps.md);"
+            " `herd run` runs it as it is"
         )
         return MISUSED
     return await submit_job.run_job(asked, console, home)
@@ -128,7 +122,6 @@ async def run_sweep(asked: "RunOptions", console: "Console", home: "HostAccess")
 async def run_sweep_status(
     name: str, json_: bool, csv_: bool, console: "Console", home: "HostAccess"
 ) -> int:
-    """All trials."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import sweep_status
 
@@ -140,12 +133,10 @@ async def run_sweep_status(
 
 
 def csv_text(page: Any) -> str:
-    """A line for each trial."""
     return sweep_csv(page)[:-1]
 
 
 async def run_sweep_best(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """The best one."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import sweep_status
 
@@ -153,13 +144,12 @@ async def run_sweep_best(name: str, json_: bool, console: "Console", home: "Host
         page, _ = sweep_status(here.store, here.now, name)
         row = next((one for one in page["trials"] if one["trial"] == page["best"]), None)
         if row is None:
-            raise NotFound(f"no trial of {page['sweep']} is complete and has told a value yet")
+            raise NotFound(f"no trial of {page['sweep']} is complete and has a value yet")
         await here.print_content(row, partial(best_text, show_values(page)), json_=json_)
     return 0
 
 
 async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "HostAccess") -> int:
-    """As a picture, or in letters."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import sweep_status
 

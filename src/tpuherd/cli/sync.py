@@ -1,4 +1,4 @@
-"""`herd sync`: code to hosts, as git would ship it, and exactly the same on all."""
+"""`herd sync`: copies code to hosts as git sees it, exactly the same on all."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +21,6 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyncOptions:
-    """What is to be shipped where, and how."""
-
     path: str | None
     repo: str | None
     ref: str | None
@@ -38,47 +36,44 @@ class SyncOptions:
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[PATH] TARGET:DEST | [PATH] JOB")
 @click.option("--repo", metavar="URL", help="Ship a commit of this repository instead of PATH.")
-@click.option("--ref", metavar="SHA", help="Which: a commit, a tag or a branch.")
+@click.option("--ref", metavar="SHA", help="The commit, tag or branch of --repo.")
 @click.option(
     "-y",
     "--yes",
     is_flag=True,
-    help="Ship also what looks secret, more than 2 GB, and to nodes of another herd user.",
+    help="Also ship likely secrets or more than 2 GB, and to nodes of other herd users.",
 )
-@click.option("--force", is_flag=True, help="Mix it with what stands at DEST already.")
-@click.option("--partial", is_flag=True, help="Switch those hosts that could be filled.")
+@click.option("--force", is_flag=True, help="Merge with files that exist at DEST.")
+@click.option(
+    "--partial", is_flag=True, help="Switch the hosts that succeeded, even if others failed."
+)
 @click.option(
     "--relay",
     type=click.Choice(["auto", "none"]),
     default="auto",
     show_default=True,
-    help="Hosts pass it on to each other; or each gets it over your uplink.",
+    help="auto: hosts pass files on to each other; none: each gets them over your uplink.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
-    """Ship a folder to all hosts of TARGET: what git would, as it is now.
+    """Copy a folder to all hosts of TARGET: the files that git would commit, as they are now.
 
-    Tracked and untracked files, without those that .gitignore and .herdignore name. Only what
-    hosts lack travels, once over your uplink, or once for each node that other nodes don't reach;
-    then all of them switch, or none. DEST is from the login's home on, and lasts as long as the
-    node. Without DEST it is a job's code from its next attempt on; on a node that is only kept, at
-    once.
-
-    \b
-    herd sync . gpt:code        herd sync . gpt
-    herd sync --repo https://example.com/x.git --ref v1.2 gpt:code
+    That is tracked and untracked files without those that .gitignore and .herdignore exclude.
+    Only what the hosts lack is sent, once over your uplink; then all hosts switch, or none. DEST
+    is relative to your home there and lasts as long as the node. Without DEST the folder becomes
+    the job's code from its next attempt on; on a node of `herd up`, at once.
     """
     *paths, place = words
     target, colon, dest = place.partition(":")
     if len(paths) != (0 if said["repo"] else 1):
         raise click.UsageError(
-            "say what and where: herd sync PATH TARGET:DEST, herd sync PATH JOB,"
+            "give a folder and a target: herd sync PATH TARGET:DEST, herd sync PATH JOB,"
             " or --repo URL --ref SHA in place of PATH"
         )
     if bool(said["repo"]) != bool(said["ref"]):
         raise click.UsageError("--repo and --ref go together")
     if colon and not dest:
-        raise click.UsageError(f"say where on the hosts: {target}:DEST, from the login's home on")
+        raise click.UsageError(f"give a folder on the hosts, relative to your home: {target}:DEST")
     load = SyncOptions(
         path=paths[0] if paths else None,
         repo=option_text(said["repo"]), ref=option_text(said["ref"]), target=target, dest=dest,
@@ -91,12 +86,10 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
 
 
 def option_text(value: bool | str | None) -> str | None:
-    """An option that is a word."""
     return value if isinstance(value, str) else None
 
 
 async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess") -> int:
-    """A job's code, from its next attempt on."""
     import asyncio
 
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
@@ -105,7 +98,7 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
     from tpuherd.sync.snapshot_store import open_archive
 
     async with open_job_session(console, home, "herd sync", yes=load.yes) as here:
-        wish = here.get_job(load.target, hint=f"a node wants a place: {load.target}:DEST")
+        wish = here.get_job(load.target, hint=f"for a node, give a folder: {load.target}:DEST")
         archive = open_archive(here.place.folders.state)
         taking = partial(take_chosen_snapshot, load, console, archive)
         first = await asyncio.to_thread(taking)
@@ -121,7 +114,7 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
 
 
 async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAccess") -> int:
-    """Take the snapshot while the links come about; ask; ship."""
+    """Take the snapshot while connecting, ask where needed, and ship."""
     import asyncio
 
     from tpuherd.cli.ask_user import TerminalPrompter
@@ -148,7 +141,7 @@ async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAcces
         shipment = await ship(
             snapshot, load.dest, there.links, archive=archive, report=report, terms=terms
         )
-    title = f"snapshot {snapshot.id[:12]} is in {load.dest}, as long as the node lasts"
+    title = f"Snapshot {snapshot.id[:12]} is in {load.dest} until the node is deleted"
     status = await print_shipment(title, shipment, load.json_, console, all=there.all)
     if not shipment.failed:
         await console.flush()
@@ -157,7 +150,7 @@ async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAcces
 
 
 def prune_snapshots_daily(archive: "Archive", now: float) -> None:
-    """Old snapshots go, once a day."""
+    """Delete old snapshots, at most once a day."""
     stamp = archive.folder / "tidied"
     if not stamp.exists() or stamp.stat().st_mtime < now - DAY_S:
         stamp.touch()
@@ -165,7 +158,6 @@ def prune_snapshots_daily(archive: "Archive", now: float) -> None:
 
 
 def take_chosen_snapshot(load: SyncOptions, console: "Console", archive: "Archive") -> "Snapshot":
-    """Of the folder, or of the commit."""
     from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
     if load.repo and load.ref:

@@ -1,4 +1,4 @@
-"""`herd wait`: until jobs have ended."""
+"""`herd wait`: waits until jobs have ended."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option(
-    "--timeout", "timeout_s", type=Duration(), help="Wait no longer than this (5m, 2h); exit 124."
+    "--timeout",
+    "timeout_s",
+    type=Duration(),
+    help="Stop waiting after this long (5m, 2h); exit 124.",
 )
-@click.option("--json", "json_", is_flag=True, help="Print JSON at the end.")
+@click.option("--json", "json_", is_flag=True, help="Print JSON when the waiting ends.")
 def wait(names: tuple[str, ...], timeout_s: float | None, json_: bool) -> ParsedCommand:
-    """Wait until jobs have ended, or the nodes of `herd up` are ready.
+    """Wait until jobs have ended, or until the nodes of `herd up` are ready.
 
-    Patterns are allowed: herd wait 'gpt-*'. The exit status is 0 if all of it succeeded; that of
-    the command if it failed for good; and 5 if the job was given up for another reason, stopped or
-    dropped. Of several jobs it is the greatest.
+    Patterns are allowed: herd wait 'gpt-*'. The exit status is 0 if the job succeeded, that of
+    its command if it failed, and 5 if it was stopped, deleted or given up for another reason. Of
+    several jobs it is the highest.
     """
     return make_parsed_command("herd wait", partial(run_wait, names, timeout_s, json_))
 
@@ -38,14 +41,14 @@ async def run_wait(
     console: "Console",
     home: "HostAccess",
 ) -> int:
-    """Until all have ended, or for so long: the greatest of their statuses."""
+    """Return the highest status of all jobs, or TIMED_OUT."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import match_jobs, watch_job_ends
 
     async with open_store_session(console) as here:
         jobs = match_jobs(names, here.store.stored_jobs())
     ended: dict[str, tuple[int, str]] = {}
-    # Who has read lets an engine begin: only with one is there something to wait for.
+    # Opening the session starts an engine; without one the wait would never end.
     async with open_store_session(console) as here:
         async for job, status, why in watch_job_ends(
             jobs, here.store, here.clock, timeout_s=timeout_s
@@ -55,7 +58,7 @@ async def run_wait(
                 await console.print_notice(f"herd wait: {why}")
                 await console.flush()
         left = [job for job in jobs if job not in ended]
-        ended |= {job: (TIMED_OUT, f"{job} goes on") for job in left}
+        ended |= {job: (TIMED_OUT, f"{job} is still running") for job in left}
         total = TIMED_OUT if left else max(status for status, _ in ended.values())
         whys = [ended[job][1] for job in jobs]
         if json_:
@@ -63,5 +66,5 @@ async def run_wait(
             about = {"job": fold_names(jobs), "status": total, "why": "; ".join(whys), "jobs": rows}
             await here.print_content(about, str, json_=True)
         for job in left if not json_ else ():
-            await console.print_notice(f"herd wait: {job} goes on")
+            await console.print_notice(f"herd wait: {job} is still running")
     return total

@@ -1,4 +1,4 @@
-"""`herd why`: what a job waits for."""
+"""`herd why`: explains what a job does or waits for."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def why(name: str, json_: bool) -> ParsedCommand:
-    """Say what each slot of a job does or waits for, in a sentence, and what happened last.
+    """Explain in a sentence what each slot of a job does or waits for, and what happened last.
 
     NAME is a job (gpt) or a slot (gpt-0).
     """
@@ -30,7 +30,6 @@ def why(name: str, json_: bool) -> ParsedCommand:
 
 
 async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    """What it does or waits for."""
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.jobs.job_queries import slot_reasons, why_as_json
 

@@ -1,0 +1,105 @@
+"""The examples at the end of every page of help."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import click
+
+#: By command, as it is typed after `herd`: one to three lines.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "run": (
+        "herd run job.yaml",
+        "herd run --name gpt --accelerator v4-32 --workdir . -- python3 train.py",
+    ),
+    "up": ("herd up --name dev --accelerator v4-8",),
+    "ls": ("herd ls",),
+    "status": ("herd status gpt", "herd status gpt-0 --json"),
+    "why": ("herd why gpt",),
+    "events": ("herd events gpt --since 1h", "herd events -f"),
+    "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
+    "capacity": ("herd capacity",),
+    "plan": ("herd plan gpt",),
+    "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),
+    "sweep FILE": ("herd sweep lr.yaml",),
+    "sweep status": ("herd sweep status lr", "herd sweep status lr --csv > lr.csv"),
+    "sweep best": ("herd sweep best lr",),
+    "sweep plot": ("herd sweep plot lr", "herd sweep plot lr --svg > lr.svg"),
+    "scale": ("herd scale gpt 3",),
+    "set": ("herd set gpt retry.failures=10 env.LR=0.1", "herd set gpt max_cost="),
+    "stop": ("herd stop gpt",),
+    "resume": ("herd resume gpt",),
+    "down": ("herd down gpt", "herd down --all --yes"),
+    "gc": ("herd gc", "herd gc gpt-0-g3-7kq"),
+    "adopt": ("herd adopt",),
+    "context": ("herd context add lab --project my-project", "herd context list"),
+    "context list": ("herd context list",),
+    "context use": ("herd context use lab",),
+    "context add": (
+        "herd context add lab --project my-project",
+        "herd context add rehearsal --world ./world",
+    ),
+    "context show": ("herd context show",),
+    "context remove": ("herd context remove rehearsal",),
+    "context install": ("herd context install lab",),
+    "context grant": (
+        "herd context grant --mail -",
+        "herd context grant --zone us-central2-b --type v4 --tier spot --chips 32",
+    ),
+    "engine": ("herd engine status",),
+    "engine run": ("herd engine run",),
+    "engine start": ("herd engine start",),
+    "engine stop": ("herd engine stop",),
+    "engine status": ("herd engine status",),
+    "engine acknowledge": ("herd engine acknowledge",),
+    "engine logs": ("herd engine logs -n 200",),
+    "engine install": ("herd engine install",),
+    "engine move": ("herd engine move --to me@vm", "herd engine move --back"),
+    "exec": (
+        "herd exec gpt -- nvidia-smi",
+        "herd exec gpt-[0-3]/w0 -c 'ls *.log | wc -l'",
+        "herd exec gpt/w0 --tty -- htop",
+    ),
+    "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
+    "sync": (
+        "herd sync . gpt:code",
+        "herd sync . gpt",
+        "herd sync --repo https://example.com/x.git --ref v1.2 gpt:code",
+    ),
+    "cp": ("herd cp data.bin notes/ gpt:data", "herd cp 'gpt/w0:out/*.json' results"),
+    "logs": ("herd logs gpt -f", "herd logs gpt --host w0 --grep loss --tail 20"),
+    "chips": ("herd chips gpt",),
+    "clean": ("herd clean gpt", "herd clean gpt/w0 --all"),
+    "daemon": ("herd daemon status",),
+    "daemon status": ("herd daemon status",),
+    "daemon stop": ("herd daemon stop",),
+    "sim": ("herd sim start --detach", "herd sim preempt gpt-0-g1-7kq"),
+    "sim start": ("herd sim start", "herd sim start --detach --weather storm --seed 1"),
+    "sim status": ("herd sim status",),
+    "sim stop": ("herd sim stop",),
+    "sim preempt": ("herd sim preempt gpt-0-g1-7kq",),
+    "sim weather": (
+        "herd sim weather preempt gpt-0-g1-7kq notice_s=0",
+        "herd sim weather http-error 429 method=nodes.create for=2m",
+        "herd sim weather clear",
+    ),
+    "sim log": ("herd sim log -f",),
+    "sim env": ('eval "$(herd sim env)"',),
+    "completion": ('eval "$(herd completion bash)"', "herd completion fish | source"),
+}
+
+
+def add_examples(command: click.Command, words: str) -> click.Command:
+    """Add the examples to the help of a command, typed as `words`, and of its subcommands."""
+    command.format_epilog = partial(write_examples, EXAMPLES.get(words, ()))  # type: ignore[method-assign]
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            add_examples(below, f"{words} {name}")
+    return command
+
+
+def write_examples(
+    lines: Sequence[str], ctx: click.Context, formatter: click.HelpFormatter
+) -> None:
+    if lines:
+        with formatter.section("Example" if len(lines) == 1 else "Examples"):
+            formatter.write("".join(f"  {line}\n" for line in lines))
