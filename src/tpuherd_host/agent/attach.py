@@ -15,13 +15,13 @@ from typing import Dict, Mapping, Optional
 FOLDER = ".tpuherd"
 SOCKET = "agent.sock"
 START_LOCK = "start.lock"
-READY_S = 20.0  #: for a living agent's word
-START_S = 300.0  #: for a new one's; should it die meanwhile, we hear of it at once
+READY_S = 20.0  #: for a running agent's answer
+START_S = 300.0  #: for a new agent; if it dies meanwhile, we notice at once
 GREETING = b"\xff"  #: not a frame of this protocol
 PLEASE, STAYS, LEAVES, REFUSES = b"?", b"=", b"-", b"!"
-#: What must not reach the agent's own process, nor its commands.
+#: Variables that reach neither the agent nor its commands.
 DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SHLVL", "_", "OLDPWD")
-PRELOAD = "HERD_LD_PRELOAD"  #: how LD_PRELOAD passes by the agent to its commands
+PRELOAD = "HERD_LD_PRELOAD"  #: carries LD_PRELOAD past the agent to its commands
 
 
 def go_home() -> str:
@@ -103,7 +103,7 @@ def exec_agent(pyz: str, ready: int) -> None:
     log = os.open("agent.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log if os.fstat(log).st_size < 1 << 20 else null, 2)
     os.dup2(ready, 3)
-    os.set_inheritable(3, True)  # also where it was 3 before
+    os.set_inheritable(3, True)  # also if it was 3 before
     os.closerange(4, 1 << 12)
     env = command_environment(os.environ)
     env[PRELOAD] = env.pop("LD_PRELOAD", "")
@@ -123,7 +123,7 @@ def attach(pyz: str, version: str) -> int:
         line = connect_to_agent()
         if line is None:
             lock = os.open(START_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find it started
+            fcntl.flock(lock, fcntl.LOCK_EX)  # others wait here and find a running agent
             line = connect_to_agent()
             if line is None and not start_agent(pyz):
                 sys.stderr.write("the agent did not start; see ~/.tpuherd/agent.log\n")
@@ -132,7 +132,7 @@ def attach(pyz: str, version: str) -> int:
             line = line or connect_to_agent()
         if line is None:
             continue
-        # A host that goes down tells all to end. The agent has a last word, and ends us.
+        # A host that shuts down signals all processes; the agent reports that, and ends us.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         answer = hand_over_files(line, version)
         if answer == STAYS:

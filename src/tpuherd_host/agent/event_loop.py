@@ -20,7 +20,7 @@ class EventLoop(AgentRuntime):
         while not self.doors.replaced:
             self.files.wait(self.sleep_limit())
             leaving = self.leaving
-            self.take_posted()  # what was posted before that is judged and told below
+            self.take_posted()  # tasks posted before `leaving` was read are handled below
             self.run_timers()
             self.process_events()
             if leaving and not any(work.is_live for work in self.state.works.values()):
@@ -68,7 +68,7 @@ class EventLoop(AgentRuntime):
         while self.later:
             task_io.finish_task(self, self.later.popleft())
 
-    # ---- the nurse -------------------------------------------------------------------------------
+    # ---- the supervisor --------------------------------------------------------------------------
 
     def use_supervisor(self, line: socket.socket, pid: int) -> None:
         self.nurse, self.nurse_pid = line, pid

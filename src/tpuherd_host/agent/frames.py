@@ -9,21 +9,21 @@ import json
 import struct
 from typing import Any, Dict, Iterator, List, NamedTuple
 
-PROTOCOL = 1  #: raised when an older partner could not understand
+PROTOCOL = 1  #: raised for changes that an older partner cannot understand
 HEAD = struct.Struct(">IBI")  #: length of the payload, kind, id
 PAYLOAD_MAX = 1 << 20
-DATA_MAX = 1 << 16  #: so that one call's data does not hold up another's
+DATA_MAX = 1 << 16  #: so that no call delays another
 WINDOW = 1 << 18  #: bytes of DATA of one call, each way, before the first CREDIT
 
 HELLO = 1  #: JSON; the first frame each way, id 0
 CALL = 2  #: JSON {"verb": name, ...}
-REPLY = 3  #: JSON; ends the call well
-FAIL = 4  #: JSON {"error": word, "sentence": text}; ends the call badly
+REPLY = 3  #: JSON; the call succeeded
+FAIL = 4  #: JSON {"error": word, "sentence": text}; the call failed
 DATA = 5  #: one byte of port, then bytes
 END = 6  #: one byte of port: no more data on it from this side
-CREDIT = 7  #: four bytes: so many more bytes of DATA may come
+CREDIT = 7  #: four bytes: how many more bytes of DATA may come
 EVENT = 8  #: JSON {"event": name, ...}; id 0
-CANCEL = 9  #: the caller has lost interest; the call ends by FAIL "cancelled"
+CANCEL = 9  #: the caller gives up; the call ends by FAIL "cancelled"
 
 STDIN, STDOUT, STDERR, LOG, BLOBS = 0, 1, 2, 3, 4  #: ports of DATA
 
@@ -71,8 +71,8 @@ class FrameReader:
     """Turns bytes as they arrive into whole frames."""
 
     def __init__(self) -> None:
-        self.pieces: List[bytes] = []  #: of a frame that is not whole yet
-        self.lacking = 0  #: so much must come until more can be said of it
+        self.pieces: List[bytes] = []  #: of an incomplete frame
+        self.lacking = 0  #: bytes until the next step
 
     def feed(self, piece: bytes) -> Iterator[Frame]:
         """Return the frames that are complete now; pieces of a long frame are joined only once."""

@@ -17,9 +17,9 @@ from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
 
 
-def live(loop: EventLoop, nurse: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
+def live(loop: EventLoop, supervisor: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
     """Run the agent from start to end."""
-    loop.use_supervisor(*nurse)
+    loop.use_supervisor(*supervisor)
     adopt_tasks(loop)
     start_background(loop)
     door = open_listener()

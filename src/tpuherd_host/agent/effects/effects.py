@@ -15,8 +15,8 @@ from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import COMMAND, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
-UNSEEN_S = 2.0  #: how long its nurse may take to write down how a process ended
-FAILED = {  # of an exec, by its errno: exit status, and what is told
+UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
+FAILED = {  # of an exec, by its errno: exit status and message
     2: (127, "{}: command not found"),
     20: (127, "{}: command not found"),
     13: (126, "{}: not allowed to execute it"),
@@ -102,7 +102,7 @@ def spawn_process(runtime: AgentRuntime, deed: messages.SpawnProcess) -> None:
     runtime.heard_out.clear()
 
 
-#: Where the hosts of a gang find each other: what an image or a login has of it is another's.
+#: How the hosts of a gang find each other: values of the image or the login do not apply.
 GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
 
 
@@ -124,7 +124,7 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
     env.update(stage.env)
     archive = os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
     if work.kind == "attempt" and archive.endswith(".pyz"):
-        # tpuherd_host.train lies in the agent's own file: scripts import it, nothing is installed.
+        # tpuherd_host.train is in the agent's own file: scripts import it without an installation.
         asked = env.get("PYTHONPATH", login.get("PYTHONPATH"))
         env["PYTHONPATH"] = ":".join(filter(None, (archive, asked)))
     return env

@@ -18,8 +18,8 @@ from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState, Task
 from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall
 
-SYNC_S = 0.8  #: what a host wrote is on its disk after at most so long, and a moment
-SAVE_S = 5.0  #: what a full disk refused is tried again so often
+SYNC_S = 0.8  #: logs are synced to the disk this often
+SAVE_S = 5.0  #: records that did not fit on the disk are retried this often
 
 
 class AgentRuntime:
@@ -37,17 +37,17 @@ class AgentRuntime:
         self.posted: Deque[messages.Event] = deque()  #: by threads
         self.outlets: Dict[str, TaskPipes] = {}
         self.grown: Set[str] = set()
-        self.later: Deque[str] = deque()  #: what is over, when all is said that is to be said
-        self.heard_out: List[str] = []  #: the nurse may let go of their output
+        self.later: Deque[str] = deque()  #: ended tasks to record after all replies are sent
+        self.heard_out: List[str] = []  #: the supervisor may close their output
         self.talks: Dict[Tuple[int, int], ThreadedCall] = {}
-        self.unseen: Dict[str, float] = {}  #: work whose process is gone: since when
+        self.unseen: Dict[str, float] = {}  #: tasks whose process is gone: since when
         self.nurse: Optional[socket.socket] = None
         self.nurse_pid = 0
         self.nurse_rest = bytearray()
-        self.leaving = False  #: the host goes down
+        self.leaving = False  #: the host shuts down
         self.sync_at: Optional[float] = None
         self.save_at: Optional[float] = None
-        self.syncing = False  #: a thread waits for the disk
+        self.syncing = False  #: a thread is syncing
         self.anchor = time.time() - time.monotonic()
         self.wake_in, self.wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.files.watch_file(self.wake_in, False, self.drain_wake_pipe)
@@ -76,7 +76,7 @@ class AgentRuntime:
         try:
             os.write(self.wake_out, b".")
         except BlockingIOError:
-            pass  # it is awake anyway
+            pass  # it is awake already
 
     def drain_wake_pipe(self) -> None:
         os.read(self.wake_in, 1 << 12)
@@ -110,7 +110,7 @@ class AgentRuntime:
         self.syncing = True
         try:
             _thread.start_new_thread(self.sync_files, (files,))
-        except RuntimeError:  # the user's processes have left no room for one more thread
+        except RuntimeError:  # the user's processes leave no room for another thread
             self.sync_files(files)
 
     def sync_files(self, files: List[int]) -> None:

@@ -1,7 +1,7 @@
-"""Contents by their sha256, many in one file, checked whenever they are read.
+"""Contents by their sha256, many in one file, verified at every read.
 
-A pack is written once, from front to back; its index gets a line after each content, so that what
-was written before a cut can be used. Nobody edits packs: trees get copies.
+A pack is written once, front to back; its index gets a line after each content, so that what was
+written before an interruption is usable. Packs never change: trees get copies.
 """
 
 import fcntl
@@ -18,11 +18,11 @@ INDEX = ".index"
 
 
 class CorruptBlob(ValueError):
-    """A content is not what its id says."""
+    """A content does not match its id."""
 
 
 class BlobsInUse(OSError):
-    """Somebody reads here just now."""
+    """Someone is reading."""
 
 
 class BlobStore:
@@ -36,7 +36,7 @@ class BlobStore:
         self.reload_indexes()
 
     def reload_indexes(self) -> None:
-        """See what others have added or removed."""
+        """Notice what other processes added or removed."""
         there = {file.stem for file in self.folder.iterdir() if file.suffix == INDEX}
         if self.packs.keys() - there:
             self.packs.clear()
@@ -58,15 +58,13 @@ class BlobStore:
         return id in self.places
 
     def has_all(self, ids: FrozenSet[bytes]) -> bool:
-        """Whether none of them is missing."""
         return ids <= self.places.keys()
 
     def missing_ids(self, ids: Iterable[bytes]) -> Set[bytes]:
-        """Those of them that are not here."""
         return set(ids).difference(self.places)
 
     def read_pieces(self, id: bytes) -> Iterator[bytes]:
-        """A content, piece by piece; Spoiled at the end if it isn't what it should be."""
+        """Yield a content piece by piece; raise CorruptBlob at the end if it is wrong."""
         try:
             name, offset, left = self.places[id]
             file = open(str(self.folder / name), "rb")  # noqa: SIM115
@@ -88,19 +86,18 @@ class BlobStore:
             raise CorruptBlob(f"{id.hex()} is spoiled in {name}")
 
     def new_pack(self) -> "PackWriter":
-        """A new pack."""
         return PackWriter(self, os.urandom(8).hex())
 
     @contextmanager
     def shared_lock(self) -> Iterator[None]:
-        """Nothing is removed as long as the block lasts."""
+        """Prevent removals inside the block."""
         with open(str(self.folder / "lock"), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
             self.reload_indexes()
             yield
 
     def keep_only(self, ids: Container[bytes]) -> None:
-        """Remove all others; Busy when somebody reads."""
+        """Remove all other contents; BlobsInUse if someone is reading."""
         with open(str(self.folder / "lock"), "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,12 +127,11 @@ class BlobStore:
             (self.folder / name).unlink()
 
     def disk_usage(self) -> int:
-        """Bytes on the disk."""
         return sum(file.stat().st_size for file in self.folder.iterdir())
 
 
 class PackWriter:
-    """A pack that is being written. Its files are made with the first content."""
+    """Writes a pack; its files are created with the first content."""
 
     def __init__(self, blobs: BlobStore, name: str) -> None:
         self.blobs = blobs
@@ -163,7 +159,7 @@ class PackWriter:
     def add(
         self, pieces: Iterable[bytes], id: Optional[bytes] = None, *, again: bool = False
     ) -> Tuple[bytes, int]:
-        """One content; its id and size. Spoiled, and nothing added, if it isn't that of `id`."""
+        """Add a content; return its id and size. If `id` differs, CorruptBlob and nothing added."""
         file, index = self._open_files()
         digest = hashlib.sha256()
         size = 0
@@ -191,7 +187,7 @@ class PackWriter:
         return found, size
 
     def _roll_back(self, file: BinaryIO) -> None:
-        """As before the last content."""
+        """Remove what follows the last complete content."""
         with suppress(OSError):
             file.flush()
         file.seek(self.offset)

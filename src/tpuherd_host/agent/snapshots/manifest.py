@@ -1,8 +1,8 @@
-"""What a snapshot is made of: sorted rows of path, kind, size and content id, as bytes.
+"""A snapshot's manifest: sorted rows of path, kind, size and content id, as bytes.
 
 A row is the path, a zero byte, then mode, mtime (0 in snapshots), size and sha256. Rows are
 compared, sorted and sent as they are; the sha256 of all of them is the snapshot's id. A symlink's
-content is what it points to. Folders stand in rows of copies only.
+content is its target. Only copies have rows for folders.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ AWAY = (b"//", b"/./", b"/../")  #: what not a path in a snapshot goes through
 
 
 class BadRows(ValueError):
-    """These can't be a snapshot's rows."""
+    """These rows cannot be a snapshot's."""
 
 
 class ManifestRow(NamedTuple):
-    """One of them, taken apart."""
+    """A parsed row."""
 
     path: bytes
     mode: int
@@ -37,33 +37,29 @@ class ManifestRow(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
         return stat.S_ISDIR(self.mode)
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a symlink."""
         return stat.S_ISLNK(self.mode)
 
 
 def pack_row(path: bytes, mode: int, size: int, id: bytes, mtime_ns: int = 0) -> bytes:
-    """One row, as bytes."""
     return path + b"\0" + TAIL.pack(mode, mtime_ns, size, id)
 
 
 def parse_row(row: bytes) -> ManifestRow:
-    """One row, taken apart."""
     return ManifestRow(row[:-END], *TAIL.unpack_from(row, len(row) - TAIL.size))
 
 
 def pack_rows(rows: Iterable[bytes]) -> bytes:
-    """All rows in one piece."""
+    """Join all rows."""
     length = LENGTH.pack
     return b"".join([length(len(row)) + row for row in rows])
 
 
 def unpack_rows(piece: bytes) -> List[bytes]:
-    """Rows again."""
+    """Split joined rows."""
     rows, at, end, length = [], 0, len(piece), LENGTH.unpack_from
     while at < end:
         if at + 2 > end:
@@ -77,12 +73,12 @@ def unpack_rows(piece: bytes) -> List[bytes]:
 
 
 def rows_id(rows: Iterable[bytes]) -> bytes:
-    """The id of the snapshot with these rows."""
+    """Return the id of the snapshot with these rows."""
     return hashlib.sha256(pack_rows(rows)).digest()
 
 
 def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
-    """All rows taken apart; BadRows if a path leads elsewhere or through something else."""
+    """Parse all rows; BadRows if a path leaves the tree or goes through a file."""
     if any(len(each) <= END for each in rows):
         raise BadRows("too short")
     found = [parse_row(each) for each in rows]
@@ -108,7 +104,7 @@ def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
 
 
 def content_sizes(rows: Iterable[ManifestRow]) -> Dict[bytes, int]:
-    """Every content once, in the order of the rows, with its size."""
+    """Return every content once, in the order of the rows, with its size."""
     found: Dict[bytes, int] = {}
     for one in rows:
         if not one.is_folder:
@@ -117,7 +113,7 @@ def content_sizes(rows: Iterable[ManifestRow]) -> Dict[bytes, int]:
 
 
 def diff_rows(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes], List[bytes]]:
-    """The way from one snapshot to another: paths that are gone, rows that are new or other."""
+    """Return the removed paths and the new or changed rows."""
     put = sorted(set(rows).difference(base))
     stale = set(base).difference(rows)
     paths = {each[:-END] for each in put}
@@ -125,14 +121,14 @@ def diff_rows(base: Sequence[bytes], rows: Sequence[bytes]) -> Tuple[List[bytes]
 
 
 def apply_diff(base: Sequence[bytes], gone: Iterable[bytes], put: Iterable[bytes]) -> List[bytes]:
-    """The other snapshot again."""
+    """Apply what `diff_rows` returned."""
     put = list(put)
     away = {*gone, *(each[:-END] for each in put)}
     return sorted([*(each for each in base if each[:-END] not in away), *put])
 
 
 def row_at_path(base: Sequence[bytes], path: bytes) -> Optional[ManifestRow]:
-    """What a snapshot has at a path."""
+    """Return a snapshot's row for a path."""
     start = path + b"\0"
     at = bisect_left(base, start)
     return parse_row(base[at]) if at < len(base) and base[at].startswith(start) else None

@@ -1,4 +1,4 @@
-"""Taking a snapshot or a copy out of its stream and writing it beside its destination."""
+"""Read a snapshot or a copy from its stream and write it beside its destination."""
 
 import hashlib
 import os
@@ -50,7 +50,7 @@ TOKEN_MAX = 64
 
 
 class FillOrder(NamedTuple):
-    """What is to be filled, as the controller said over SSH."""
+    """What to receive, as the controller asked over SSH."""
 
     id: str
     dest: str
@@ -60,7 +60,7 @@ class FillOrder(NamedTuple):
 
 
 class TreeUpdate(NamedTuple):
-    """A tree to be, and the one that stands there now."""
+    """The new tree, and the tree that is in place now."""
 
     tree: bytes
     base: bytes
@@ -80,7 +80,7 @@ ORDERS_MAX = 256
 
 
 def parse_order(content: Mapping[str, Any]) -> FillOrder:
-    """The order in a call, or the one that it names by its token."""
+    """Return the order in a call, or the one that its token names."""
     if "id" not in content:
         told = ORDERS.get(str(content.get("token")))
         if told is None:
@@ -97,7 +97,7 @@ def parse_order(content: Mapping[str, Any]) -> FillOrder:
 
 
 def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> CopyTarget:
-    """Where a copy goes, by cp's rules: into a folder that is there, else under the new name."""
+    """Return where a copy goes, by cp's rules: into an existing folder, else under the new name."""
     path = resolve_path(home, dest)
     inner = path.is_dir() or dest.endswith("/") or len(tops) > 1
     if inner and path.exists() and not path.is_dir():
@@ -118,14 +118,14 @@ def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Copy
 
 
 def staging_path(house: Path, home: Path, order: FillOrder) -> Path:
-    """Where it is filled."""
+    """Return the folder in which it is received."""
     if order.tops is not None:
         return copy_target(house, home, order.dest, order.tops).tree / order.token
     return find_destination(house, home, order.dest, force=order.force).folder / order.token
 
 
 def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]) -> None:
-    """Fill. Nothing of it is in its place yet; cut, what came is kept for the next time."""
+    """Receive. Nothing is in place yet; after an interruption the received contents stay."""
     store = open_blobs(house)
     base: List[bytes] = []
     rows: List[bytes] = []
@@ -168,8 +168,8 @@ def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]
 
 
 def base_rows(house: Path, start: Optional[str]) -> List[bytes]:
-    """The rows by which others are told: of the snapshot here whose id begins like that, or none.
-    Were it another than was meant, what comes of it would not have the id that was announced."""
+    """Return the rows of the local snapshot whose id starts like this, or none.
+    If this is not the sender's base, the result's id does not match the announced one."""
     if start is None:
         return []
     ids = [id for id in tree_layout.complete_snapshots(house) if id.startswith(start)]
@@ -180,7 +180,7 @@ def base_rows(house: Path, start: Optional[str]) -> List[bytes]:
 
 
 def check_disk_space(path: Path, needed: int) -> None:
-    """Refused where it would not fit."""
+    """Refuse what would not fit."""
     free = shutil.disk_usage(str(path)).free
     if needed + MARGIN > free:
         sentence = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
@@ -194,7 +194,6 @@ def store_contents(
     rows: Sequence[ManifestRow],
     before: Mapping[bytes, ManifestRow],
 ) -> None:
-    """The contents that came, into the store."""
     wanted = content_sizes(rows)
     needed = sum(wanted[id] for id in store.missing_ids(wanted))
     check_disk_space(
@@ -216,7 +215,7 @@ def store_contents(
 def build_tree(
     store: BlobStore, file: Path, growth: TreeUpdate, rows: Sequence[ManifestRow]
 ) -> None:
-    """The tree, of files that the present one has unchanged and of the store's contents."""
+    """Build the tree from unchanged files of the present one and from the store."""
     part = file.with_name(file.name + PART)
     if part.exists():
         part.replace(file)
@@ -235,7 +234,7 @@ def build_tree(
 
 
 def write_copy(tree: bytes, source: ContentReader, give: int, rows: Sequence[ManifestRow]) -> None:
-    """The contents of a copy, straight into its tree."""
+    """Write a copy's contents straight into its tree."""
     make_folders(tree, rows)
     first: Dict[bytes, ManifestRow] = {}
     for _ in range(give):
@@ -251,7 +250,6 @@ def write_copy(tree: bytes, source: ContentReader, give: int, rows: Sequence[Man
 
 
 def duplicate_file(tree: bytes, first: ManifestRow, one: ManifestRow) -> None:
-    """The same content at another path."""
     here, there = join_path(tree, first.path), join_path(tree, one.path)
     shutil.copyfile(here, there, follow_symlinks=False)
     if not one.is_link:
@@ -263,7 +261,7 @@ def duplicate_file(tree: bytes, first: ManifestRow, one: ManifestRow) -> None:
 
 
 def verify_pieces(pieces: Iterable[bytes], id: bytes) -> Iterator[bytes]:
-    """The same; Spoiled at the end if they are not what they should be."""
+    """Pass the pieces on; raise CorruptBlob at the end if they are wrong."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

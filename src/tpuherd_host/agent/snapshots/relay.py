@@ -1,8 +1,8 @@
-"""Passing a stream on to other hosts over the internal network, each of which passes it on further.
+"""Pass a stream on to other hosts over the internal network, which pass it on further.
 
-Whoever is to get it listens for a short while. Both ends prove by a token of this transfer, which
-came over SSH, that they are meant; the token itself is never sent. What is sent is not secret from
-the internal network, and is checked against the snapshot's id, which came over SSH too.
+A receiver listens for a short while. Both ends prove with the transfer's token, which came over
+SSH, that they belong together; the token itself is never sent. The data is not secret from the
+internal network, and is verified against the snapshot's id, which came over SSH too.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ EARS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: token → who li
 
 
 def token_proof(token: str, who: bytes, nonces: bytes) -> bytes:
-    """That one knows the token."""
+    """Return the proof of knowing the token."""
     return hmac.new(token.encode(), who + nonces, "sha256").digest()
 
 
 def listen_for_parent(token: str, address: str) -> int:
-    """Listen for a parent; the port."""
+    """Listen for a parent and return the port."""
     stop_listening(token)
     while len(EARS) >= EARS_MAX:
         stop_listening(next(iter(EARS)))
@@ -61,7 +61,6 @@ def listen_for_parent(token: str, address: str) -> int:
 
 
 def stop_listening(token: str) -> None:
-    """Listen no more."""
     ear, timer = EARS.pop(token, (None, None))
     if ear is not None and timer is not None:
         timer.cancel()
@@ -71,7 +70,6 @@ def stop_listening(token: str) -> None:
 
 
 def receive_exactly(line: socket.socket, many: int) -> bytes:
-    """So many bytes."""
     found = b""
     while len(found) < many:
         piece = line.recv(many - len(found))
@@ -85,8 +83,8 @@ def receive_exactly(line: socket.socket, many: int) -> bytes:
 def receive_stream(
     token: str, check: Callable[[], None]
 ) -> Iterator[Tuple[Callable[[], bytes], RelayPlan]]:
-    """The parent's bytes, and to whom they are to be passed on. Strangers are sent away; `check`
-    raises when nobody wants to know any more."""
+    """Return the parent's bytes and the plan of passing them on. Strangers are rejected; `check`
+    raises when the caller is gone."""
     ear, timer = EARS.get(token, (None, None))
     if ear is None or timer is None:
         raise BrokenStream("this transfer no longer has a listener")
@@ -103,7 +101,7 @@ def receive_stream(
 def accept_parent(
     ear: socket.socket, token: str, check: Callable[[], None]
 ) -> Tuple[socket.socket, RelayPlan]:
-    """The line of a parent that knows the token, and the plan it brings."""
+    """Return the connection of a parent that knows the token, and its plan."""
     ear.settimeout(LOOK_S)
     for _ in range(int(WAIT_S / LOOK_S)):
         check()
@@ -116,7 +114,6 @@ def accept_parent(
 
 
 def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
-    """The plan, from a parent that knows the token."""
     try:
         line.settimeout(DIAL_S)
         nonces = receive_exactly(line, NONCE) + os.urandom(NONCE)
@@ -132,7 +129,7 @@ def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
 
 
 def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> socket.socket:
-    """A line to a child that knows its token; it has its plan."""
+    """Connect to a child that knows its token, and send it its plan."""
     line = socket.create_connection((address, port), DIAL_S)
     try:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -153,7 +150,7 @@ def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> s
 
 
 class Tee:
-    """The lines to all children. One that can't be reached or stalls holds up nobody for long."""
+    """The connections to all children. A child that stalls delays the others only briefly."""
 
     def __init__(self, plan: RelayPlan) -> None:
         self.lost: List[str] = []
@@ -189,13 +186,12 @@ class Tee:
                     branch.get_nowait()
 
     def pass_through(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """The same blocks, which all children get as well."""
+        """Yield the blocks and send them to all children."""
         for block in blocks:
             self.put(block)
             yield block
 
     def put(self, block: bytes) -> None:
-        """To all of them."""
         for token, branch in list(self.branches.items()):
             try:
                 branch.put(block, timeout=STALL_S)
@@ -203,7 +199,7 @@ class Tee:
                 self._drop_child(token)
 
     def close(self) -> List[str]:
-        """No more; the tokens of those who did not get all of it."""
+        """End the stream and return the tokens of children that did not get all of it."""
         self.put(b"")
         for thread in self.threads:
             thread.join(2 * STALL_S)

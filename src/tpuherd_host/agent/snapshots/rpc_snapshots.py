@@ -1,4 +1,4 @@
-"""The verbs that fill a host: what it has, receive, pass on, switch; and give files back."""
+"""The verbs that bring files to a host: state, receive, relay, switch; and send files back."""
 
 import base64
 import errno
@@ -52,13 +52,13 @@ TIDY_S = 3.0  #: after a switch: other hosts of the same machine may still be at
 
 
 def agent_folders(talk: ThreadedCall) -> "tuple[Path, Path]":
-    """The agent's folder and the login's home."""
+    """Return the agent's folder and the login's home."""
     return Path(talk.house.folder), Path(talk.house.home)
 
 
 @contextmanager
 def send_heartbeats(talk: ThreadedCall) -> Iterator[None]:
-    """Signs of life as long as the block lasts: the work may take long."""
+    """Show the caller inside the block that the work continues."""
     over = threading.Event()
 
     def beat() -> None:
@@ -75,7 +75,7 @@ def send_heartbeats(talk: ThreadedCall) -> Iterator[None]:
 
 @contextmanager
 def errors_as_refusals(what: str) -> Iterator[None]:
-    """What can go wrong, as sentences."""
+    """Turn expected errors into refusals."""
     try:
         yield
     except (ValueError, LookupError, TypeError, struct.error) as error:
@@ -90,8 +90,8 @@ def errors_as_refusals(what: str) -> Iterator[None]:
 
 
 def have(talk: ThreadedCall) -> Mapping[str, Any]:
-    """What stands at a destination, which snapshots are here whole, and where to listen; or, where
-    the snapshot stands from which the changes come along, filled at once."""
+    """Return the destination's state, complete snapshots, and the port to listen on; or receive the
+    changes at once if they start from the snapshot that is in place."""
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     base = talk.content.get("base")
@@ -117,7 +117,6 @@ def have(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def destination_state(house: Path, home: Path, order: FillOrder) -> Dict[str, Any]:
-    """What the destination of a snapshot has."""
     spot = find_destination(house, home, order.dest, force=order.force)
     found = tree_layout.known_rows(house, order.id)
     dest = os.fsencode(str(spot.dest))
@@ -135,7 +134,7 @@ def destination_state(house: Path, home: Path, order: FillOrder) -> Dict[str, An
 
 
 def encode_held_bits(missing: "set[bytes]", ids: List[bytes]) -> str:
-    """Which contents are here, one bit each, in the order of the rows."""
+    """Return one bit for each content, in the order of the rows: whether it is here."""
     found = bytearray((len(ids) + 7) // 8)
     for number, id in enumerate(ids):
         if id not in missing:
@@ -147,7 +146,7 @@ def encode_held_bits(missing: "set[bytes]", ids: List[bytes]) -> str:
 
 
 def receive(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Be filled over this link, and pass it on."""
+    """Receive over this connection and pass it on."""
     relay.stop_listening(str(talk.content.get("token")))
     talk.house.post(ThreadRead(talk.connection, talk.call, AHEAD))
 
@@ -165,7 +164,7 @@ def receive(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def follow(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Be filled by another host, and pass it on."""
+    """Receive from another host and pass it on."""
     try:
         with send_heartbeats(talk), relay.receive_stream(
             talk.content["token"], talk.raise_if_cut
@@ -178,7 +177,7 @@ def follow(talk: ThreadedCall) -> Mapping[str, Any]:
 def fill_and_relay(
     talk: ThreadedCall, coming: Iterator[bytes], plan: relay.RelayPlan
 ) -> Mapping[str, Any]:
-    """Pass on and fill; whatever goes wrong here, the others get theirs."""
+    """Receive and pass on; a failure here does not stop the other hosts."""
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     tee = relay.Tee(plan)
@@ -206,7 +205,7 @@ def fill_and_relay(
 
 
 def feed(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Pass on to other hosts what is here whole."""
+    """Pass on to other hosts what is complete here."""
     house, _ = agent_folders(talk)
     id = parse_order(talk.content).id
     rows = load_rows(house, id)
@@ -236,7 +235,7 @@ def feed(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def commit(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Put what was filled in its place, at once."""
+    """Switch to the received files."""
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     relay.stop_listening(order.token)
@@ -255,7 +254,6 @@ def commit(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def prune_destination(house: Path, home: Path, order: FillOrder) -> None:
-    """What is too old goes."""
     with suppress(OSError, CallRefused):
         with lock_destination(find_destination(house, home, order.dest, force=True)):
             spot = find_destination(house, home, order.dest, force=True)
@@ -264,7 +262,7 @@ def prune_destination(house: Path, home: Path, order: FillOrder) -> None:
 
 
 def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapping[str, Any]:
-    """The new tree at the destination; what the host made goes on in it."""
+    """Switch the destination to the new tree; files that the host made carry over."""
     new = spot.folder / order.token
     inodes = {tree["inode"] for tree in spot.trees}
     if not new.is_dir() or new.stat().st_ino in inodes:
@@ -290,7 +288,7 @@ def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapp
 
 
 def place_copy(house: Path, home: Path, order: FillOrder, tops: List[str]) -> Mapping[str, Any]:
-    """Files of a copy, each in its place."""
+    """Move a copy's files into place."""
     goal = copy_target(house, home, order.dest, tops)
     tree = goal.tree / order.token
     rows = load_rows(house, order.id, part=True)
@@ -303,7 +301,7 @@ def place_copy(house: Path, home: Path, order: FillOrder, tops: List[str]) -> Ma
 
 
 def abandon(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Forget what was filled but never put in its place."""
+    """Forget what was received and not switched to."""
     house, home = agent_folders(talk)
     order = parse_order(talk.content)
     relay.stop_listening(order.token)
@@ -317,7 +315,7 @@ def abandon(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def remove_staged(house: Path, home: Path, order: FillOrder) -> None:
-    """Remove what was filled, unless it has had its place already: then it is the tree before."""
+    """Remove what was received, unless it was switched to: then it is the previous tree."""
     tree = staging_path(house, home, order._replace(force=True))
     if order.tops is None and tree.exists():
         spot = find_destination(house, home, order.dest, force=True)

@@ -1,4 +1,4 @@
-"""Giving files of this host back, or a snapshot, in the stream that snapshots travel in."""
+"""Send files of this host or a snapshot back, in the stream format of snapshots."""
 
 import glob
 import os
@@ -24,7 +24,7 @@ PIECE = 1 << 20
 
 
 def give(talk: ThreadedCall) -> Mapping[str, Any]:
-    """Files and folders, by paths or patterns from the login's home."""
+    """Send files and folders, given by paths or patterns from the login's home."""
     found, skipped = find_files(
         Path(talk.house.home), [str(path) for path in talk.content["paths"]]
     )
@@ -46,7 +46,7 @@ def give(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
-    """A snapshot by its id, every content once: for who has lost it."""
+    """Send a snapshot by its id, every content once, to a controller that lost it."""
     house, id = Path(talk.house.folder), str(talk.content.get("id"))
     rows = load_rows(house, id) if len(id) == 64 and id.isalnum() else None
     first: Dict[bytes, StreamContent] = {}
@@ -64,7 +64,7 @@ def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
 
 
 def find_files(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[str]]:
-    """Rows with where each is; and what is neither file, folder nor symlink."""
+    """Return rows with their files, and paths that are neither file, folder nor symlink."""
     found: Dict[bytes, bytes] = {}
     skipped: List[str] = []
     tops: Dict[bytes, str] = {}
@@ -88,7 +88,7 @@ def find_files(home: Path, paths: List[str]) -> Tuple[Dict[bytes, bytes], List[s
 
 
 def collect_files(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped: List[str]) -> None:
-    """A file, or a folder with all that is in it."""
+    """Return a file, or a folder with everything in it."""
     waiting = [(whole, path)]
     while waiting:
         whole, path = waiting.pop()
@@ -108,7 +108,7 @@ def collect_files(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped:
 
 
 def read_file(whole: bytes, size: int, link: bool) -> Iterator[bytes]:
-    """So much of it as there was: one that grows meanwhile is cut there, one that shrinks fails."""
+    """Read as many bytes as it had: a file that grows meanwhile is cut, one that shrinks fails."""
     if link:
         yield os.readlink(whole)
         return

@@ -1,9 +1,9 @@
-"""The one stream in which a snapshot travels: compressed once, passed on as it is, read by pieces.
+"""The stream in which a snapshot travels: compressed once, relayed unchanged, read piecewise.
 
-Outside it is blocks of kind and length: compressed; as it is (what zlib would not make smaller); by
-the content that it replaces, which the host has: the same as a part of it, or compressed by its
-likeness; or the end. Inside it is a head (JSON), a body (rows), then contents, each after the
-number of its row.
+The outer layer is blocks of kind and length: compressed; stored (what zlib would not shrink); a
+delta to the content that it replaces, which the host has: a part of it, or compressed with it as
+the dictionary; or the end. The inner layer is a head (JSON), a body (rows), then contents, each after
+the number of its row.
 """
 
 import json
@@ -31,11 +31,11 @@ MakeCompressor = Callable[[int], Any]  #: a compressor of some level
 
 
 class BrokenStream(ValueError):
-    """The stream ended before its end, or is none."""
+    """The stream is cut, or is not a stream."""
 
 
 class StreamContent(NamedTuple):
-    """One content to be sent: the number of its row, its size, its pieces."""
+    """A content to send: the number of its row, its size, its pieces."""
 
     number: int
     size: int
@@ -44,8 +44,6 @@ class StreamContent(NamedTuple):
 
 
 class BlockWriter:
-    """Makes blocks."""
-
     def __init__(self, level: int, made: MakeCompressor) -> None:
         self.level = level
         self.made = made
@@ -56,17 +54,17 @@ class BlockWriter:
         self.size = 0
 
     def put(self, piece: bytes) -> None:
-        """To be compressed."""
+        """Add bytes to compress."""
         self._add_block(self.kind, self.zlib.compress(piece))
         self.open = True
 
     def put_stored(self, piece: bytes) -> None:
-        """To be sent as it is."""
+        """Add bytes to send as they are."""
         self._flush(zlib.Z_SYNC_FLUSH)
         self._add_block(STORED, piece)
 
     def put_delta(self, number: int, piece: bytes, old: bytes) -> None:
-        """A whole content, by what it replaces."""
+        """Add a whole content as a delta to the one it replaces."""
         self.put(NUMBER.pack(number))
         self._flush(zlib.Z_SYNC_FLUSH)
         front, back = common_ends(piece, old)
@@ -83,19 +81,17 @@ class BlockWriter:
             self._add_block(SAME, SAMENESS.pack(number, len(old) - back, back))
 
     def set_level(self, level: int) -> None:
-        """Compress at another level from here on."""
         if level != self.level:
             self.open = True
             self._flush(zlib.Z_FINISH)
             self.level, self.zlib, self.kind = level, self.made(level), FRESH
 
     def end_stream(self) -> None:
-        """No more."""
         self._flush(zlib.Z_FINISH)
         self._add_block(END, b"", empty=True)
 
     def take_blocks(self) -> bytes:
-        """The blocks so far."""
+        """Return the blocks so far."""
         blocks = b"".join(self.blocks)
         self.blocks, self.size = [], 0
         return blocks
@@ -120,8 +116,8 @@ def encode_stream(
     level: Callable[[], int],
     made: MakeCompressor = zlib.compressobj,
 ) -> Iterator[bytes]:
-    """All blocks, some at a time. `level` is asked before each content; `made` makes compressors
-    whose output zlib understands."""
+    """Yield all blocks, some at a time. `level` is asked before each content; `made` makes
+    compressors whose output zlib understands."""
     press = BlockWriter(level(), made)
     said = json.dumps(dict(head, body=len(body))).encode()
     press.put(NUMBER.pack(len(said)) + said)
@@ -154,7 +150,7 @@ def encode_stream(
 
 
 def common_ends(piece: bytes, old: bytes) -> Tuple[int, int]:
-    """How far two contents begin, and then end, alike; 0 where that is not much."""
+    """Return the lengths of a common prefix and suffix; 0 if they are short."""
     front = common_prefix_length(piece, old)
     front = front if front >= SAME_MIN else 0
     back = common_prefix_length(piece[front:][::-1], old[front:][::-1])
@@ -162,7 +158,6 @@ def common_ends(piece: bytes, old: bytes) -> Tuple[int, int]:
 
 
 def common_prefix_length(one: bytes, other: bytes) -> int:
-    """How far two contents begin alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -174,18 +169,18 @@ def common_prefix_length(one: bytes, other: bytes) -> int:
 
 
 def delta_dictionary(old: bytes, start: int) -> bytes:
-    """The part of a content by which another is told; zlib takes no empty one."""
+    """Return the part of a content to use as the dictionary; zlib takes no empty one."""
     return old[start : start + (1 << zlib.MAX_WBITS)] or b"\0"
 
 
 def is_incompressible(piece: bytes) -> bool:
-    """Whether compressing it would be for nothing, judged by its beginning."""
+    """Whether compressing is useless, judged by the beginning."""
     probe = piece[:PROBE]
     return len(zlib.compress(probe, 1)) > 0.95 * len(probe)
 
 
 def read_blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
-    """The blocks again, whole, head and all; `read` gives some bytes, none at the end."""
+    """Yield the blocks, whole with their heads; `read` returns some bytes, none at the end."""
     rest = bytearray()
     while True:
         while len(rest) < BLOCK.size:
@@ -203,7 +198,7 @@ def read_blocks(read: Callable[[], bytes]) -> Iterator[bytes]:
 
 
 def read_some(read: Callable[[], bytes]) -> bytes:
-    """Some bytes; Torn if there are none."""
+    """Read some bytes; BrokenStream if there are none."""
     piece = read()
     if not piece:
         raise BrokenStream("the stream was cut")
@@ -211,15 +206,15 @@ def read_some(read: Callable[[], bytes]) -> bytes:
 
 
 def no_content(number: int) -> bytes:
-    """No row's content is known."""
+    """Know no content of any row."""
     raise BrokenStream("the stream needs contents that are not on this host")
 
 
 def decode_blocks(
     blocks: Iterable[bytes], old: Callable[[int], bytes] = no_content
 ) -> Iterator[bytes]:
-    """What is in the blocks, at most PLAIN_MAX at a time. `old` gives what the content of a row
-    replaces; it is asked when all rows have been read."""
+    """Yield the inner bytes, at most PLAIN_MAX at a time. `old` returns what the content of a row
+    replaces; it is asked after all rows were read."""
     inflate = zlib.decompressobj()
     for block in blocks:
         kind, piece = block[0], block[BLOCK.size :]
@@ -243,7 +238,6 @@ def decode_blocks(
 
 
 def inflate_delta(piece: bytes, old: Callable[[int], bytes]) -> bytes:
-    """One piece that was told by what it replaces."""
     if len(piece) < LIKENESS.size:
         raise BrokenStream("not a snapshot stream")
     number, start = LIKENESS.unpack_from(piece)
@@ -256,7 +250,7 @@ def inflate_delta(piece: bytes, old: Callable[[int], bytes]) -> bytes:
 
 
 def old_part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
-    """A part of what is replaced, as it was."""
+    """Return a part of the replaced content."""
     if len(piece) != SAMENESS.size:
         raise BrokenStream("not a snapshot stream")
     number, at, many = SAMENESS.unpack(piece)
@@ -264,14 +258,13 @@ def old_part(piece: bytes, old: Callable[[int], bytes]) -> bytes:
 
 
 class ContentReader:
-    """What is inside the stream, read from front to back."""
+    """Reads the inner layer from front to back."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self._rest = memoryview(b"")
 
     def read_pieces(self, many: int) -> Iterator[bytes]:
-        """So many bytes, piece by piece."""
         while many:
             if not self._rest:
                 piece = next(self._pieces, None)
@@ -285,16 +278,14 @@ class ContentReader:
                 yield bytes(some)
 
     def read_bytes(self, many: int) -> bytes:
-        """So many bytes."""
         return b"".join(self.read_pieces(many))
 
     def read_number(self) -> int:
-        """The number of the row whose content follows."""
+        """Read the number of the row whose content follows."""
         number: int = NUMBER.unpack(self.read_bytes(NUMBER.size))[0]
         return number
 
     def read_head(self) -> Dict[str, Any]:
-        """What stands at the front."""
         length = self.read_number()
         if length > HEAD_MAX:
             raise BrokenStream("not a snapshot stream")
@@ -302,7 +293,7 @@ class ContentReader:
         return head
 
     def drain(self) -> None:
-        """To the end."""
+        """Read to the end."""
         self._rest = memoryview(b"")
         for _ in self._pieces:
             pass

@@ -1,7 +1,7 @@
-"""Trees of files as snapshots say them: written, compared, and put in another's place at once.
+"""Trees of files as snapshots describe them: written, compared, and switched atomically.
 
-The nanoseconds of a file's time are a mark of its content. So a file that somebody has edited in
-place is known without reading it, and never taken for what the snapshot says.
+The nanoseconds of a file's mtime mark its content. So a file that someone edited in place is
+detected without reading it, and never taken for the snapshot's.
 """
 
 import ctypes
@@ -23,12 +23,11 @@ CACHE = b"__pycache__"  #: is made again at any time
 
 
 def join_path(tree: bytes, path: bytes) -> bytes:
-    """A path of a row, in a tree."""
     return tree + b"/" + path if path else tree
 
 
 def content_mark(id: bytes) -> int:
-    """What the nanoseconds of a file with this content are."""
+    """Return the nanoseconds in the mtime of a file with this content."""
     return int.from_bytes(id[:8], "big") % SECOND
 
 
@@ -36,7 +35,7 @@ def content_mark(id: bytes) -> int:
 
 
 def is_row_intact(tree: bytes, one: ManifestRow) -> bool:
-    """Whether a tree has this row as it was written there."""
+    """Whether a tree still has this row's file as it was written."""
     path = join_path(tree, one.path)
     try:
         found = os.lstat(path)
@@ -50,7 +49,7 @@ def is_row_intact(tree: bytes, one: ManifestRow) -> bool:
 
 
 def has_row_marks(found: os.stat_result, one: ManifestRow) -> bool:
-    """Whether a file is as a row says, by its marks."""
+    """Whether a file's stat matches the row."""
     return (
         found.st_mtime_ns % SECOND == content_mark(one.id)
         and found.st_size == one.size
@@ -59,7 +58,7 @@ def has_row_marks(found: os.stat_result, one: ManifestRow) -> bool:
 
 
 def needed_folders(rows: Iterable[ManifestRow]) -> Set[bytes]:
-    """Every folder that the rows need; the tree itself is the empty path."""
+    """Return every folder that the rows need; b"" is the tree itself."""
     found = {b""}
     for one in rows:
         above = one.path if one.is_folder else one.path.rpartition(b"/")[0]
@@ -72,7 +71,7 @@ def needed_folders(rows: Iterable[ManifestRow]) -> Set[bytes]:
 def walk_folders(
     tree: bytes, known: Optional[Set[bytes]] = None
 ) -> Iterator[Tuple[bytes, List["os.DirEntry[bytes]"]]]:
-    """Those folders of a tree (or all), from the top, with what they hold; symlinks stay shut."""
+    """Yield these folders of a tree (or all), top down, with their entries; follow no symlink."""
     waiting = [b""]
     while waiting:
         path = waiting.pop()
@@ -86,7 +85,7 @@ def walk_folders(
 
 
 def unknown_paths(tree: bytes, rows: Iterable[ManifestRow], shared: Set[bytes]) -> Iterator[bytes]:
-    """What a tree holds and its rows don't know: the topmost paths, but for folders to share."""
+    """Return the topmost paths in a tree that no row explains."""
     rows = list(rows)
     above, files = needed_folders(rows) | shared, {one.path for one in rows if not one.is_folder}
     for path, entries in walk_folders(tree, above):
@@ -100,13 +99,11 @@ def unknown_paths(tree: bytes, rows: Iterable[ManifestRow], shared: Set[bytes]) 
 
 
 def make_folders(tree: bytes, rows: Iterable[ManifestRow]) -> None:
-    """The folders that the rows need, in a new tree."""
     for path in sorted(needed_folders(rows)):
         os.mkdir(join_path(tree, path), 0o755)
 
 
 def write_row(tree: bytes, one: ManifestRow, pieces: Iterable[bytes]) -> None:
-    """One file or symlink."""
     path = join_path(tree, one.path)
     if one.is_link:
         os.symlink(b"".join(pieces), path)
@@ -124,7 +121,7 @@ def write_row(tree: bytes, one: ManifestRow, pieces: Iterable[bytes]) -> None:
 
 
 def set_mode_and_time(file: int, one: ManifestRow) -> None:
-    """Mode and time: as the row says, or (in a snapshot) a second ago with the content's mark."""
+    """Set mode and mtime: the row's, or (in a snapshot) a second ago with the content's mark."""
     os.fchmod(file, one.mode & 0o777)
     when = one.mtime_ns
     if not when:
@@ -133,7 +130,7 @@ def set_mode_and_time(file: int, one: ManifestRow) -> None:
 
 
 def link_unchanged(base: bytes, tree: bytes, rows: Iterable[ManifestRow]) -> List[ManifestRow]:
-    """The same files as in another tree, where that has them unchanged; the rows where not."""
+    """Link unchanged files from another tree; return the rows of the others."""
     left, lstat, link = [], os.lstat, os.link
     here, there = base + b"/", tree + b"/"
     for one in rows:
@@ -152,8 +149,8 @@ def link_unchanged(base: bytes, tree: bytes, rows: Iterable[ManifestRow]) -> Lis
 
 
 def switch_tree(new: Path, dest: Path) -> bool:
-    """A tree at a path that had another or none; the other is where the tree was. Its answer: was
-    there another?"""
+    """Put a tree in place; a previous tree goes to where the new one was. Return whether there was
+    one."""
     if not os.path.lexists(str(dest)):
         new.rename(dest)
         return False
@@ -174,7 +171,7 @@ def switch_tree(new: Path, dest: Path) -> bool:
 
 
 def exchange_paths(one: Path, other: Path) -> None:
-    """Two paths change places at once."""
+    """Swap two paths atomically."""
     library = ctypes.CDLL(None, use_errno=True)
     call = getattr(library, "renameat2", None)
     if call is None:
@@ -188,8 +185,8 @@ def exchange_paths(one: Path, other: Path) -> None:
 def carry_over(
     old: bytes, dest: bytes, rows: Iterable[ManifestRow], now: Iterable[ManifestRow]
 ) -> List[bytes]:
-    """What the host itself made in the old tree goes on in the new one, and can still be reached by
-    the old way by whoever runs there. What can't be carried is named, and stays."""
+    """Carry what the host itself made in the old tree over to the new one, also for processes that
+    still run in the old one. Return what cannot be carried and stays."""
     stays = []
     found = unknown_paths(old, rows, needed_folders(now))
     for path in sorted(found, key=lambda path: (not path.endswith(CACHE), path)):
@@ -215,7 +212,7 @@ def carry_over(
 
 
 def remove_known(tree: bytes, dest: bytes, rows: Iterable[ManifestRow]) -> bool:
-    """Remove of an old tree what the rows know. Whether that was all."""
+    """Remove from an old tree what the rows know; return whether that was all."""
     files = {one.path for one in rows if not one.is_folder}
     for path, entries in reversed(list(walk_folders(tree))):
         cached = CACHE in path.split(b"/")
@@ -237,7 +234,7 @@ def remove_known(tree: bytes, dest: bytes, rows: Iterable[ManifestRow]) -> bool:
 def merge_tree(
     tree: bytes, dest: bytes, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
 ) -> None:
-    """Each file of a tree to its place below `dest`, whatever else is there; `names` renames the
+    """Move each file of a tree to its place below `dest`, beside other files; `names` renames the
     topmost."""
     found = plan_moves(tree, dest, rows, names)
     for one, here, there in found:
@@ -255,7 +252,7 @@ def merge_tree(
 def plan_moves(
     tree: bytes, dest: bytes, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
 ) -> List[Tuple[ManifestRow, bytes, bytes]]:
-    """From where to where; OSError where a folder is in a file's place or a file in its."""
+    """Return moves; OSError if a folder is in a file's place or the reverse."""
     found = []
     for one in rows:
         top, _, rest = one.path.partition(b"/")
@@ -269,6 +266,6 @@ def plan_moves(
 
 
 def error_text(error: OSError) -> str:
-    """With the path, which may be bytes."""
+    """Return the error's text with its path, which may be bytes."""
     path = os.fsdecode(error.filename) + ": " if error.filename else ""
     return path + str(error.strerror or error)

@@ -1,8 +1,8 @@
-"""Where a destination's trees and what is known of them stand on a host.
+"""Where a destination's trees and their records are on a host.
 
 Below ~/.tpuherd: store/blobs (contents), store/rows (snapshots by id), trees/<destination>/ with a
-record of the trees that were there and the trees themselves: those being filled, and the last ones.
-A destination on another file system has its trees beside it, so that they can change places.
+record of its trees and the trees themselves: those being received, and the last ones. A destination
+on another file system has its trees beside it, so that they can be swapped atomically.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ KNOWN_MAX, KNOWN_ROWS_MAX = 4, 5000
 
 
 class Destination(NamedTuple):
-    """A destination as it is now."""
+    """A destination's present state."""
 
     dest: Path
     folder: Path  #: its trees
@@ -44,19 +44,18 @@ class Destination(NamedTuple):
 
 
 def open_blobs(house: Path) -> BlobStore:
-    """The host's contents."""
     return BlobStore(house / "store" / "blobs")
 
 
 def rows_file(house: Path, id: str) -> Path:
-    """Where a snapshot's rows are, when all its contents are there."""
+    """Return the file of a snapshot's rows, which exists if all its contents are here."""
     folder = house / "store" / "rows"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder / id
 
 
 def load_rows(house: Path, id: Optional[str], *, part: bool = False) -> Optional[List[bytes]]:
-    """The rows of a snapshot that is here, or (`part`) whose contents may be missing."""
+    """Load the rows of a snapshot that is here, or (`part`) of one that may lack contents."""
     if not id:
         return None
     path = rows_file(house, id)
@@ -67,21 +66,21 @@ def load_rows(house: Path, id: Optional[str], *, part: bool = False) -> Optional
 
 
 def complete_snapshots(house: Path) -> List[str]:
-    """The snapshots that are here whole, the latest first."""
+    """Return the ids of complete snapshots, newest first."""
     folder = rows_file(house, "x").parent
     files = [file for file in folder.iterdir() if "." not in file.name]
     return [file.name for file in sorted(files, key=lambda file: -file.stat().st_mtime)]
 
 
 def known_rows(house: Path, id: Optional[str]) -> List[ManifestRow]:
-    """The rows of a tree, taken apart; none where nothing is known of it."""
+    """Return a tree's parsed rows; none if the tree is unknown."""
     if id in KNOWN:
         return KNOWN[id]
     return remember_rows(id, [parse_row(each) for each in load_rows(house, id, part=True) or ()])
 
 
 def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRow]:
-    """The same; they will be asked for again soon."""
+    """Cache rows that will be needed again soon."""
     if id and 0 < len(rows) <= KNOWN_ROWS_MAX:
         while len(KNOWN) >= KNOWN_MAX:
             KNOWN.pop(next(iter(KNOWN)), None)
@@ -90,7 +89,7 @@ def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRo
 
 
 def resolve_path(home: Path, text: str) -> Path:
-    """A path as a user writes it: from the login's home."""
+    """Resolve a user's path from the login's home."""
     if not text or "\0" in text:
         raise CallRefused("unfit", "the destination is empty")
     if text == "~" or text.startswith("~/"):
@@ -99,7 +98,7 @@ def resolve_path(home: Path, text: str) -> Path:
 
 
 def find_destination(house: Path, home: Path, text: str, *, force: bool = False) -> Destination:
-    """A destination; Refused where no tree may stand."""
+    """Return the destination; CallRefused where a tree must not be."""
     dest = resolve_path(home, text)
     for no in (home.resolve(), house.resolve()):
         if dest == no or dest in no.parents:
@@ -124,13 +123,12 @@ def find_destination(house: Path, home: Path, text: str, *, force: bool = False)
 
 
 def check_writable(folder: Path) -> None:
-    """Refused where the login may put nothing."""
     if not os.access(str(folder), os.W_OK | os.X_OK):
         raise CallRefused("unfit", f"{folder} is not writable; name another destination")
 
 
 def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
-    """The id of what stands there; None for nothing, Refused for what isn't ours."""
+    """Return the id of what is in place; None for nothing, CallRefused for someone else's files."""
     try:
         there = os.lstat(str(dest))
     except FileNotFoundError:
@@ -154,14 +152,13 @@ def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool)
 
 @contextmanager
 def lock_destination(spot: Destination) -> Iterator[None]:
-    """Nobody else changes this destination meanwhile."""
+    """Prevent others from changing this destination inside the block."""
     with open(str(spot.record.with_name("lock")), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def write_record(spot: Destination, trees: List[Dict[str, object]]) -> None:
-    """Write down which trees there are."""
     fresh = spot.record.with_name("record.new")
     fresh.write_text(json.dumps({"dest": str(spot.dest), "trees": trees}))
     fresh.replace(spot.record)
@@ -170,7 +167,7 @@ def write_record(spot: Destination, trees: List[Dict[str, object]]) -> None:
 def remove_old_trees(
     house: Path, spot: Destination, trees: List[Dict[str, object]]
 ) -> List[Dict[str, object]]:
-    """Old trees go, but for what the host itself made there; the trees that are left."""
+    """Remove old trees except for what the host made there; return the trees that are left."""
     inodes = {entry.stat().st_ino: entry for entry in spot.folder.iterdir() if entry.is_dir()}
     newest = spot.dest.stat().st_mtime
     dest = os.fsencode(str(spot.dest))
@@ -191,7 +188,7 @@ def remove_old_trees(
 
 
 def prune_store(house: Path, spare_max: int = ROWS_KEPT) -> None:
-    """Rows and contents that no tree stands for go where there are too many, but for the latest."""
+    """Remove the oldest rows and contents that no tree needs, when there are too many."""
     wanted: Set[str] = set()
     for record in (house / "trees").glob("*/record.json"):
         with suppress(ValueError, OSError):

@@ -30,13 +30,13 @@ from tpuherd_host.agent.state_machine.transition import (
 )
 
 STEPS_MAX = 100
-GIVE_WAY_S = 5.0  #: for a setup in whose place there is another
-REPORT_S = 1.0  #: events of steps come at most so often; heartbeats carry the latest
-WORDS_MAX = 64  #: of an attempt's reports together: one that makes new ones all the time is cut
+GIVE_WAY_S = 5.0  #: for a setup that another one replaces
+REPORT_S = 1.0  #: the least time between step events; heartbeats carry the latest
+WORDS_MAX = 64  #: fields of an attempt's reports; later new ones are dropped
 DEADLY = {
     "preempted": ("TRUE",),
     "maintenance-event": ("TERMINATE_ON_HOST_MAINTENANCE",),
-    "shutdown": ("TERM",),  #: the host tells its processes to end
+    "shutdown": ("TERM",),  #: the host shuts down
 }
 
 

@@ -1,8 +1,8 @@
-"""The verbs of the agent: a table, and what is said with each: the protocol's reference.
+"""The agent's verbs and their arguments: the reference of the protocol.
 
-A CALL is a JSON object with "verb" and the arguments below; what has a default (after =) may be
-left out. It is answered by one REPLY, or FAIL {"error", "sentence"}. Errors: "unknown" (no such
-verb or work), "unfit" (arguments), "taken" (that id is something else), "busy", "outdated" (an
+A CALL is a JSON object with "verb" and the arguments below; those with a default (after =) are
+optional. It is answered by one REPLY, or FAIL {"error", "sentence"}. Errors: "unknown" (no such
+verb or task), "unfit" (arguments), "taken" (that id is something else), "busy", "outdated" (an
 engine with a higher epoch leads), "dropped" (see streams), "cancelled", "full", "broken".
 A protocol error is FAIL with id 0 and "protocol", and the connection is closed.
 
@@ -11,21 +11,21 @@ Greeting, HELLO each way, id 0:
               "epoch": highest known,"time"}
   controller  {"protocol","who","owner","epoch": 0 for commands}
 
-WORK, as it is told in replies, lists and events:
+WORK, a task in replies, lists and events:
   {"id","kind":"command|attempt|setup","phase","title","who","owner","pid":n|null,"asked","started",
    "ended","exit":n|null,"signal":n|null,"rusage":{"user_s","system_s","memory_bytes"},"why",
    "first","length","logged": when the log grew last,"lost_bytes","terminal":bool,"stdin":bool}
   phase: waiting starting running sweeping freeing closing, then ended or lost (nobody saw its end:
-  "why" says it). exit 127 not found, 126 not executable, 125 no such directory or no room; with
-  "signal" a front exits 128+n. Attempts and setups also have:
+  see "why"). exit 127 not found, 126 not executable, 125 no such directory or no room; with
+  "signal" herd exits 128+n. Attempts and setups also have:
   {"slot","number","stage","stages","stage_name","lease_until","deadman","stopped": before it ended
    by itself,"report","tail":[last lines],"free":bool|null,"holders":[…]}
 
-Streams (run, attach, follow): DATA on port 3 (LOG) is the work's log from the offset "from", cut
-anywhere: records.py reads it. With a terminal it is port 1 (STDOUT), raw, and offsets count raw
-bytes. A record JUMP says that older ones are dropped; where that happens within a stream, the call
-ends by FAIL "dropped": ask again from the same offset, and the JUMP comes. REPLY comes when the
-work is over and all of its log was sent. CANCEL or a cut end the stream, never the work. Standard
+Streams (run, attach, follow): DATA on port 3 (LOG) is the task's log from the offset "from", cut
+anywhere: log_records.py parses it. With a terminal it is port 1 (STDOUT), raw, and offsets count
+raw bytes. A record JUMP says that older ones were dropped; if that happens within a stream, the call
+ends by FAIL "dropped": ask again from the same offset to get the JUMP. REPLY comes when the task
+is over and all of its log was sent. CANCEL or a cut ends the stream, never the task. Standard
 input: DATA on port 0, END on port 0 at its end; a cut does not end it (`close_stdin` does).
 
 Commands
@@ -48,10 +48,10 @@ Attempts. start, halt and lease want an epoch in the hello, not below any that t
   start    {"attempt","slot","number","argv" | "shell","env"={},"directory"=null,"setup"=[STEP],
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Not started twice; "busy" while another of the slot is live.
-           Its processes have HERD_WORK (its id) and HERD_STEPS (reports.py: how to report steps).
+           Its processes have HERD_WORK (its id) and HERD_STEPS (step_reports.py).
   attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are among them. It is
-           complete: what of this owner is not in it does not run here. What an agent that comes up
-           finds running and has no record of, it ends (grace 30 s), and tells as "lost".
+           complete: attempts of this owner that are not in it do not run here. A starting agent
+           stops tasks without a record (grace 30 s) and reports them as "lost".
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
            TERM to the leader, when it is gone or the grace is over to the rest, KILL at the end of
@@ -79,8 +79,8 @@ Host
   holders  {} → {"holders":[{"device","pid":n|null,"user","command","since","work","ours":bool}],
            "devices":[…]}; pid null: a lock whose holder cannot be seen
   clean    {"all"=false,"grace_s"=10} → {"ended":[{"pid","command","work","user"}],"left":[same],
-           "removed":[lock files],"mended":[folders],"holders":[…]}. Only what earlier work of ours
-           left; with all: also live work, and whoever has the chips.
+           "removed":[lock files],"mended":[folders],"holders":[…]}. Only what earlier tasks left;
+           with all: also live tasks, and all processes on the chips.
 
 Filling. `have` tells an order and gives it a token; the other verbs name it by that. Answers of
 receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN: [[address,
@@ -91,7 +91,7 @@ the answer has what commit says, too.
                     snapshot also {"intact":bool,"whole":[ids],"held": bits of its contents, base64
                     | null}. With {"base": how an id begins,"switch"=false} and the stream from that
                     to this on port 4: where that stands, be filled at once, and answer as receive.
-  snapshot.receive  {"token","children":CHILDREN,"switch"=false}, the stream (snapshots_stream.py)
+  snapshot.receive  {"token","children":CHILDREN,"switch"=false}, the stream (stream.py)
                     on port 4: be filled, and pass it on. As relay, it says "." on port 1 as long as
                     it works.
   snapshot.relay    {"token"}: be filled by the host that comes to the port that `have` named
@@ -128,7 +128,7 @@ def answer_ping(
     return {"time": turn.now}
 
 
-#: Answered by the judgement itself: pure functions.
+#: Answered by the state machine itself: pure functions.
 PURE: Dict[str, MethodHandler] = {
     "ping": answer_ping,
     "run": rpc_commands.run_command,

@@ -6,15 +6,15 @@ from tpuherd_host.agent.frames import WINDOW
 
 COMMAND, ATTEMPT, SETUP = "command", "attempt", "setup"
 
-#: The phases of a piece of work, in order. Those in LIVE have processes or will have.
-WAITING = "waiting"  #: a stage's delay, or until apt's locks are free
+#: The phases of a task, in order. Those in LIVE have processes or will have.
+WAITING = "waiting"  #: for a stage's delay, or for apt's locks
 STARTING = "starting"
 RUNNING = "running"
-SWEEPING = "sweeping"  #: the leader has ended, the rest is being ended
-FREEING = "freeing"  #: waiting until the chips are free
-CLOSING = "closing"  #: the last output is coming
+SWEEPING = "sweeping"  #: the leader has ended, the other processes are being stopped
+FREEING = "freeing"  #: until the chips are free
+CLOSING = "closing"  #: for the last output
 ENDED = "ended"
-LOST = "lost"  #: how it ended was not seen: a reboot, or the agent was killed too
+LOST = "lost"  #: nobody saw the end: a reboot, or the agent was killed too
 LIVE = frozenset({WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING})
 
 COMMAND_LOG_BYTES = 256 << 20
@@ -30,9 +30,9 @@ class Stage(NamedTuple):
     name: str = ""
     env: Mapping[str, str] = {}
     directory: Optional[str] = None
-    stamp: str = ""  #: skipped where this was stamped, and stamped when it went well
+    stamp: str = ""  #: skipped if this host has the stamp; stamped on success
     delay_s: float = 0.0
-    apt: bool = False  #: wait for apt's locks, and again when somebody was quicker
+    apt: bool = False  #: wait for apt's locks; retry if another process gets them
     preload: bool = True  #: keep the host's LD_PRELOAD
 
 
@@ -55,7 +55,7 @@ class Task(NamedTuple):
     who: str = ""
     slot: str = ""
     number: int = 0
-    title: str = ""  #: what a list shows of it
+    title: str = ""  #: for lists
     stdin: bool = False
     terminal: Optional[Mapping[str, Any]] = None  #: rows, columns, term
     keep_s: float = KEEP_S
@@ -64,22 +64,22 @@ class Task(NamedTuple):
     notice_grace_s: float = 25.0
     boot: str = ""
     pid: int = 0
-    ticks: int = 0  #: when the process was born, by the kernel: tells it from a later one
+    ticks: int = 0  #: start of the process by the kernel, unlike a later one with its id
     started: Optional[float] = None
     ended: Optional[float] = None
     ending: Ending = Ending()
-    why: str = ""  #: a sentence: why it was stopped, or could not begin
-    first: int = 0  #: the log begins at this offset; what was before is dropped
+    why: str = ""  #: a sentence: why it was stopped, or did not start
+    first: int = 0  #: the log's first offset; older records are dropped
     length: int = 0
     logged: Optional[float] = None  #: when its log grew last
-    lost_bytes: int = 0  #: output that a full disk ate
-    drained: bool = False  #: its outputs are closed
-    paused: bool = False  #: its output is not read, since a reader is far behind
-    due: Optional[float] = None  #: when to look at it again
-    kill_at: Optional[float] = None  #: set: it is being stopped
+    lost_bytes: int = 0  #: output lost to a full disk
+    drained: bool = False  #: all outputs are closed
+    paused: bool = False  #: output is not read because a reader is far behind
+    due: Optional[float] = None  #: when to handle it next
+    kill_at: Optional[float] = None  #: set while it is being stopped
     termed: bool = False
-    stopped: bool = False  #: before it ended by itself
-    early: Tuple[Tuple[int, bool], ...] = ()  #: signals from before it was known to have begun
+    stopped: bool = False  #: by request, before it ended by itself
+    early: Tuple[Tuple[int, bool], ...] = ()  #: signals that arrived before its start was known
     free_by: float = 0.0
     free: Optional[bool] = None
     holders: Tuple[Mapping[str, Any], ...] = ()
@@ -89,11 +89,11 @@ class Task(NamedTuple):
     report: Optional[Mapping[str, Any]] = None  #: the latest step that it reported
     reported_at: float = 0.0
     tail: Tuple[str, ...] = ()  #: its last lines
-    feeder: Optional[Tuple[int, int]] = None  #: connection and call that may write to it
+    feeder: Optional[Tuple[int, int]] = None  #: the connection and call that feed its input
     unseen: bool = False  #: nobody saw how it ended
-    adopted: bool = False  #: begun by an agent before this one: its end is read from a file
+    adopted: bool = False  #: started by an earlier agent: its end is read from a file
     retried: int = 0
-    signed: str = ""  #: hash of what was asked, so that the same may be asked twice
+    signed: str = ""  #: hash of the request, so that it can be repeated
 
     @property
     def is_live(self) -> bool:
@@ -111,13 +111,13 @@ class Call(NamedTuple):
 
     id: int
     verb: str
-    work: str = ""  #: whose log it follows, or for whose end it waits
+    work: str = ""  #: the task that it follows or waits for
     follows: bool = False
     offset: int = 0
-    credit: int = WINDOW  #: so much may be sent to it
-    given: int = WINDOW  #: so much may come from it
-    holds: bool = False  #: the work's output waits for this reader
-    poured: bool = False  #: something of the log was sent
+    credit: int = WINDOW  #: bytes that we may send
+    given: int = WINDOW  #: bytes that it may send
+    holds: bool = False  #: the task's output waits for this reader
+    poured: bool = False  #: part of the log was sent
     moved_at: float = 0.0  #: when it last gave credit
     threaded: bool = False
 
@@ -131,7 +131,7 @@ class Connection(NamedTuple):
     owner: str = ""
     epoch: int = 0
     unsent: int = 0
-    missed: int = 0  #: events it was too slow for
+    missed: int = 0  #: events that it was too slow for
     calls: Mapping[int, Call] = {}
 
 

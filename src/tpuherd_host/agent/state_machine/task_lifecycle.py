@@ -47,9 +47,9 @@ from tpuherd_host.agent.state_machine.transition import Transition
 
 DRAIN_S = 0.25  #: how long the last output may come after the leader's end
 SWEEP_S = 0.2
-ORPHAN_GRACE_S = 30.0  #: for what runs and of which nothing else is known
-REST_GRACE_S = 5.0  #: for what an attempt leaves behind when it ends by itself
-FREE_S = 30.0  #: how long chips may take to be free
+ORPHAN_GRACE_S = 30.0  #: for tasks without a record
+REST_GRACE_S = 5.0  #: for processes that an attempt leaves behind
+FREE_S = 30.0  #: how long chips may take to become free
 APT_S = 5.0
 APT_TRIES = 5
 LOOK_S = 0.5
@@ -67,7 +67,7 @@ def begin_stage(turn: Transition, work: Task) -> Task:
             break
         work = work._replace(stage=work.stage + 1)
     stage = work.stages[work.stage]
-    if stage.stamp and stage.stamp in turn.state.stamps:  # the last of a setup
+    if stage.stamp and stage.stamp in turn.state.stamps:  # the last stage of a setup
         return finish_task(turn, work._replace(ending=Ending(exit=0)))
     if stage.delay_s or stage.apt:
         return turn.put_task(work._replace(phase=WAITING, due=turn.now + stage.delay_s))
@@ -97,7 +97,7 @@ def handle_started(turn: Transition, happening: ProcessStarted) -> None:
         due=work.kill_at,
         early=(),
     )
-    if work.kind == COMMAND:  # its nurse has written its process down
+    if work.kind == COMMAND:  # the supervisor has recorded its process
         turn.put_task(work)
     else:
         turn.save_task(work)
@@ -112,7 +112,7 @@ def handle_spawn_failed(turn: Transition, happening: SpawnFailed) -> None:
     turn.add_effects(AppendNote(work, STDERR_PORT, happening.sentence))
     work = work._replace(why=happening.sentence)
     work = finish_task(turn, work._replace(ending=Ending(exit=happening.exit), ended=turn.now))
-    turn.put_task(work._replace(due=turn.now))  # not at once: what was noted is to be sent before
+    turn.put_task(work._replace(due=turn.now))  # not at once: the note is sent first
 
 
 def stop_task(turn: Transition, work: Task, grace_s: float, why: str) -> None:
@@ -162,7 +162,7 @@ def handle_ended(turn: Transition, happening: ProcessEnded) -> None:
         turn.state = turn.state._replace(stamps=turn.state.stamps | {stage.stamp})
     if ending.exit and stage.apt and work.kill_at is None and work.retried < APT_TRIES:
         turn.put_task(work)
-        turn.add_effects(ReadLogTail(work.id))  # was somebody quicker at apt's lock?
+        turn.add_effects(ReadLogTail(work.id))  # did another process get apt's lock first?
         return
     if ending.exit == 0 and work.kill_at is None and work.stage < len(work.stages) - 1:
         after = work._replace(stage=work.stage + 1, retried=0, ending=Ending(), ended=None)

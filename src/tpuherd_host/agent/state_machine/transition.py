@@ -23,9 +23,9 @@ from tpuherd_host.agent.state_machine.state import (
     task_json,
 )
 
-UNSENT_MAX = 1 << 19  #: no log is poured into a connection that has so much to send
-EVENTS_MAX = 1 << 20  #: nor does it get events
-HOLD_S = 60.0  #: a reader that takes nothing for so long holds nothing up any more
+UNSENT_MAX = 1 << 19  #: a connection with more unsent bytes gets no log
+EVENTS_MAX = 1 << 20  #: nor events
+HOLD_S = 60.0  #: a reader that reads nothing for this long is ignored
 LOG_PORT, STDOUT_PORT = 3, 1
 
 
