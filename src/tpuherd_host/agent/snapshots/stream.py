@@ -2,8 +2,8 @@
 
 The outer layer is blocks of kind and length: compressed; stored (what zlib would not shrink); a
 delta to the content that it replaces, which the host has: a part of it, or compressed with it as
-the dictionary; or the end. The inner layer is a head (JSON), a body (rows), then contents, each after
-the number of its row.
+the dictionary; or the end. The inner layer is a head (JSON), a body (rows), then contents, each
+after the number of its row.
 """
 
 import json

@@ -23,9 +23,9 @@ WORK, a task in replies, lists and events:
 
 Streams (run, attach, follow): DATA on port 3 (LOG) is the task's log from the offset "from", cut
 anywhere: log_records.py parses it. With a terminal it is port 1 (STDOUT), raw, and offsets count
-raw bytes. A record JUMP says that older ones were dropped; if that happens within a stream, the call
-ends by FAIL "dropped": ask again from the same offset to get the JUMP. REPLY comes when the task
-is over and all of its log was sent. CANCEL or a cut ends the stream, never the task. Standard
+raw bytes. A record JUMP says that older ones were dropped; if that happens within a stream, the
+call ends by FAIL "dropped": ask again from the same offset to get the JUMP. REPLY comes when the
+task is over and all of its log was sent. CANCEL or a cut ends the stream, never the task. Standard
 input: DATA on port 0, END on port 0 at its end; a cut does not end it (`close_stdin` does).
 
 Commands
