@@ -76,7 +76,7 @@ def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
 
 
 def start_builder(event: HistoryEvent, job: JobTimes | None, *, others: bool) -> AccountBuilder:
-    """The book of a slot that is first heard of; one beside others came by a change of the wish."""
+    """Open the account of a new slot; a job's later slots come from a change of it."""
     if job is None:
         return AccountBuilder(slot=event.slot, job=event.job, start=event.at, at=event.at)
     start = min(event.at, job.changed_at if others else job.made_at)

@@ -97,7 +97,7 @@ class LossRecovery:
     before: AttemptAccount
     after: AttemptAccount | None
     seconds: Mapping[GoodputState, float]
-    steps_lost: int | None  #: None: nobody told
+    steps_lost: int | None  #: None: not reported
 
     @property
     def parts(self) -> dict[str, float]:
@@ -132,7 +132,7 @@ STARTUP: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotAccount:
-    """What became of one slot's time, from its wish until now or its end."""
+    """Where one slot's time went, from its submission until now or its end."""
 
     slot: str
     job: str
@@ -188,7 +188,7 @@ def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[St
 
 
 def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
-    """Every loss that was not wished, and what it took to go on."""
+    """Every loss, and what recovering from it took."""
     found = []
     for number, before in enumerate(account.runs, 1):
         after = account.runs[number] if number < len(account.runs) else None
@@ -196,7 +196,7 @@ def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
         if verdict in {None, Verdict.SUCCESS, Verdict.STOPPED} or ended is None:
             continue
         if after is None and account.state in REST:
-            continue  # nothing goes on
+            continue  # nothing resumes
         start = ended if before.last_at is None else min(before.last_at, ended)
         works_at = None if after is None else after.progress_since
         ends = (account.end if after is None else after.attempt.ended_at) or account.end
@@ -223,5 +223,5 @@ def count_lost_steps(before: AttemptAccount, after: AttemptAccount | None) -> in
     if after is None or after.resumed is None or not before.points:
         return None
     if after.attempt.trial != before.attempt.trial:
-        return None  # of a sweep: what it was at goes on elsewhere
+        return None  # of a sweep: its trial resumes elsewhere
     return max(0, before.points[-1][1] - after.resumed)

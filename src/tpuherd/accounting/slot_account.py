@@ -272,7 +272,7 @@ def mark_wasted(book: AccountBuilder, resumed: int) -> None:
         if not points:
             continue
         if points[-1][1] < resumed:
-            return  # it had come further than anybody told
+            return  # it had come further than was reported
         start, end = time_of_step(run, points, resumed), run.attempt.ended_at or book.at
         relabel_spans(book, start, end, frozenset({GoodputState.PRODUCTIVE}), GoodputState.WASTED)
         if points[0][1] <= resumed:
@@ -317,7 +317,7 @@ def relabel_spans(
 
 
 def build_account(book: AccountBuilder, now: float) -> SlotAccount:
-    """The account as it stands now; a wish that was taken back has ended then."""
+    """The account up to now, or up to the removal of its job."""
     book = replace(book, spans=list(book.spans))  # what comes next may tell of before
     if not book.slot_history.dropped and not has_ended(book):
         pass_time(book, now)

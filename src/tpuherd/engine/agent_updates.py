@@ -10,7 +10,7 @@ from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY
 from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
-STEPS_KEPT = 21  #: by so many reports the median duration of a step is told
+STEPS_KEPT = 21  #: reports in the median duration of a step
 TAIL = 30  #: lines
 NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that all is well
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
@@ -95,7 +95,7 @@ def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
 
 
 def apply_notice(host: HostStatus, key: str, value: str, at: float) -> HostStatus:
-    """With what the metadata server said. A deadly word stays: nobody comes back from it."""
+    """Add a notice of the metadata server. A preemption notice is never withdrawn."""
     deadly = value in DEADLY.get(key, ())
     mine = host.notice.partition(" ")[0] in ("", key)
     if value in NOTHING:

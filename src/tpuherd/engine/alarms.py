@@ -23,7 +23,7 @@ class Alarms:
         )
 
     def raise_alarm(self, sentence: str, *, hint: str = "") -> None:
-        """Trouble that people should know of; work goes on."""
+        """Report a problem to people; work continues."""
         now = self._parts.clock.now()
         if now < self._raised_at.get(sentence, -inf) + AGAIN_S:
             return

@@ -10,7 +10,7 @@ from tpuherd.views.format_text import format_span
 
 CRASHED, STARTED, STOPPED = "engine.crashed", "engine.started", "engine.stopped"
 PAUSE_S, PAUSE_S_MAX = 5.0, 300.0
-CALM_S = 60.0  #: an engine that has lived so long has got over it
+CALM_S = 60.0  #: an engine that has run this long has recovered
 ROW_S = 900.0  #: crashes that lie further apart are no row
 WITHOUT_A_WORD = "it was killed, ran out of memory, or the machine went down"
 RENEW_S = 10.0

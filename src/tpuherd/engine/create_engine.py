@@ -23,8 +23,8 @@ from tpuherd.store.log_store import LogStore
 from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import open_archive
 
-GONE_S = 600.0  #: a world that is away for so long will hardly come back: its engine ends
-TTL_S = 30.0  #: of the lease: a machine that is silent for so long may be succeeded by another
+GONE_S = 600.0  #: the engine of a missing world ends after this time
+TTL_S = 30.0  #: of the lease: then another machine may take over
 
 
 def new_lease_holder(pid: int) -> LeaseHolder:

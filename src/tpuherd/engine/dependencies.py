@@ -20,10 +20,10 @@ LogFunction = Callable[[str, Mapping[str, Any]], None]
 class EndReason(StrEnum):
     """Why an engine has ended by itself."""
 
-    REST = "rest"  #: nothing is wished that is not there
+    REST = "rest"  #: nothing is left to do
     STOPPED = "stopped"  #: it was told to
     OUTDATED = "outdated"  #: another engine leads
-    GONE = "gone"  #: the world that it worked for is there no more
+    GONE = "gone"  #: its simulated world is gone
     MOVED = "moved"  #: it is at another address now
     DAMAGED = "damaged"  #: the store is: who opens it next sets it aside
 
@@ -35,7 +35,7 @@ class SecretSource(Protocol):
 
 
 def ignore_log(name: str, facts: Mapping[str, Any]) -> None:
-    """A log that nobody reads."""
+    """A log that discards its entries."""
 
 
 def never_moved() -> bool:
@@ -59,9 +59,9 @@ class EngineDeps:
     outputs: Path
     who: str = "the engine"
     process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, and on which `host`
-    look_s: float = 5.0  #: at least so often the cloud is looked at while we hold nodes
-    rest_s: float = 600.0  #: at rest for so long, then it ends
-    gone_s: float = inf  #: nobody listens at the cloud for so long, then it ends
+    look_s: float = 5.0  #: survey period while we hold nodes
+    rest_s: float = 600.0  #: it ends after resting this long
+    gone_s: float = inf  #: it ends when the cloud is absent this long
     astray: Callable[[], bool] = never_moved  #: the cloud is said to be at another address now
     note: LogFunction = ignore_log  #: its own log: a constant name and facts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps

@@ -11,7 +11,7 @@ from tpuherd.model.stored_job import StoredJob
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DesiredState:
-    """Expanded from all wishes, anew whenever one changes."""
+    """Expanded from all jobs whenever one changes."""
 
     wishes: DesiredSlots
     order: Callable[[Slot], NodeSpec]  #: of a node, without its card
@@ -20,5 +20,5 @@ class DesiredState:
     sweeps: Mapping[str, Search] = field(default_factory=dict)  #: by job, of those that are one
 
 
-#: Makes it; an error in one wish is a slot without an offer, and a sentence.
+#: Builds it; an error in a job gives slots without offers, and a message.
 JobExpander = Callable[[Mapping[str, StoredJob]], DesiredState]

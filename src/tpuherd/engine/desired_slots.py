@@ -38,7 +38,7 @@ def build_desired_state(
     adopted: frozenset[str] = frozenset(),
     archive: Archive | None = None,
 ) -> DesiredState:
-    """Of all wishes. One in words of a newer herd is left out, and what it has is left alone."""
+    """The slots of all jobs. A job of a newer herd is skipped, and its nodes are left alone."""
     jobs = {name: job for name, wish in rows.items() if (job := parse_stored_job(wish))}
     slots = [slot for name, job in jobs.items() for slot in expand_slots(job, rows[name], allowed)]
 
@@ -65,7 +65,7 @@ def build_desired_state(
 
 
 def parse_stored_job(wish: StoredJob) -> read_job.JobSpec | None:
-    """The job of a wish as it is kept; None where its words are not ours."""
+    """Parse a stored job; None if this herd does not understand it."""
     found = read_job.read_fields(wish.document)
     return found if isinstance(found, read_job.JobSpec) else None
 

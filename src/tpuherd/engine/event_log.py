@@ -11,7 +11,7 @@ from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Store
 
-KEEP_S = 30 * 86_400.0  #: so long the routine of a job that was dropped stays in the log
+KEEP_S = 30 * 86_400.0  #: how long a removed job keeps its frequent events
 DAY_S = 86_400.0
 PRUNED = 2_000  #: events at a time: a tenth of a second
 SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
@@ -93,6 +93,6 @@ class EventLog:
         return None
 
     def is_blank(self) -> bool:
-        """Whether the store knows of no wish and of no bid: it is new, or it was lost."""
+        """Whether the store has no job and no bid, because it is new or was lost."""
         nothing = not any(self._store.read_events(kinds=BEGINNINGS, limit=1))
         return nothing and not self._store.stored_jobs()

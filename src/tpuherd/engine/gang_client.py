@@ -324,7 +324,7 @@ async def call_agent(watch: HostWatcher, verb: str, arguments: Json, seconds: fl
 
 @contextmanager
 def only_known_errors() -> Iterator[None]:
-    """Of what is done with several hosts: an error that nobody has foreseen is one of theirs."""
+    """Run a call to several hosts; an unexpected error counts as theirs."""
     try:
         yield
     except (HerdError, OSError):

@@ -154,7 +154,7 @@ def parse_attempt(content: object) -> AttemptStatus:
 
 
 def parse_notices(content: Mapping[str, Any]) -> Iterator[MetadataNotice]:
-    """Those that were told; Nonsense at the first that nobody knows."""
+    """Parse the notices; raise InvalidMessage at the first unknown one."""
     for what, value in content.items():
         yield parse_notice({"what": what, "value": value})
 
@@ -201,7 +201,7 @@ def parse_report(content: Json | None) -> StepReport:
     return StepReport(**found, startup=startup, metrics=metrics, refused=tuple(refused))
 
 
-#: Of these words the start of a script is told, beside `restore_s`.
+#: The parts of a script's startup, besides `restore_s`.
 STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
 #: The words of a report that are ours.
 FIELDS: Mapping[str, Any] = {

@@ -34,7 +34,7 @@ SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth kn
 LIVED_S = 2.0
 LIVING = frozenset({RunState.SETUP, RunState.RUNNING})
 LATER_S = 30.0  #: until a log that could not be written down is followed again
-PROBE_S, PONG_S = 60.0, 30.0  #: an agent silent for so long is asked, and may take so long
+PROBE_S, PONG_S = 60.0, 30.0  #: ping a silent agent after, wait for its answer
 NONSENSE_S = 600.0  #: of what makes no sense one event is written in this time, with a count
 OFFSET_MAX = 1 << 53  #: no log is longer
 BOOT_MAX = 100  #: letters of a boot id that are kept
@@ -49,7 +49,7 @@ class WatcherDeps:
     hosts: HostsPort
     shelf: LogStore
     clock: Clock
-    stir: Callable[[], None]  #: something has happened that the judgement should know
+    stir: Callable[[], None]  #: wakes the planner
     tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
 
 
@@ -97,7 +97,7 @@ class HostWatcher:
             pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
 
     def report_failure(self, error: Exception) -> str:
-        """An error that nobody has foreseen: as an event, and as the reason of the pause."""
+        """Report an unexpected error as an event, and return it as the reason of the pause."""
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         what = f"{type(error).__name__}: {error}"[:300]
@@ -305,9 +305,11 @@ class HostWatcher:
         except NotReached:
             return  # it is followed again by the next link
         except NotFound:
-            self._mark_drained(attempt)  # its agent has forgotten it: there is no more
+            self._mark_drained(attempt)  # its agent no longer has it
         except BadRecord as error:
-            self.report_invalid(f"the log of {attempt} ({error})")  # of this link no more is taken
+            self.report_invalid(
+                f"the log of {attempt} ({error})"
+            )  # nothing more is read on this link
             self._mark_drained(attempt)
         finally:
             writer.close()
@@ -334,7 +336,7 @@ class HostWatcher:
         return not writer.silent
 
     def _mark_output(self, attempt: str) -> None:
-        """It has said something; what it says when it is told to end is no sign of its work."""
+        """Note new output; output after a stop is not a sign of progress."""
         known = self._works.get(attempt)
         if known is not None and known.word in LIVING:
             self._works[attempt] = replace(known, logged_at=self._means.clock.now())
@@ -367,7 +369,7 @@ class HostWatcher:
 
 
 def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
-    """What the judgement should think again for: not each step, nor each sign of life."""
+    """The state whose change wakes the planner: not each step, nor each sign of life."""
     told = [
         (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
         for one in word.works

@@ -28,7 +28,7 @@ class Informer:
         failed: Callable[[HerdError], None],
     ) -> None:
         self.survey: Survey = NOTHING
-        self.absent_at = inf  #: since then nobody listens there
+        self.absent_at = inf  #: since when the cloud's address is absent
         self._cloud = cloud
         self._clock = clock
         self._zones = zones

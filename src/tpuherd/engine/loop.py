@@ -48,16 +48,16 @@ __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
 
 ActionWork = Coroutine[Any, Any, list[HistoryEvent]]
 
-POLL_S = 0.5  #: how soon a wish that another process wrote is seen
-ASLEEP_S = 30.0  #: a poll that comes so late: the machine has slept
+POLL_S = 0.5  #: how soon another process's change is seen
+ASLEEP_S = 30.0  #: a poll this late means that the machine has slept
 RENEW_S = 10.0  #: our lease in the store
-GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news come in bursts; as long as a thought takes, at most
-SOON_S = 0.05  #: no thought without news follows sooner
-AGAIN_S = 5.0  #: after trouble with the store
-EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to read the configuration again; for deeds when told to end
+GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news comes in bursts: wait as long as a round takes
+SOON_S = 0.05  #: shortest pause between rounds without news
+AGAIN_S = 5.0  #: after a problem with the store
+EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to reread the configuration; to finish actions at the end
 KEEP_S = 10.0  #: whether all code is here
 INCOMPLETE = "waiting until all zones have answered, because the store was damaged"
-SAVE_S = 300.0  #: what is remembered is written down as a whole
+SAVE_S = 300.0  #: how often the history is saved
 
 
 class Engine:
@@ -88,7 +88,7 @@ class Engine:
         self._calling: Counter[str] = Counter()
         self._working: Counter[str] = Counter()
         self._preparing: dict[asyncio.Task[None], Prepare] = {}
-        self._thought_s = 0.0  #: so long the last thought took
+        self._thought_s = 0.0  #: duration of the last round
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
         self._states: Mapping[str, str] = {}
@@ -241,7 +241,7 @@ class Engine:
             self._desired = self.parts.desire(rows)
         except HerdError as error:
             if self._version is None:
-                raise  # nothing is known to be wished: nothing may be done
+                raise  # the jobs are unknown: nothing may be done
             self._shout(error.sentence, hint=error.hint)
         self._version = version
         self._expand_at = now + EXPAND_S

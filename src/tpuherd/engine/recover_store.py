@@ -27,10 +27,10 @@ def recover_store(
         lost = past.unrecovered_loss()
         late = now >= since + SILENT_S and not (lost and lost.facts.get("lost_jobs"))
         if EVERYWHERE - survey.zones and not late:
-            return False  # a lost job's node there would be nobody's, and be given back
+            return False  # a lost job's node there would become an orphan
         known = parts.store.stored_jobs()
         if lost is None and not past.is_blank():
-            return True  # somebody has wished meanwhile: herd adopt does it
+            return True  # a job was submitted meanwhile: herd adopt does it
         dropped = past.dropped_jobs()
         sights = [
             one

@@ -8,7 +8,7 @@ from tpuherd.model.slot_history import BidRecord, SlotHistory, bid_cost
 from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal, RequestKind
 from tpuherd.targets import split_bid_name
 
-GONE_KEPT = 1000  #: so many withdrawn generations of a slot are known again when they show up
+GONE_KEPT = 1000  #: withdrawn generations remembered per slot
 
 SlotEventHandler = Callable[[SlotHistory, HistoryEvent], SlotHistory]
 

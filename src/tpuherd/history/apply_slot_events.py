@@ -104,7 +104,7 @@ def apply_ended(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     if chips:
         slot_history = replace(slot_history, faults=slot_history.faults + 1)
     if attempt.trial != slot_history.trial:
-        return slot_history  # of a trial that is over: nobody is to blame any more
+        return slot_history  # of a trial that has ended: it counts no longer
     if verdict in COUNTS:
         name = COUNTS[verdict]
         slot_history = replace(slot_history, **{name: getattr(slot_history, name) + 1})

@@ -11,7 +11,7 @@ SweepEventHandler = Callable[[Sweep, HistoryEvent], Sweep]
 
 
 def change_trial(sweep: Sweep, number: int, **changes: Any) -> Sweep:
-    """With one trial changed; a number that nobody made changes nothing."""
+    """Change one trial; an unknown number changes nothing."""
     if not 0 <= number < len(sweep.trials):
         return sweep
     trials = list(sweep.trials)
@@ -50,7 +50,7 @@ def apply_trial_value(sweep: Sweep, event: HistoryEvent) -> Sweep:
     if facts["value"] is None:
         return change_trial(sweep, number, lost=True, told_at=event.at)
     points = sweep.trials[number].points
-    # After a preemption it goes on from its checkpoint: what it tells again, it tells anew.
+    # After a preemption it resumes from its checkpoint and reports later steps again.
     points = tuple(one for one in points if one[0] < facts["step"])
     if len(points) >= POINTS_MAX:
         points = points[::2]

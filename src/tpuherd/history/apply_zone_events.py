@@ -7,7 +7,7 @@ from statistics import fmean
 from tpuherd.model.slot_history import BidRecord, History, ZoneStats
 from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal
 
-KEPT = 20  #: so many of the latest waits and lives are remembered a season
+KEPT = 20  #: latest waits and lifetimes kept per zone, type and tier
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 600.0
 PAUSE_LESS_S = 60.0  #: a grant takes so much from the pause
 #: Refusals that are no lack of capacity: how long until it is tried again.
@@ -138,7 +138,7 @@ def release_quarantine(history: History, event: HistoryEvent) -> History:
     return replace(history, bad_nodes=left)
 
 
-#: Told before the slot's own trail changes, so that the bid is seen as it was.
+#: Applied before the slot's own history changes, so they see the bid as it was.
 LEARNS: Mapping[str, StatsHandler] = {
     "job.submitted": forget_refusals,
     "job.changed": forget_refusals,

@@ -71,7 +71,7 @@ class RunState(StrEnum):
     RUNNING = "running"
     ENDING = "ending"  #: being stopped, chips not free yet
     ENDED = "ended"
-    LOST = "lost"  #: nobody saw its end: a reboot, or all was killed
+    LOST = "lost"  #: its end was not recorded: a reboot, or everything was killed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +132,7 @@ class ObservedState:
     )  #: by bid; all that bear an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
     surveyed_at: float = 0.0  #: when the survey behind `sights` was begun
-    awake_at: float = 0.0  #: since when the engine has run without a break: before, nobody listened
+    awake_at: float = 0.0  #: since when the engine has run without a break
     hosts: Mapping[str, tuple[HostStatus, ...]] = field(default_factory=dict)  #: by bid
     calling: frozenset[str] = frozenset()  #: bids between our call and its answer
     working: frozenset[str] = frozenset()  #: slots being prepared, launched, stopped or collected

@@ -24,7 +24,7 @@ class Prune:
 
     rule: str = "none"
     warm_up: int = 0  #: steps of a trial before it is judged
-    after: int = 4  #: so many others must have come as far
+    after: int = 4  #: trials that must have come as far
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class Search:
     prune: Prune = field(default_factory=Prune)
 
 
-GRID_MAX = 10_000  #: so many trials nobody means by accident
+GRID_MAX = 10_000  #: a larger grid is most likely a mistake
 
 
 def parameter_variable(name: str) -> str:

@@ -56,16 +56,16 @@ class Limits:
     lifetime_s: float = inf  #: since the first launch
     idle_s: float = inf  #: a node with goal IDLE and no command running on it
     cost: float = inf  #: dollars in all
-    done_keep_s: float = 0.0  #: the node stays so long after success
-    failed_keep_s: float = 0.0  #: and so long after the last failure
-    patience_s: float = 600.0  #: so long without a grant, then the next rank is bid for too
+    done_keep_s: float = 0.0  #: how long the node stays after success
+    failed_keep_s: float = 0.0  #: how long it stays after the last failure
+    patience_s: float = 600.0  #: without a grant until the next rank is tried too
     grace_s: float = 30.0  #: between TERM and KILL
     notice_grace_s: float = 25.0  #: the same when the cloud gave notice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """One of a job's places, as wished."""
+    """One of a job's slots, as desired."""
 
     name: str  #: gpt-0
     job: str  #: gpt
@@ -90,7 +90,7 @@ class DesiredSlots:
     slots: Mapping[str, Slot]
     owner: str  #: stands in the names of what is ours
     creates_per_min: int = 60
-    hedge: int | None = None  #: so many bids a slot at the most; None: one in each zone
+    hedge: int | None = None  #: maximum bids per slot; None: one in each zone
     adopted: frozenset[str] = frozenset()  #: further owners whose names count as ours
 
 
@@ -99,7 +99,7 @@ class Refusal(StrEnum):
 
     STOCKOUT = "stockout"  #: no capacity there now: try again, later and later
     RATE = "rate"  #: asked too often: wait
-    QUOTA = "quota"  #: the project may not have so many: wait, tell
+    QUOTA = "quota"  #: over the project's quota: wait, and say so
     RESERVATION = "reservation"  #: the reservation is used up or not there: wait, tell
     PERMISSION = "permission"  #: fatal for this zone, with what to do
     CONFIGURATION = "configuration"  #: fatal for this offer, with what to do
@@ -175,7 +175,7 @@ class Stop:
     grace_s: float
     stacks: bool = False  #: save the stacks of its processes before
     last_at: float | None = None  #: its last sign of life until now
-    node_fault: bool = False  #: its node is to blame, not a wish
+    node_fault: bool = False  #: its node is the cause, not the user
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 Value = float | int | str | bool  #: of a parameter
-POINTS_MAX = 64  #: so many of a trial are remembered: then each second one; the log has them all
+POINTS_MAX = 64  #: points kept per trial; beyond, every second one
 
 
 class TrialEnd(StrEnum):
@@ -34,7 +34,7 @@ class TrialRecord:
 
     number: int
     params: Mapping[str, Value]
-    run: str  #: its RUN_ID, the same wherever it goes on
+    run: str  #: its RUN_ID, the same in all attempts
     made_at: float
     slot: str = ""  #: where it is, or was last
     given_at: float | None = None  #: since when it is there; None: it waits for a slot
@@ -50,7 +50,7 @@ class TrialRecord:
 
     @property
     def value(self) -> float | None:
-        """What it is judged by: the last that it told."""
+        """The latest value that it reported."""
         return self.points[-1][1] if self.points and not self.lost else None
 
     @property
@@ -71,7 +71,7 @@ class TrialRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
-    """All trials of a job since it was wished (anew): trials[k] has the number k."""
+    """All trials of a job since its submission: trials[k] has the number k."""
 
     trials: tuple[TrialRecord, ...] = ()
     metric: str = ""  #: what trials are judged by; "" where nothing is

@@ -15,7 +15,7 @@ from tpuherd.model.slot_history import BidRecord, History, SlotHistory, Verdict,
 from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.policy import BidPhase, Role
 
-LAG_S = 60.0  #: what the cloud took may be missing from its lists for so long
+LAG_S = 60.0  #: an accepted request may be missing from the lists this long
 SICK_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY

@@ -20,10 +20,10 @@ from tpuherd.planner.zone_choice import PendingAsk, bid_count, choose_offers
 from tpuherd.targets import split_bid_name
 
 AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later and later
-DRAIN_S = 30.0  #: so long a node that goes is kept for the last lines of its log
-COLLECT_S_MAX = 600.0  #: so long hosts that are not reached are waited for, for that
-LOGS_S_MAX = 120.0  #: so long the rest of a log is waited for, when nothing else keeps the node
-COLLECTS_MAX = 3  #: so often bringing back is tried when the user wants it gone all the same
+DRAIN_S = 30.0  #: a node is kept this long for the last lines of its log
+COLLECT_S_MAX = 600.0  #: how long to wait for unreachable hosts before deleting
+LOGS_S_MAX = 120.0  #: how long to wait for the rest of a log alone
+COLLECTS_MAX = 3  #: tries to fetch outputs of a removed job
 
 
 def assign_roles(case: SlotContext) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from tpuherd.model.observed import BidObservation, HostStatus, NodeState, ObservedState
 from tpuherd.model.slot_history import BidRecord, History
 
-HOSTS_MIN = 4  #: so many silent hosts are a mass
+HOSTS_MIN = 4  #: silent hosts that look suspicious
 SHARE = 0.5
-BIDS_MIN = 2  #: so many bids that vanish together, and none left, are an emptied list
-BELIEVED_S = 60.0  #: an emptied list is believed after so long, if it is seen again
+BIDS_MIN = 2  #: bids that vanish together and leave none look suspicious
+BELIEVED_S = 60.0  #: then an empty list is believed if it is seen again
 
 
 def freeze_reason(observed: ObservedState, history: History) -> str:

@@ -151,9 +151,9 @@ def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
     since = max(
         max(one.stepped_at or 0.0, one.logged_at or 0.0, one.started or launched) for one in works
     )
-    since = max(since, case.world.observed.awake_at)  # before that nobody listened
+    since = max(since, case.world.observed.awake_at)  # earlier reports were not received
     case.wake_by(since + limit_s)
-    # The agents' last word counts, not the clock: whoever slept has not heard of progress.
+    # The agents' last report counts, not the clock: this machine may have slept.
     if max(host.heard_at for host in seat.hosts) < since + limit_s:
         return ""
     what = "step and no log output" if begun else "first step and no log output"

@@ -8,10 +8,10 @@ from tpuherd.model.slot_history import AttemptRecord, BidRecord
 from tpuherd.model.slots_and_plan import Slot
 from tpuherd.planner.bid_status import expected_hosts
 
-HOLD_S = 20.0  #: so long after the first end the others are waited for
-STOP_S = 45.0  #: hosts take so long beyond the grace: KILL, and until the chips are free
+HOLD_S = 20.0  #: how long to wait for the others after the first end
+STOP_S = 45.0  #: beyond the grace: KILL, and until the chips are free
 NOTICE_S = 5.0  #: the same when the node is about to go
-LAUNCH_S = 10.0  #: what a host has not heard of after so long is sent again
+LAUNCH_S = 10.0  #: then a launch that a host has missed is sent again
 LAUNCHES_MAX = 5
 
 LIVE = {RunState.SETUP, RunState.RUNNING, RunState.ENDING}
@@ -26,7 +26,7 @@ class Pending:
     broken: str = ""  #: a part of the gang is over: why the rest is to be stopped
     held: bool = False  #: it is nearly over: look at the cloud soon
     absent: str = ""  #: the host that has not heard of it
-    begun: bool = False  #: every host knows of it, though nobody wrote that down
+    begun: bool = False  #: every host has started it, but no event says so
     deaf: bool = False  #: a host has not heard that it is to stop
 
 
@@ -76,7 +76,7 @@ class Gang:
     attempt: AttemptRecord
     bid: BidRecord
     members: tuple[GangMember, ...]
-    hosts: int  #: so many there should be
+    hosts: int  #: expected number of hosts
     whole: bool  #: every host that there should be has told of its end
     working: bool  #: it is being launched or stopped just now
     told_at: float  #: when the survey was begun that last told of its zone
@@ -115,7 +115,7 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
     if bid.lost_at is not None:
         return Pending(broken=f"{bid.name} was {bid.lost_how}") if gang.live_members else None
     if bid.noticed_at is not None:
-        # The agents stop it by themselves: we say so too, as long as anybody listens.
+        # The agents stop it by themselves; we send the stop too while a host responds.
         until = bid.noticed_at + gang.slot.limits.notice_grace_s + NOTICE_S
         if gang.whole or (now >= until and not gang.live_members):
             return None

@@ -8,7 +8,7 @@ from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.log_patterns import find_cause
 
 PAUSE_S_MAX = 300.0
-CHIPS_PAUSE_S = 15.0  #: what held the chips may need so long to let go
+CHIPS_PAUSE_S = 15.0  #: time for the chips to become free
 
 
 def format_age(seconds: float) -> str:

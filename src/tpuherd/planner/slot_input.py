@@ -34,8 +34,8 @@ class PlanContext:
     frozen: str  #: why nothing is deleted now
     unknown: Mapping[
         str, Sequence[BidObservation]
-    ]  #: by slot: what bears our name, and no trail knows
-    probed: set[object]  #: seasons that somebody tries just now after a refusal
+    ]  #: by slot: bids with our names that are not in the history
+    probed: set[object]  #: zones that a slot is currently trying after a refusal
 
 
 @dataclass(kw_only=True, slots=True)

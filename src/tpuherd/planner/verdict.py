@@ -17,16 +17,16 @@ from tpuherd.planner.gang_progress import (
 )
 from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause, traceback_error
 
-LINES = 20  #: so many last lines are kept of the host that failed first
+LINES = 20  #: last lines kept of the host that failed first
 GOING = Pending()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
 CLEANED = "ended by herd clean"  #: as agents say: a user has ended it there by that command
 UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
 NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
 NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
-BRIEF_S = 1.0  #: where a program is missing, the command ends within so long
-LATE_S = 60.0  #: hosts of a gang begin within so long, or those that wait may give up
-CHIPS_MAX = 4  #: so often in a row, on whatever nodes: then it is the command's own doing
+BRIEF_S = 1.0  #: a command whose program is missing ends within this time
+LATE_S = 60.0  #: hosts of a gang must start within this time of each other
+CHIPS_MAX = 4  #: in a row, on any nodes: then the command is the cause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

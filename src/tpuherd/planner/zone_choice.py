@@ -13,7 +13,7 @@ from tpuherd.planner.retry_limits import format_age
 
 StatsByZone = Mapping[tuple[str, str, str], ZoneStats]
 PLAIN = ZoneStats()
-#: What a user can do about a refusal. A job that is wished or changed is asked for at once.
+#: What a user can do about a refusal. Submitting or changing the job retries at once.
 ADVICE: Mapping[Refusal, str] = {
     Refusal.QUOTA: " (request more quota, or allow other zones)",
     Refusal.RESERVATION: " (check that the reservation exists and has capacity)",

@@ -14,8 +14,8 @@ from itertools import count
 from tpuherd.targets import fold_names
 from tpuherd.views.printable import json_text
 
-WINDOW_S = 0.2  #: so long a line waits for the others to say the same
-REDRAW_S = 1.0  #: a line that its program overwrites again and again is shown so often
+WINDOW_S = 0.2  #: how long a line waits for the same line of other hosts
+REDRAW_S = 1.0  #: how often a line that is being overwritten is shown
 LINE_MAX = 1 << 20  #: a longer line is shown in parts
 PART_MIN = 1 << 14  #: where memory is short, parts of so much are shown, too
 HELD_MAX = 16 << 20  #: bytes of all hosts together that wait; beyond it nothing does
@@ -184,7 +184,7 @@ class FoldingMerger:
         return self._take_agreed([queue[0][1]], now)
 
     def _may_compare(self, many: int, now: float) -> bool:
-        """Whether so many more lines may be compared."""
+        """Whether this many more lines may be compared."""
         self._may = min(LINES_AT_ONCE, self._may + max(0.0, now - self._at) * LINES_S)
         self._at = now
         if many > self._may:

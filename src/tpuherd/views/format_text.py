@@ -126,7 +126,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")  #: takes no room
 
 
 def wrap_text(text: str, width: int) -> str:
-    """Lines of at most `width` where words allow it; what goes on is indented."""
+    """Lines of at most `width` where words allow it; continuation lines are indented."""
     return "\n".join(part for line in text.split("\n") for part in wrap_line(line, width))
 
 

@@ -17,7 +17,7 @@ from tpuherd.views.format_text import (
 
 Json = Mapping[str, Any]
 LINES = 6  #: of what a host said last
-ATTEMPTS = 8  #: so many of the latest are shown
+ATTEMPTS = 8  #: how many of the latest are shown
 LOSSES = 5
 BAR = 24
 LEAST_S = 0.05  #: what took less is not told

@@ -138,7 +138,7 @@ def cut_label(label: str, room: int) -> str:
 
 
 def draw_sketch(page: Mapping[str, Any], search: Search | None, columns: int) -> str:
-    """The same for a terminal of so many columns."""
+    """Draw the panels for a terminal of this width."""
     found = build_panels(page, search)
     if not found:
         return f"{sweep_heading(page)}\nNo trial has ended with a value yet."
