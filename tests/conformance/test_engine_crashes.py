@@ -15,11 +15,11 @@ from tpuherd.engine.crash_records import (
     record_crash,
     record_kill,
 )
+from tpuherd.files import try_lock
 from tpuherd.jobs import engine_control
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import LeaseHolder
 from tpuherd.store.database import Database
-from tpuherd.store.lease import try_lock
 
 NOW = 1_800_000_000.0
 

@@ -1,13 +1,13 @@
 """The last known nodes of a project, in a file, so that a command can skip asking the cloud."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tpuherd.cloud.nodes_api import NodeList
 from tpuherd.cloud.parse import Node, WorkerAddress
+from tpuherd.files import atomic_write
 
 #: The fields that are kept; not the metadata, which may contain secrets.
 FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created")
@@ -33,13 +33,9 @@ class NodeCache:
         content = json.dumps([node_row(one) for one in survey.nodes]).encode()
         if content == self._kept or survey.unknown:
             return
-        half = self.file.with_name(f"{self.file.name}.{os.getpid()}")
         try:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "wb") as stream:
-                stream.write(content)
-            half.replace(self.file)
+            atomic_write(self.file, content)
         except OSError:
             return  # a full disk: then the cloud is asked
         self._kept = content

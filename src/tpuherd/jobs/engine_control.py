@@ -10,10 +10,10 @@ from typing import Any
 from tpuherd.clock import WallClock
 from tpuherd.engine.crash_records import STARTING_FILE
 from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.files import try_lock
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
-from tpuherd.store.lease import try_lock
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd.views.trouble_line import problem_rows
 

@@ -11,6 +11,7 @@ from tpuherd._version import __version__
 from tpuherd.accounting.accounts import JobTimes, Ledger, post_event
 from tpuherd.accounting.goodput import AttemptAccount, StateSpan
 from tpuherd.accounting.slot_account import AccountBuilder
+from tpuherd.files import atomic_write
 from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory
 from tpuherd.model.slots_and_plan import Offer
 from tpuherd.store.database import Database
@@ -69,8 +70,5 @@ def read_cached_ledger(store: Database) -> Ledger | None:
 
 def write_cached_ledger(store: Database, kept: Ledger) -> None:
     """Replace the cache; if that fails, the log is read again next time."""
-    draft = store.folder / f"{NAME}.new"
     with suppress(OSError):
-        draft.touch(mode=0o600)
-        draft.write_bytes(pickle.dumps((ledger_fingerprint(store), kept)))
-        draft.replace(store.folder / NAME)
+        atomic_write(store.folder / NAME, pickle.dumps((ledger_fingerprint(store), kept)))

@@ -4,15 +4,14 @@ contexts.json   {"current": NAME, "contexts": {NAME: {"world"|"project", "accoun
                  "ways", "keys", "via"}}, "projects": {PROJECT: see project_settings.py}}
 """
 
-import fcntl
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import InvalidInput, NotFound
+from tpuherd.files import atomic_write, file_lock
 
 FILE = "contexts.json"
 ADVICE = "fix or delete it"
@@ -44,24 +43,13 @@ def edit_contexts(config: Path) -> Iterator[Json]:
     """Change the file under a lock; it is written completely or not at all."""
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(config / f"{FILE}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock(config / f"{FILE}.lock"):
             content = load_contexts(config)
             yield content
-            draft = config / f"{FILE}.new"
-            with open(draft, "w", opener=open_private_file) as stream:
-                json.dump(content, stream, indent=2, ensure_ascii=False)
-                stream.write("\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(config / FILE)
+            text = json.dumps(content, indent=2, ensure_ascii=False)
+            atomic_write(config / FILE, f"{text}\n", durable=True)
     except OSError as error:
         raise InvalidInput(f"{config / FILE} can't be written ({error.strerror})") from error
-
-
-def open_private_file(path: str, flags: int) -> int:
-    """An opener for files that only their owner can read."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def current_context(config: Path) -> Mapping[str, Any]:

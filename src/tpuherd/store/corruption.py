@@ -78,17 +78,6 @@ def mark_damaged(folder: Path) -> None:
         pass  # the next process finds the damage again
 
 
-@contextmanager
-def hold_opening_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time create the file and its tables."""
-    descriptor = os.open(folder / OPENING, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def share_open_lock(folder: Path) -> int:
     """Mark the store as open by us; returns a descriptor to close at the end."""
     descriptor = os.open(folder / OPENED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

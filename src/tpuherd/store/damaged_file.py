@@ -15,12 +15,12 @@ from shutil import copyfile
 from struct import Struct
 from typing import Any
 
+from tpuherd.files import try_lock
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import NAME, OPENED
-from tpuherd.store.lease import try_lock
 from tpuherd.store.schema import TABLES, corrupt_error, migrate_schema
 
 PAGE = 4096  #: SQLite's default page size

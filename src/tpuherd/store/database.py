@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tpuherd import files
 from tpuherd.errors import HerdError, Superseded
+from tpuherd.files import file_lock
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
@@ -22,8 +24,8 @@ from tpuherd.store import job_table, lease
 from tpuherd.store.corruption import (
     MARK,
     NAME,
+    OPENING,
     explain_errors,
-    hold_opening_lock,
     refuse_marked,
     share_open_lock,
 )
@@ -182,7 +184,7 @@ class Database:
     # ---- how ---------------------------------------------------------------------------------
 
     def _open_file(self) -> None:
-        with explain_errors(self.folder), hold_opening_lock(self.folder):
+        with explain_errors(self.folder), file_lock(self.folder / OPENING):
             refuse_wrong_heads(self.folder)
             held = share_open_lock(self.folder)
             try:
@@ -242,7 +244,7 @@ class Database:
         self._release_engine_lock()
         for old in self.folder.glob("engine-*.lock"):
             old.unlink(missing_ok=True)
-        self._lock = lease.try_lock(lease.engine_lock_file(self.folder, epoch))
+        self._lock = files.try_lock(lease.engine_lock_file(self.folder, epoch))
 
     def _release_engine_lock(self) -> None:
         if self._lock is not None:

@@ -61,17 +61,6 @@ def engine_lock_file(folder: Path, epoch: int) -> Path:
     return folder / f"engine-{epoch}.lock"
 
 
-def try_lock(file: Path) -> int | None:
-    """A descriptor that holds the file's lock alone; None if another has it."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def is_lock_free(file: Path) -> bool:
     """Whether the lock is free, so that its former holder on this machine is dead."""
     try:

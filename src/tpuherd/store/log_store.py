@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import OperationFailed
+from tpuherd.files import atomic_write
 from tpuherd_host.agent.log_records import (
     JUMP,
     NUMBER,
@@ -106,9 +107,7 @@ class LogStore:
         """Save what it is; call again when it has ended."""
         home = self._log_folder(about.id)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = home / "about.new"
-        draft.write_text(json.dumps(asdict(about)))
-        draft.replace(home / "about.json")
+        atomic_write(home / "about.json", json.dumps(asdict(about)))
 
     def list_logs(self) -> list[LogInfo]:
         """All logs, the oldest first."""

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tpuherd.errors import InvalidInput
+from tpuherd.files import atomic_write
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, NAME, explain_errors
@@ -38,9 +39,7 @@ def leave_marker(folder: Path, *, to: str, token: str) -> None:
     """Write the marker: from now on the store here refuses to open."""
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        draft = folder / f"{STONE}.new"
-        draft.write_text(json.dumps({"to": to, "token": token}))
-        draft.replace(folder / STONE)
+        atomic_write(folder / STONE, json.dumps({"to": to, "token": token}))
 
 
 def remove_marker(folder: Path) -> None:
@@ -104,7 +103,5 @@ def install_copy(folder: Path, copy: Path, token: str) -> None:
             if (folder / f"{NAME}{ending}").exists():
                 (folder / f"{NAME}{ending}").replace(folder / f"{NAME}.before{ending}")
         copy.replace(folder / NAME)
-        draft = folder / f"{ARRIVED}.new"
-        draft.write_text(token)
-        draft.replace(folder / ARRIVED)
+        atomic_write(folder / ARRIVED, token)
         (folder / STONE).unlink(missing_ok=True)

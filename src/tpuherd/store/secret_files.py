@@ -1,10 +1,10 @@
 """The secrets of detached jobs: files beside the store that only the user can read."""
 
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from tpuherd.files import atomic_write
 from tpuherd.store.corruption import explain_errors
 
 
@@ -20,13 +20,7 @@ class SecretFiles:
             home = self.folder / job
             for folder in (self.folder, home):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = home / f".{name}.new"
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="utf-8", newline="") as stream:
-                stream.write(value)
-                stream.flush()
-                os.fsync(descriptor)
-            draft.replace(home / name)
+            atomic_write(home / name, value, durable=True)
 
     def get(self, job: str) -> Mapping[str, str]:
         """All secrets of the job, by name."""

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from tpuherd.clock import WallClock
 from tpuherd.errors import StoreDamaged
+from tpuherd.files import atomic_write, try_lock
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, explain_errors
 from tpuherd.store.damaged_file import ReadableContents, read_damaged_file
-from tpuherd.store.lease import try_lock
 from tpuherd.store.schema import migrate_schema
 from tpuherd.targets import fold_names
 
@@ -63,6 +63,8 @@ def set_aside(folder: Path, now: float) -> str:
             sentence = read_notices(folder).get(aside.name, "")  # all but the last step are done
         else:
             sentence = rebuild_store(folder, aside, now)
+        for draft in folder.glob(".*.new"):  # of an atomic_write that was killed
+            draft.unlink(missing_ok=True)
         sync_folder(folder)
         (folder / MARK).unlink()
     finally:
@@ -80,7 +82,7 @@ def aside_name(folder: Path, now: float) -> str:
     while (folder / free).exists():
         number += 1
         free = f"{name}-{number}"
-    write_atomic(folder / MARK, free)
+    atomic_write(folder / MARK, free, durable=True)
     return free
 
 
@@ -99,7 +101,8 @@ def rebuild_store(folder: Path, aside: Path, now: float) -> str:
              "lost_jobs": list(found.lost_jobs)}  # fmt: skip
     event = HistoryEvent(at=now, kind=SET_ASIDE, facts=facts)
     write_new_store(draft, found, event)
-    write_atomic(folder / NOTICE, json.dumps(read_notices(folder) | {aside.name: sentence}))
+    notices = json.dumps(read_notices(folder) | {aside.name: sentence})
+    atomic_write(folder / NOTICE, notices, durable=True)
     (folder / BOOKS).unlink(missing_ok=True)
     draft.replace(folder / NAME)
     return sentence
@@ -157,16 +160,6 @@ def acknowledge_notices(folder: Path) -> int:
     with explain_errors(folder):
         (folder / NOTICE).unlink(missing_ok=True)
     return many
-
-
-def write_atomic(file: Path, text: str) -> None:
-    """All of it is there, on the disk, or nothing."""
-    draft = file.with_name(f"{file.name}.new")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    draft.replace(file)
 
 
 def sync_folder(folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd.errors import OperationFailed
+from tpuherd.files import atomic_write
 from tpuherd.sync.snapshot_git import IndexStamp, Listing
 from tpuherd.sync.upload_check import Finding
 from tpuherd_host.agent.snapshots.blobs import BlobsInUse, BlobStore
@@ -111,7 +112,7 @@ class Archive:
         piece = pack_rows(ordered)
         id = hashlib.sha256(piece).hexdigest()
         if not self.mark_used(id):
-            write_atomically(self.rows_folder / id, piece)
+            atomic_write(self.rows_folder / id, piece)
         size = sum(int.from_bytes(each[-40:-32], "big") for each in ordered)
         ids = frozenset(each[-32:] for each in ordered)
         return StoredSnapshot(id, ordered, size, findings, ids, seen or {})
@@ -130,7 +131,7 @@ class Archive:
             raise ValueError(f"{who!r} is not a valid name of a job")
         file, wanted = self.pins_folder / who, sorted(ids)
         if wanted:
-            write_atomically(file, "\n".join(wanted).encode())
+            atomic_write(file, "\n".join(wanted).encode())
         else:
             file.unlink(missing_ok=True)
 
@@ -180,7 +181,7 @@ class Archive:
     def remember_files(self, tree: Path, seen: dict[bytes, FileStamp]) -> None:
         """Save the stamps of a tree's files."""
         file = self._stamp_file(tree)
-        write_atomically(file, MAGIC + b"".join(pack_stamp(each) for each in seen.values()))
+        atomic_write(file, MAGIC + b"".join(pack_stamp(each) for each in seen.values()))
         self._seen.pop(tree, None)
         self._seen[tree] = (file.stat().st_mtime_ns, seen)
         self._evict_old_trees()
@@ -221,13 +222,6 @@ class Archive:
 def open_archive(state: Path) -> Archive:
     """The archive in our data folder; a process opens it once, so that stamps stay in memory."""
     return Archive(state / FOLDER)
-
-
-def write_atomically(file: Path, piece: bytes) -> None:
-    """A file, whole or not at all."""
-    fresh = file.with_name(f"{file.name}.{os.urandom(4).hex()}")
-    fresh.write_bytes(piece)
-    fresh.replace(file)
 
 
 def pack_stamp(seen: FileStamp) -> bytes:
