@@ -43,8 +43,7 @@ def test_bare_hosts_beside_other_people_must_be_asked_for() -> None:
     with pytest.raises(WorldError) as refused:
         check_other_users(HostOptions(), ["no namespaces"], ["ann", "bob", "carl", "dora"])
     assert str(refused.value).startswith(
-        "Hosts can't be isolated here (no namespaces), and others use this machine "
-        "(ann, bob, carl): "
+        "Can't isolate hosts here (no namespaces), and others use this machine (ann, bob, carl): "
     )
     assert "To accept that use `--hosts processes`" in str(refused.value)
     check_other_users(HostOptions(), ["no namespaces"], [])
