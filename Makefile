@@ -6,7 +6,7 @@ READY := .venv/ready
 export UV_SYSTEM_CERTS := 1
 export UV_NATIVE_TLS := 1
 
-.PHONY: help demo test check test-real storm bench mutants docs constraints clean
+.PHONY: help demo test test-long check test-real storm bench mutants docs constraints clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -25,9 +25,14 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 
 # Tests mostly wait for processes: three files at once keep two cores busy.
 WORKERS := 3
-test: $(READY)  ## all tests that this machine can run; lists what was skipped and why
+TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile
+test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
-	@$(PY) -m pytest -m "not heavy" -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(TESTS) -m "not long and not heavy" $(ARGS)
+
+test-long: $(READY)  ## the longer tests (tests/tiers.py), which .ci/run runs too
+	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
+	@$(TESTS) -m "long and not heavy" $(ARGS)
 
 check: $(READY)  ## lint, format, types, import layers, repository rules
 	@$(PY) -m ruff check

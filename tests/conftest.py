@@ -10,7 +10,9 @@ from typing import Any
 import hypothesis
 import pytest
 
-HEAVY = pytest.StashKey[dict[str, int]]()  #: tests that are left out here, by file
+from tests.tiers import is_long
+
+LEFT_OUT = pytest.StashKey[dict[str, int]]()  #: how many tests, by the command that runs them
 
 
 # How long an example takes on a loaded machine is no law of ours.
@@ -29,6 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda *_: None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        if is_long(item.nodeid):
+            item.add_marker(pytest.mark.long)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
@@ -39,21 +48,24 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    heavy = [item for item in items if item.get_closest_marker("heavy")]
-    if heavy:
-        files = Counter(item.nodeid.partition("::")[0] for item in heavy)
-        items[0].config.stash[HEAVY] = dict(sorted(files.items()))
+    counts: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("heavy"):
+            counts["make test-real"] += 1
+        elif item.get_closest_marker("long"):
+            counts["make test-long"] += 1
+    items[0].config.stash[LEFT_OUT] = dict(counts)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # one of several processes: the first one tells
-        session.config.workeroutput["heavy"] = session.config.stash.get(HEAVY, {})
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, {})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     del error
-    node.config.stash[HEAVY] = getattr(node, "workeroutput", {}).get("heavy", {})
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -62,9 +74,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in stats.get("skipped", ()):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         reasons[report.nodeid.partition("::")[0], reason.removeprefix("Skipped: ")] += 1
-    for file, many in terminalreporter.config.stash.get(HEAVY, {}).items():
-        reasons[file, "heavy: `make test-real` runs it"] = many
-    if reasons:
+    left_out = terminalreporter.config.stash.get(LEFT_OUT, {})
+    if reasons or left_out:
         terminalreporter.section("skipped", sep="-")
     for (file, reason), count in reasons.items():
         terminalreporter.write_line(f"skipped: {count} in {file}: {reason}")
+    for command, count in left_out.items():
+        terminalreporter.write_line(f"left out: {count} that `{command}` runs")

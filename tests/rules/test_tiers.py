@@ -1,0 +1,16 @@
+"""The list of long tests names tests that there are."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tiers import LONG
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("row", LONG)
+def test_every_row_names_a_test(row: str) -> None:
+    file, _, name = row.partition("::")
+    text = (TESTS / file).read_text()
+    assert not name or f"def {name}(" in text
