@@ -234,10 +234,10 @@ def test_it_may_take_so_long(user: User) -> None:
         ("exec pod --timeout soon -- true", 2, "'soon' is not a duration"),
         ("exec pod --output dirr -- true", 2, "herd exec: invalid value for '--output'"),
         ("exec pod --list -- true", 2, "herd exec: --list, --attach and --kill take no command"),
-        ("exec pod --attach nothere", 4, "herd exec: no command nothere is there"),
-        ("exec --attach nothere", 4, "herd exec: no command nothere was begun here"),
-        ("exec pod --kill nothere", 4, "herd exec: no command nothere is there"),
-        ("exec pod --tty -- true", 2, "herd exec: a terminal has room for one host"),
+        ("exec pod --attach nothere", 4, "herd exec: there is no command nothere"),
+        ("exec --attach nothere", 4, "herd exec: no command nothere was started on this machine"),
+        ("exec pod --kill nothere", 4, "herd exec: there is no command nothere"),
+        ("exec pod --tty -- true", 2, "herd exec: a terminal needs one host"),
         ("cp here.txt", 2, "herd cp: give a source and a destination"),
         ("cp a b", 2, "herd cp: no path is on a host"),
         ("cp nowhere.txt pod:x", 4, "nowhere.txt does not exist"),
@@ -319,7 +319,7 @@ def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
             begun.send_signal(signal.SIGINT)
             assert begun.wait(30) == 130
             assert begun.stderr is not None
-            assert "  pod/w2  it was stopped before it began here\n" in begun.stderr.read()
+            assert "  pod/w2  stopped before it started here\n" in begun.stderr.read()
         assert user.herd("ssh", "pod/w2", "true").returncode == 255
     finally:
         user.world.herd("weather", "network", "pod/w2", "up")

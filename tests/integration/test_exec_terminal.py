@@ -46,7 +46,7 @@ def test_ctrl_c_can_detach_and_the_rest_is_seen_later(user: User) -> None:
     window.type(b"x\n")
     window.expect(rb"d to detach, s to stop")
     window.type(b"d\n")
-    id = window.expect(rb"it goes on; herd exec --attach (\w+) shows it")[1].decode()
+    id = window.expect(rb"it keeps running; herd exec --attach (\w+) shows it")[1].decode()
     assert window.end() == 0
     assert [one["phase"] for one in user.kept(id)] == ["running"] * 4
     again = user.herd("exec", "--attach", id)
@@ -132,7 +132,7 @@ def test_a_shell_survives_a_cut(user: User) -> None:
     window.type(b"echo before; X=still\n")
     window.expect(rb"[\r\n]before\r\n")
     user.cut("pod/w2")
-    window.expect(rb"pod/w2: .*; looking for it", seconds=60)
+    window.expect(rb"pod/w2: .*; reconnecting", seconds=60)
     window.type(b"echo $X here\n")
     window.expect(rb"[\r\n]still here\r\n", seconds=60)
     window.type(b"exit\n")

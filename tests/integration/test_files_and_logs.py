@@ -78,7 +78,7 @@ def test_where_nothing_may_be_written_nothing_is_sent(user: User, tmp_path: Path
         done = user.herd(*words)
         assert done.returncode == 1
         sentence = "/etc is not writable; name another destination"
-        assert done.stderr == f"pod/w[0-3]: {sentence}\nso it was changed on no host\n"
+        assert done.stderr == f"pod/w[0-3]: {sentence}\nnothing was changed on any host\n"
     done = user.herd("cp", "pod:/etc/shadow", tmp_path / "shadow")
     assert (done.returncode, done.stderr) == (1, "pod/w[0-3]: /etc/shadow: Permission denied\n")
 
@@ -109,13 +109,13 @@ def test_a_log_that_is_not_there_is_told_with_what_is(user: User) -> None:
     assert [json.loads(one)["text"] for one in said.splitlines()] == ["counted"]
     for words, sentence in {
         ("pdo",): "there is no log of pdo: did you mean pod?",
-        ("pod", "--attempt", "999"): f"there is no log 999 of pod: there is 1-{number}",
-        ("pod", "--host", "w9"): "there is no log of w9: there is pod/w[0-3]",
+        ("pod", "--attempt", "999"): f"there is no log 999 of pod, only 1-{number}",
+        ("pod", "--host", "w9"): "there is no log of w9, only of pod/w[0-3]",
         ("--attempt", "nosuch"): "there is no log nosuch",
     }.items():
         done = user.herd("logs", *words)
         assert (done.returncode, done.stdout) == (4, "")
-        assert done.stderr == f"herd logs: {sentence}; what says nothing leaves no log\n"
+        assert done.stderr == f"herd logs: {sentence}; commands without output leave no log\n"
     with user.begun("logs", "pdo", "-f") as begun:
         assert begun.stderr is not None
         assert begun.stderr.readline().endswith("did you mean pod?; waiting for one\n")

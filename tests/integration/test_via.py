@@ -141,7 +141,7 @@ def test_a_fleet_moves_there_and_back_while_it_runs(user: Traveller, machine: Ma
     again = far.events("attempt.started")[1].facts["attempt"]
     until(lambda: "first words" in far.said().get(f"{again}/0", []), "words", seconds=30)
 
-    assert "is here again, with 1 job" in user.says("engine", "move", "--back")
+    assert "moved back to this machine, with 1 job" in user.says("engine", "move", "--back")
     assert json.loads(user.says("engine", "status", "--json"))["running"]
     user.happened("engine.started", many=begun + 2)
     assert len(user.events("attempt.launched")) == 2

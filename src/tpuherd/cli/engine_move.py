@@ -1,7 +1,7 @@
-"""A fleet's engine goes to another machine, or comes back: store, secrets, logs, code.
+"""Moves an engine to another machine or back: store, secrets, logs and code.
 
-A stone is set where the store was before it goes, so that nobody opens it any more. A move that was
-cut is finished by saying it again: by its token the other side knows whether it had arrived.
+A marker refuses the old store before it is sent. To finish an interrupted move, repeat it: by the
+marker's token the other side knows whether the store had arrived.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from tpuherd.store import moved_marker
 
 
 def find_machine(environ: Mapping[str, str], target: str | None) -> RemoteMachine:
-    """The one that is meant, by the current context."""
+    """Return the machine of the current context."""
     if environ.get("HERD_WORLD"):
-        raise InvalidInput("the engine of a context moves: HERD_WORLD names a world without one",
+        raise InvalidInput("only the engine of a context can be moved, and HERD_WORLD is set",
                     hint="herd context add NAME --world DIRECTORY")  # fmt: skip
     if not contexts_file.current_context(resolve_folders(environ).config):
-        raise InvalidInput("the engine of a context moves, and there is none",
+        raise InvalidInput("only the engine of a context can be moved, and there is no context",
                     hint="herd context add NAME --project ID")  # fmt: skip
     found = via_client.find_remote_machine(environ, via=target)
     if found is None:
-        raise InvalidInput("its engine is here", hint="herd engine move --to USER@HOST")
+        raise InvalidInput("its engine is on this machine", hint="herd engine move --to USER@HOST")
     return found
 
 
 def move_away(target: str, environ: Mapping[str, str]) -> str:
-    """To that machine; a sentence for the user."""
+    """Move to that machine; return a sentence for the user."""
     far = find_machine(environ, target)
     current = contexts_file.current_context(resolve_folders(environ).config).get("via")
     if current and current != target:
-        raise InvalidInput(f"it is on {current}", hint="herd engine move --back first")
+        raise InvalidInput(f"the engine is on {current}", hint="herd engine move --back first")
     via_client.prepare_machine(far)
     place = project_access.resolve_access(environ)
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
@@ -52,8 +52,8 @@ def move_away(target: str, environ: Mapping[str, str]) -> str:
             engine_transfer.pack_transfer(place, process.stdin, wishes)
             process.stdin.close()
         except BrokenPipeError:
-            pass  # it had arrived before, or it says why not
-        except (OSError, HerdError):  # the last piece did not go: it has not arrived
+            pass  # it had arrived before, or stderr says why not
+        except (OSError, HerdError):  # the last part was not sent, so it has not arrived
             process.kill()
             moved_marker.remove_marker(folder)
             raise
@@ -63,14 +63,14 @@ def move_away(target: str, environ: Mapping[str, str]) -> str:
     via_client.raise_if_failed(far, process.returncode, said)
     save_machine(environ, far.context, target)
     begun = via_client.run_on_machine(far, far.server_command("run", secrets.token_hex(8), START))
-    return f"{far.context} is on {target} now, {jobs_text(len(wishes))}; {engine_start_text(begun)}"
+    return f"{far.context} moved to {target}, {jobs_text(len(wishes))}; {engine_start_text(begun)}"
 
 
 START = b'["engine", "start"]'.hex()
 
 
 def move_back(environ: Mapping[str, str]) -> str:
-    """To this machine."""
+    """Move to this machine; return a sentence for the user."""
     place = project_access.resolve_access(environ)
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
     far = find_machine(environ, (moved_marker.read_moved_marker(folder) or {}).get("to"))
@@ -81,11 +81,11 @@ def move_back(environ: Mapping[str, str]) -> str:
     save_machine(environ, far.context, None)
     asyncio.run(engine_control.start_engine(place, environ))
     jobs = jobs_text(len(moved_marker.read_stored_jobs(folder)))
-    return f"{far.context} is here again, {jobs}; its engine runs here"
+    return f"{far.context} moved back to this machine, {jobs}"
 
 
 def fetch_store(far: RemoteMachine, place: project_access.ProjectAccess) -> None:
-    """The store and all with it; there it is no more."""
+    """Fetch the store and all that belongs to it; the other machine keeps a marker only."""
     token = secrets.token_hex(8)
     moved_marker.refuse_second_store(
         engine_transfer.part_folders(place)[engine_transfer.STORE], token
@@ -105,7 +105,7 @@ def fetch_store(far: RemoteMachine, place: project_access.ProjectAccess) -> None
 
 
 def save_machine(environ: Mapping[str, str], context: str, target: str | None) -> None:
-    """In the context, so that commands find it."""
+    """Save the machine in the context."""
     with contexts_file.edit_contexts(resolve_folders(environ).config) as content:
         one = contexts_file.find_context(content, context)
         one.pop("via", None)
@@ -114,11 +114,9 @@ def save_machine(environ: Mapping[str, str], context: str, target: str | None) -
 
 
 def jobs_text(jobs: int) -> str:
-    """How much came along."""
     return f"with {jobs} job{'' if jobs == 1 else 's'}"
 
 
 def engine_start_text(begun: "subprocess.CompletedProcess[bytes]") -> str:
-    """What it said of its engine."""
     said = (begun.stdout if begun.returncode == 0 else begun.stderr).decode(errors="replace")
-    return said.strip() or "its engine did not begin: herd engine start"
+    return said.strip() or "the engine did not start: run herd engine start"

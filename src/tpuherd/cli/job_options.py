@@ -1,4 +1,4 @@
-"""A job as it is said on the command line: a file, options, a command, and what they come to."""
+"""Reads a job from the command line: a file, options and a command."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
 
 
-#: Fields that have an option of their own; all others are said by --set.
+#: Fields that have an option of their own; all others are set by --set.
 OPTIONS = (
     "name", "accelerator", "tier", "zones", "runtime", "copies", "slices", "workdir", "repo",
     "setup", "checkpoint", "outputs",
 )  # fmt: skip
-#: What is said for these is taken as it stands.
+#: Values of these are taken as plain text.
 TEXTS = frozenset(("name", "run", "setup", "workdir", "repo", "checkpoint"))
-SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two of them
-COMMAND = "tpuherd.command"  #: what stood behind --
+SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two values
+COMMAND = "tpuherd.command"  #: the words after --
 
 
 class JobCommand(click.Command):
@@ -38,7 +38,7 @@ class JobCommand(click.Command):
 
 
 def add_field_options(function: Any) -> Any:
-    """An option for each of the fields that are said often."""
+    """Add an option for each of OPTIONS."""
     for name in reversed(OPTIONS):
         field = FIELDS[name]
         help_ = field.means.split(". ")[0].partition(":")[0].rstrip(".") + "."
@@ -50,8 +50,6 @@ def add_field_options(function: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobArguments:
-    """What stood on the command line."""
-
     file: str | None
     fields: Mapping[str, tuple[str, ...]]  #: by name, for those that have an option
     env: tuple[str, ...] = ()
@@ -61,7 +59,7 @@ class JobArguments:
 
 
 def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Path]":
-    """All of it as one page, and the folder that its paths are from."""
+    """Return the job as one document, and the folder of its relative paths."""
     from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
 
     base, found = folder, YamlDocument(value={})
@@ -70,7 +68,7 @@ def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Pat
         try:
             found = read_yaml(file.read_text(encoding="utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "not a text file"
             raise InvalidInput(f"{said.file} can't be read: {reason}") from error
         base = file.parent
     if not isinstance(found.value, dict):
@@ -94,12 +92,12 @@ def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Pat
 
 
 def shell_text(words: Sequence[str]) -> str:
-    """A command as a shell's text: one word is one already."""
+    """Return a command as shell text; a single word is shell text already."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
 def parse_setting(word: str) -> tuple[tuple[str, ...], Any]:
-    """`retry.failures=5`: where, and what; nothing behind = is what holds by itself."""
+    """Parse `retry.failures=5` into its path and value; no value is None, the default."""
     from tpuherd.jobfile.read_job import AS_WRITTEN
 
     name, equal, text = word.partition("=")
@@ -112,13 +110,13 @@ def parse_setting(word: str) -> tuple[tuple[str, ...], Any]:
 
 
 def split_values(name: str, text: str) -> list[Any]:
-    """Those of an option; `spot,on-demand` are two."""
+    """Return the values of an option; `spot,on-demand` are two."""
     found = parse_value(name, text)
     return found if name in SEVERAL and isinstance(found, list) else [found]
 
 
 def parse_value(name: str, text: str) -> Any:
-    """A value as it is typed: as in a file, but that plain texts need no quotes."""
+    """Parse a value as in a job file, except that plain text needs no quotes."""
     from tpuherd.jobfile.yaml_with_lines import read_yaml
 
     if name in TEXTS and not text.startswith("["):
@@ -130,7 +128,7 @@ def parse_value(name: str, text: str) -> Any:
 
 
 def set_field(page: "YamlDocument", where: tuple[str, ...], values: Sequence[Any]) -> None:
-    """Say it there instead of what was said before; None takes it away."""
+    """Set a field; None removes it."""
     place = page.value
     for name in where[:-1]:
         below = place.get(name)

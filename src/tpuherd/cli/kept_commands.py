@@ -1,4 +1,4 @@
-"""Commands that were begun before: list them, see their output again, stop them."""
+"""Commands that were started earlier: lists them, shows their output, stops them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,6 @@ CommandInfo = Mapping[str, Any]
 
 
 async def list_commands(reach: RemoteSession, host: Host) -> list[CommandInfo]:
-    """What its agent has."""
     link = await reach.ways.get_link(host)
     reply = await link.call(RpcRequest(name="commands"))
     found: list[CommandInfo] = reply["commands"]
@@ -49,7 +48,7 @@ async def list_commands(reach: RemoteSession, host: Host) -> list[CommandInfo]:
 async def hosts_to_ask(
     target: str | None, place: ProjectAccess, reach: RemoteSession, id: str = ""
 ) -> list[Host]:
-    """The hosts to ask: those of the target, else where we began something in the last day."""
+    """Return the hosts of the target, else those where a command was started in the last day."""
     if target is not None:
         return await resolve_hosts(target, place, reach)
     kept, now = open_log_store(place), reach.clock.now()
@@ -57,7 +56,8 @@ async def hosts_to_ask(
     places = {where for one in about if id in ("", one.id) for where in one.places}
     if not places and id:
         raise NotFound(
-            f"no command {id} was begun here", hint=f"say where: herd exec TARGET --attach {id}"
+            f"no command {id} was started on this machine",
+            hint=f"name the target: herd exec TARGET --attach {id}",
         )
     survey = await reach.registrar.list_nodes()
     there = {(node.zone, node.name, node.incarnation) for node in survey.nodes}
@@ -65,7 +65,7 @@ async def hosts_to_ask(
     if not left:
         if id:
             raise NotFound(
-                f"the hosts of {id} are gone", hint="herd logs shows what they said until then"
+                f"the hosts of {id} are gone", hint="herd logs shows their output until then"
             )
         return []
     return await reach.resolve_hosts(
@@ -74,7 +74,6 @@ async def hosts_to_ask(
 
 
 async def run_exec_list(target: str | None, json_: bool, console: Console, home: HostAccess) -> int:
-    """The list."""
     place, reach = await home.open_remote(console)
     hosts = await hosts_to_ask(target, place, reach)
     names = label_hosts(hosts)
@@ -93,7 +92,7 @@ def commands_table(
     names: Mapping[Host, str],
     width: int | None = None,
 ) -> str:
-    """A line for each command and each way in which it stands."""
+    """Return a line for each command and state."""
     groups: dict[tuple[float, str, str, str], list[str]] = {}
     begun: dict[str, float] = {}
     for done in results:
@@ -110,7 +109,7 @@ def commands_table(
 
 
 def command_state(work: CommandInfo) -> str:
-    """running, exit 0, killed by 9, lost"""
+    """Return running, exit 0 or lost."""
     if work["phase"] == "ended":
         return f"exit {parse_outcome('', work).status}"
     return "lost" if work["phase"] == "lost" else "running"
@@ -119,15 +118,15 @@ def command_state(work: CommandInfo) -> str:
 async def find_command(
     target: str | None, id: str, place: ProjectAccess, reach: RemoteSession, console: Console
 ) -> dict[Host, CommandInfo]:
-    """Where the command is, and how it stands there."""
+    """Return the hosts that have the command, with what their agents know of it."""
     hosts = await hosts_to_ask(target, place, reach, id)
     results = await fanout.run_on_all(hosts, partial(list_commands, reach), seconds=LOOK_S)
     having = {done.host: work for done in results for work in done.value or () if work["id"] == id}
     failed = fanout.failure_lines(results)
     if not having:
         if failed:
-            raise NotReached(f"who may have {id} can't be asked: {'; '.join(failed)}")
-        raise NotFound(f"no command {id} is there", hint="herd exec --list shows what is")
+            raise NotReached(f"the hosts that may run {id} can't be reached: {'; '.join(failed)}")
+        raise NotFound(f"there is no command {id}", hint="herd exec --list shows all")
     for line in failed:
         await console.print_notice(line)
     return having
@@ -136,7 +135,6 @@ async def find_command(
 async def run_exec_kill(
     target: str | None, id: str, yes: bool, console: Console, home: HostAccess
 ) -> int:
-    """Stop it everywhere."""
     place, reach = await home.open_remote(console)
     having = await find_command(target, id, place, reach, console)
     await confirm_foreign_hosts(list(having), TerminalPrompter(console, "herd exec", yes=yes))
@@ -153,7 +151,7 @@ async def run_exec_kill(
         if done.value is not None:
             was = having[done.host]["phase"] in ("ended", "lost")
             how = (
-                f"had ended: {command_state(done.value)}"
+                f"had already ended: {command_state(done.value)}"
                 if was
                 else f"stopped: {command_state(done.value)}"
             )
@@ -166,7 +164,7 @@ async def run_exec_kill(
 async def run_exec_attach(
     target: str | None, id: str, how: Mapping[str, Any], console: Console, home: HostAccess
 ) -> int:
-    """Its output from where ours ends, and its exit status."""
+    """Show its output from where the kept log ends; return its exit status."""
     place, reach = await home.open_remote(console)
     kept = open_log_store(place)
     having = await find_command(target, id, place, reach, console)
@@ -176,7 +174,7 @@ async def run_exec_attach(
     if first["terminal"]:
         if len(hosts) > 1:
             raise InvalidInput(
-                f"{id} has a terminal on {fold_names(names.values())}: name one of them"
+                f"{id} has a terminal on {fold_names(names.values())}: choose one host"
             )
         await confirm_foreign_hosts(hosts, TerminalPrompter(console, "herd exec", yes=how["yes"]))
         order = CommandRequest(id=id, verb="attach", words={"stdin": True})
@@ -187,8 +185,8 @@ async def run_exec_attach(
     )  # fmt: skip
     starts = {host: kept.end_offset(id, log_place(host)) for host in hosts}
     if any(starts.values()) and console.said.loud >= 0:
-        await console.print_notice(f"from now on; herd logs --attempt {id} shows what was before")
-    # Who only looks on, perhaps in a window that is forgotten, never makes it wait.
+        await console.print_notice(f"showing new output; `herd logs --attempt {id}` shows the rest")
+    # A viewer, perhaps in a forgotten window, must never slow the command down.
     order = CommandRequest(id=id, verb="attach", words={"hold": False}, starts=starts)
     into = how["into"] or Path(f"herd-{id}")
     shown = create_printer(console, list(names.values()), how["output"], into, reach.clock)

@@ -1,4 +1,4 @@
-"""The engine as a service of systemd, of the user's own: its unit, and what is left to do."""
+"""Writes a systemd user unit for the engine."""
 
 import shlex
 import sys
@@ -25,7 +25,7 @@ Nice=5
 [Install]
 WantedBy=default.target
 """
-#: What it must know that its user's login does not say to a service.
+#: Variables that a service does not inherit from the login.
 VARIABLES = (
     "PATH", "HERD_WORLD", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GOOGLE_APPLICATION_CREDENTIALS",
     "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST",
@@ -34,14 +34,13 @@ VARIABLES = (
 
 
 def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -> str:
-    """Its text."""
     known = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if place.world is not None:
         known["HERD_WORLD"] = str(place.world)
     lines = [f'Environment="{name}={quote_value(value)}"' for name, value in sorted(known.items())]
     python = sys.executable
     root, there, _ = python.partition(f"/{ROOT}/")
-    if there:  # the next version is in another folder
+    if there:  # the next version has another folder
         python = f"{root}{there}{CURRENT}"
     program = shlex.join([python, "-P", "-m", "tpuherd.launcher", "engine", "run"])
     return UNIT.format(
@@ -50,18 +49,17 @@ def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -
 
 
 def quote_value(value: str) -> str:
-    """As systemd reads it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def install_unit(
     place: project_access.ProjectAccess, environ: Mapping[str, str]
 ) -> tuple[Path, str]:
-    """Write it; the file, and what is to be said to systemd."""
+    """Write the unit; return its file and the commands that enable it."""
     home = Path(environ.get("HOME") or Path.home())
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if ROOT in config.parts:
-        config = home / ".config"  # a context's own folder; systemd looks into the login's
+        config = home / ".config"  # a context's own folder; systemd reads the login's
     name = f"tpuherd-{place.store_folder.name}.service"
     file = config / "systemd/user" / name
     file.parent.mkdir(parents=True, exist_ok=True)

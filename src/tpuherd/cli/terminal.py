@@ -1,4 +1,4 @@
-"""A terminal on a host, that outlives its connection, its window and this machine."""
+"""A terminal on a host that survives its connection and its window."""
 
 import asyncio
 import signal
@@ -27,18 +27,18 @@ from tpuherd.store.log_store import COMMAND, LogInfo
 from tpuherd.targets import fold_names
 from tpuherd_host.agent.frames import STDIN
 
-LEAVE = b"~."  #: after a line's end: leave it alone, as ssh has it
+LEAVE = b"~."  #: after a newline: detach, as in ssh
 
 
 async def run_terminal(
     wish: ExecRequest, console: Console, home: HostAccess, *, first: bool = False
 ) -> int:
-    """On the one host that is meant, or the first of them."""
+    """Run it on the only host, or on the first one with `first`."""
     place, reach = await home.open_remote(console)
     hosts = await resolve_hosts(wish.target, place, reach)
     names = label_hosts(hosts)
     if len(hosts) > 1 and not first:
-        raise InvalidInput(f"a terminal has room for one host, not {fold_names(names.values())}")
+        raise InvalidInput(f"a terminal needs one host, not {fold_names(names.values())}")
     if len(hosts) > 1 and console.said.loud >= 0:
         await console.print_notice(f"{names[hosts[0]]}, the first of {len(hosts)} hosts")
     name = "herd ssh" if first else "herd exec"
@@ -55,7 +55,7 @@ async def run_terminal(
     )  # fmt: skip
     keeping = LogCapture(
         open_log_store(place), about, reach.clock
-    )  # not what it says: only that it is there
+    )  # without its output: only that it exists
     keeping.record_start()
     status = await TerminalSession(console, reach, hosts[0], order).run()
     keeping.record_end(status)
@@ -63,12 +63,10 @@ async def run_terminal(
 
 
 class UserLeft(Exception):
-    """The user leaves; it goes on. The exit status is the argument."""
+    """The user detached. The argument is the exit status."""
 
 
 class TerminalSession:
-    """Holds one end of it."""
-
     def __init__(
         self, console: Console, reach: RemoteSession, host: Host, order: CommandRequest
     ) -> None:
@@ -80,17 +78,17 @@ class TerminalSession:
         self._offset = 0
         self._begun = False
         self._line_begins = True
-        self._typed = b""  #: a part of LEAVE
+        self._typed = b""  #: the part of LEAVE typed so far
 
     async def run(self) -> int:
-        """Until it ends, or is left."""
+        """Return its exit status, or that of detaching."""
         clock = self._reach.clock
         lost_at: float | None = None
         pause_s = PAUSE_S
         while True:
             before = self._offset
             try:
-                await self._console.flush()  # raw, the lines before would end without a return
+                await self._console.flush()  # before raw mode, which needs \r\n
                 with self._console.raw_mode():
                     status = await self._run_connected()
                     await self._console.flush()
@@ -102,7 +100,7 @@ class TerminalSession:
                 if self._begun and (lost_at is None or self._offset > before):
                     lost_at, pause_s = now, PAUSE_S
                     await self._console.print_notice(
-                        f"\n{self._label}: {error.sentence}; looking for it"
+                        f"\n{self._label}: {error.sentence}; reconnecting"
                     )
                 if lost_at is None or now - lost_at > PATIENCE_S:
                     await self._console.print_notice(f"herd: {self._label}: {error.sentence}")
@@ -111,7 +109,6 @@ class TerminalSession:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _run_connected(self) -> int:
-        """By one link, until it ends or breaks."""
         link = await self._reach.ways.get_link(self._host)
         async with link.open_stream(self._order.verb_from(self._offset)) as call:
             self._begun = True
@@ -127,7 +124,7 @@ class TerminalSession:
                 while not showing.done():
                     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in done - {showing}:
-                        task.result()  # somebody leaves
+                        task.result()  # raises UserLeft
                         tasks.remove(task)
                 showing.result()
             finally:
@@ -191,6 +188,6 @@ class TerminalSession:
     async def _leave_running(self, status: int) -> None:
         await self._console.write(b"\r\n", 2)
         await self._console.print_notice(
-            f"it goes on; herd exec --attach {self._order.id} shows it"
+            f"it keeps running; herd exec --attach {self._order.id} shows it"
         )
         raise UserLeft(status)

@@ -1,7 +1,7 @@
-"""Another machine on which `herd` runs, as a context's `via` says: commands go there by SSH.
+"""Runs commands on another machine by SSH, as a context's `via` says.
 
-What works there is our own package, in a folder of its own. It gets to know the context, the
-owner's name and the login, and what a command needs: its job file, its code, its secrets.
+The same package is installed there, in a folder of its own. It receives the context, the owner's
+id and the login name, and what a command needs: job file, code and secrets.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
 
-#: Done here: what is about this machine, and what carries many files.
+#: Commands that run here: they concern this machine, or copy many files.
 HERE = frozenset(("context", "sim", "cp", "sync", "daemon", "keeper"))
-PROGRAM = "HERD_SSH"  #: how ssh is called, with options
+PROGRAM = "HERD_SSH"  #: the ssh program with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213
 MASTER_S = 120
 SSH_FAILED = 255
-#: Whether we are there, and know what we must.
+#: Checks whether this version is installed and knows the context.
 LOOK = """\
 cd && cd {root} 2>/dev/null || exit 214
 if [ ! -e {stamp}/ready ]; then ls -d */ready >/dev/null 2>&1 && exit 215; exit 214; fi
@@ -43,7 +43,7 @@ if [ ! -e {stamp}/ready ]; then ls -d */ready >/dev/null 2>&1 && exit 215; exit 
 INSTALL = """\
 set -e; umask 077; cd; mkdir -p {root}; cd {root}
 for one in python3.14 python3.13 python3.12 python3.11 python3 ""; do
-    [ -n "$one" ] || {{ echo "there is no Python 3.11 or newer" >&2; exit 1; }}
+    [ -n "$one" ] || {{ echo "Python 3.11 or newer is missing" >&2; exit 1; }}
     $one -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
 done
 cat > {wheel}
@@ -89,7 +89,7 @@ class RemoteMachine:
 def find_remote_machine(
     environ: Mapping[str, str], *, via: str | None = None
 ) -> RemoteMachine | None:
-    """The machine that the current context names, or that is given; None: it is this one."""
+    """Return the machine of the current context or of `via`; None: this one."""
     folders = resolve_folders(environ)
     content = contexts_file.load_contexts(folders.config)
     context = dict(contexts_file.current_context(folders.config))
@@ -123,7 +123,7 @@ def find_remote_machine(
 
 
 def letter_digest(letter: Mapping[str, Any]) -> str:
-    """Of all that the other machine must know, our version included."""
+    """Return a digest of all settings that the other machine needs, and of our version."""
     return sha256(dumps([letter, wheel.wheel_stamp()], sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -131,7 +131,7 @@ def letter_digest(letter: Mapping[str, Any]) -> str:
 
 
 def open_connection(far: RemoteMachine) -> None:
-    """One connection for all that follows; it stays for two minutes."""
+    """Open a shared SSH connection, which stays for two minutes."""
     if subprocess.run(far.ssh_command(options=["-O", "check"]), **QUIET).returncode == 0:
         return
     options = ["-f", "-N", "-o", "ControlMaster=yes", "-o", f"ControlPersist={MASTER_S}"]
@@ -143,7 +143,7 @@ def open_connection(far: RemoteMachine) -> None:
         said.seek(0)
         text = said.read().decode(errors="replace").strip()
     if done.returncode != 0:
-        why = text.splitlines()[-1] if text else f"ssh ended with {done.returncode}"
+        why = text.splitlines()[-1] if text else f"ssh exited with {done.returncode}"
         raise NotReached(f"{far.via} can't be reached: {why}", hint=f"try: ssh {far.via}")
 
 
@@ -153,14 +153,14 @@ QUIET: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "check": Fals
 def run_on_machine(
     far: RemoteMachine, line: str, content: bytes | None = None
 ) -> "subprocess.CompletedProcess[bytes]":
-    """A shell's line there, to its end."""
+    """Run a shell line there."""
     given: Any = {"stdin": subprocess.DEVNULL} if content is None else {"input": content}
     words = far.ssh_command(line, options=["-T"])
     return subprocess.run(words, capture_output=True, check=False, **given)
 
 
 def check_machine(far: RemoteMachine) -> int:
-    """READY, or what is missing there."""
+    """Return READY, or what is missing there."""
     open_connection(far)
     line = LOOK.format(
         root=ROOT, stamp=wheel.wheel_stamp(), name=far.folder_name, digest_file=DIGEST,
@@ -174,18 +174,18 @@ def check_machine(far: RemoteMachine) -> int:
 
 
 def install_herd(far: RemoteMachine) -> None:
-    """Our own package, in an environment of its own there. It takes what it needs from PyPI."""
+    """Install our package in an environment of its own; dependencies come from PyPI."""
     open_connection(far)
     line = INSTALL.format(root=ROOT, stamp=wheel.wheel_stamp(), wheel=wheel.wheel_name())
     done = run_on_machine(far, f"sh -c {shlex.quote(line)}", wheel.build_wheel())
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-400:]
-        hint = "it wants Python 3.11 with venv (apt-get install python3-venv), and PyPI in reach"
+        hint = "it needs Python 3.11 with venv (apt-get install python3-venv), and access to PyPI"
         raise OperationFailed(f"herd could not be installed on {far.via}: {said}", hint=hint)
 
 
 def prepare_machine(far: RemoteMachine) -> None:
-    """It is there, of our version, and knows the context."""
+    """Make sure that our version is installed there and knows the context."""
     found = check_machine(far)
     if found == ABSENT:
         confirm_install(far)
@@ -197,18 +197,22 @@ def prepare_machine(far: RemoteMachine) -> None:
 
 
 def confirm_install(far: RemoteMachine) -> None:
-    """At first use, asked."""
+    """Ask before the first installation."""
     command = f"herd context install {far.context}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InvalidInput(f"herd is not on {far.via} yet", hint=command)
-    print(f"herd: herd is not on {far.via} yet. Install it there? [y/n] ", end="", file=sys.stderr)
+        raise InvalidInput(f"herd is not installed on {far.via}", hint=command)
+    print(
+        f"herd: herd is not installed on {far.via}. Install it there? [y/n] ",
+        end="",
+        file=sys.stderr,
+    )
     sys.stderr.flush()
     if not sys.stdin.readline().lower().startswith("y"):
-        raise InvalidInput("nothing was done", hint=command)
+        raise InvalidInput("herd was not installed", hint=command)
 
 
 def send_bundle(far: RemoteMachine, word: str, *rest: str, bundle: Mapping[str, bytes]) -> None:
-    """A tar on the standard input of what runs there."""
+    """Send a tar to a command there."""
     from tpuherd.cli.via_upload import pack_tar
 
     done = run_on_machine(far, far.server_command(word, *rest), pack_tar(bundle))
@@ -216,7 +220,7 @@ def send_bundle(far: RemoteMachine, word: str, *rest: str, bundle: Mapping[str, 
 
 
 def find_missing(far: RemoteMachine, ids: Iterable[bytes]) -> frozenset[bytes]:
-    """What of some code is not there yet."""
+    """Return which contents of some code are missing there."""
     done = run_on_machine(
         far, far.server_command("lacks"), "\n".join(one.hex() for one in ids).encode()
     )
@@ -225,21 +229,19 @@ def find_missing(far: RemoteMachine, ids: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def raise_if_failed(far: RemoteMachine, status: int, said: bytes) -> None:
-    """What failed there is told here."""
+    """Raise the error of a command there."""
     if status == SSH_FAILED:
-        raise NotReached(f"the line to {far.via} was cut", hint="say it again")
+        raise NotReached(f"the connection to {far.via} was lost", hint="try again")
     if status != 0:
         text = said.decode(errors="replace").strip().splitlines()
-        raise OperationFailed(
-            f"{far.via}: {text[-1] if text else f'it ended with status {status}'}"
-        )
+        raise OperationFailed(f"{far.via}: {text[-1] if text else f'exit status {status}'}")
 
 
 # ---- commands ------------------------------------------------------------------------------------
 
 
 def is_remote_command(arguments: Sequence[str]) -> bool:
-    """Whether such a command is done there, if there is a machine for it."""
+    """Whether such a command runs there, if the context has a machine."""
     words = [word for word in arguments if not word.startswith("-")]
     flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
     worldly = any(word.partition("=")[0] == "--world" for word in flags)
@@ -249,12 +251,12 @@ def is_remote_command(arguments: Sequence[str]) -> bool:
 
 
 def needs_upload(words: Sequence[str]) -> bool:
-    """Whether a file of this machine, its code and its secrets must go along."""
+    """Whether the command needs a job file, code and secrets of this machine."""
     return words[0] in ("run", "up") or (words[0] == "sweep" and not SHOWN.intersection(words[1:2]))
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
-    """Do it there; its exit status. None: it is to be done here."""
+    """Run it there and return its exit status; None: it runs here."""
     if not is_remote_command(arguments):
         return None
     try:
@@ -273,13 +275,13 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
             send_bundle(found, "take", token, bundle=bundle)
         return forward_command(found, words, token)
     except click.ClickException:
-        return None  # it is said wrongly: that is told here
+        return None  # a usage error is reported here
     except HerdError as error:
         return print_error("herd", error)
 
 
 def print_error(name: str, error: HerdError) -> int:
-    """One sentence, and the exit status."""
+    """Print one sentence, and return the exit status."""
     from tpuherd.exit_status import STATUS
 
     hint = f"; {error.hint}" if error.hint else ""
@@ -288,7 +290,7 @@ def print_error(name: str, error: HerdError) -> int:
 
 
 def forward_command(far: RemoteMachine, words: Sequence[str], token: str) -> int:
-    """Its terminal is ours, or its files; so are signals, and the exit status."""
+    """Run it with our terminal or files, pass signals on, and return its exit status."""
     terminal = os.isatty(0) and os.isatty(1)
     line = far.server_command("run", token, dumps(list(words)).encode().hex())
     options = ["-tt" if terminal else "-T", "-o", "LogLevel=ERROR"]

@@ -1,9 +1,9 @@
-"""What both ends of `via:` agree on: where things are on the other machine."""
+"""Paths on the other machine, which both ends of `via:` share."""
 
-ROOT = ".tpuherd-via"  #: in the login's home: our package, and a folder a context
+ROOT = ".tpuherd-via"  #: in the login's home: our package, and a folder for each context
 CURRENT = "current/bin/python"  #: of the version that was installed last
-CARRIED, RUNNING = "carried", "run"  #: of a context: what commands brought, and their process ids
-LETTER, DIGEST = "letter.json", "letter"  #: what it must know; by which it knows that
+CARRIED, RUNNING = "carried", "run"  #: of a context: uploads of commands, and their process ids
+LETTER, DIGEST = "letter.json", "letter"  #: the context's settings, and their digest
 PROGRAM = "herd"
-#: What is shown of a sweep: any other word behind `herd sweep` is the file of one.
+#: The subcommands of `herd sweep`: any other word is a job file.
 SHOWN = frozenset(("status", "best", "plot"))

@@ -1,14 +1,14 @@
 """The end of `via:` on the other machine: `python -m tpuherd.cli.via_server WORD NAME …`, over SSH.
 
-    run NAME TOKEN WORDS     be `herd WORDS`, with what came along under TOKEN
-    take NAME TOKEN          a tar on stdin: what we must know, and what comes along
-    arrive NAME TOKEN        a tar on stdin: a fleet's store, to be the one here
-    lacks NAME               ids of contents on stdin: those that are not here, on stdout
-    give NAME TOKEN TO       the same the other way, on stdout; from now on it is there
-    stay NAME                it stays here after all
-    stone NAME               by which journey it left, if it did
+    run NAME TOKEN WORDS     run `herd WORDS`, with what was uploaded under TOKEN
+    take NAME TOKEN          read a tar on stdin: the context, and an upload
+    arrive NAME TOKEN        read a tar on stdin: a store that moves here
+    lacks NAME               read ids of contents on stdin; print those missing here
+    give NAME TOKEN TO       write the store as a tar to stdout; it has moved to TO
+    stay NAME                undo a move that failed
+    stone NAME               print the token of the move that took the store away
 
-All of a context stands in ~/.tpuherd-via/NAME, apart from whatever its login does besides.
+Everything of a context is in ~/.tpuherd-via/NAME.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from tpuherd.store.database import Database
 from tpuherd.sync.snapshot_store import open_archive
 
 SWEEP_S = 86_400.0
-LEASE_S = 60.0  #: nobody begins an engine while the stone is set
+LEASE_S = 60.0  #: no engine starts while the marker is written
 SHELL = """#!/bin/sh
 # herd, as the context of that name uses it
 export XDG_CONFIG_HOME='{home}/config' XDG_STATE_HOME='{home}/state'
@@ -46,7 +46,6 @@ exec '{python}' -P -m tpuherd.launcher "$@"
 
 
 def main(words: list[str]) -> int:
-    """What was asked for."""
     word, name, *rest = words
     home = Path.home() / ROOT / name
     os.umask(0o077)
@@ -84,7 +83,7 @@ def run_herd(home: Path, token: str, words: list[str]) -> int:
     if folder.exists():
         environ[via_parcel.VARIABLE] = str(folder)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)  # theirs to heed
+        signal.signal(number, lambda *_: None)  # the child handles them
     line = [sys.executable, "-P", "-m", "tpuherd.launcher", *words]
     try:
         place = folder if folder.exists() else home
@@ -98,7 +97,7 @@ def run_herd(home: Path, token: str, words: list[str]) -> int:
 
 
 def receive_bundle(home: Path, token: str) -> None:
-    """What this context is, and what a command brings."""
+    """Save the context and what a command uploads."""
     remove_leftovers(home, WallClock().now())
     folder = home / CARRIED / token
     archive = open_archive(resolve_folders(os.environ).state)
@@ -113,7 +112,7 @@ def receive_bundle(home: Path, token: str) -> None:
 
 
 def missing_contents(ids: Iterable[str]) -> list[str]:
-    """What of some code has never come here, or is here no more."""
+    """Return the ids of contents that are not here."""
     archive = open_archive(resolve_folders(os.environ).state)
     return [
         one.hex()
@@ -122,7 +121,7 @@ def missing_contents(ids: Iterable[str]) -> list[str]:
 
 
 def save_context(home: Path, letter: Mapping[str, Any]) -> None:
-    """Which cloud is meant, who we are in it, and what may be had."""
+    """Save the cloud, the owner id and the grants."""
     folder = resolve_folders(os.environ).config
     with contexts_file.edit_contexts(folder) as content:
         content["current"] = letter["name"]
@@ -137,7 +136,7 @@ def save_context(home: Path, letter: Mapping[str, Any]) -> None:
 
 
 def remove_leftovers(home: Path, now: float) -> None:
-    """What killed commands left."""
+    """Delete what killed commands left."""
     for folder in (home / CARRIED, home / RUNNING):
         for entry in folder.iterdir() if folder.exists() else ():
             if entry.stat().st_mtime < now - SWEEP_S:
@@ -145,18 +144,17 @@ def remove_leftovers(home: Path, now: float) -> None:
                 entry.unlink(missing_ok=True)
 
 
-# ---- a fleet that moves --------------------------------------------------------------------------
+# ---- moving the store ----------------------------------------------------------------------------
 
 
 def store_folder() -> Path:
-    """The folder of the store here."""
     return engine_transfer.part_folders(project_access.resolve_access(os.environ))[
         engine_transfer.STORE
     ]
 
 
 def receive_store(token: str) -> None:
-    """A fleet is ours from now on."""
+    """Receive the store, unless this move arrived already."""
     place = project_access.resolve_access(os.environ)
     if moved_marker.refuse_second_store(
         engine_transfer.part_folders(place)[engine_transfer.STORE], token
@@ -166,7 +164,7 @@ def receive_store(token: str) -> None:
 
 
 def send_store(token: str, to: str) -> None:
-    """It is theirs."""
+    """Send the store to the machine `to`."""
     place = project_access.resolve_access(os.environ)
     wishes = asyncio.run(prepare_move(place, to=to, token=token))
     engine_transfer.pack_transfer(place, sys.stdout.buffer, wishes)
@@ -176,7 +174,7 @@ def send_store(token: str, to: str) -> None:
 async def prepare_move(
     place: project_access.ProjectAccess, *, to: str, token: str
 ) -> list[StoredJob]:
-    """End the engine, and set the stone; what is wished. Once more is as good."""
+    """Stop the engine and leave the marker; return the stored jobs. May be repeated."""
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
     if moved_marker.read_moved_marker(folder) is None:
         await engine_control.stop_engine(place)
@@ -184,7 +182,7 @@ async def prepare_move(
         try:
             epoch = store.take_lease(new_lease_holder(os.getpid()), WallClock().now(), LEASE_S)
             if epoch is None:
-                raise OperationFailed("an engine has begun meanwhile: try again")
+                raise OperationFailed("another engine has started: try again")
             moved_marker.leave_marker(folder, to=to, token=token)
             store.release_lease(epoch)
         finally:

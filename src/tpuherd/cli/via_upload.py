@@ -1,4 +1,4 @@
-"""What a `herd run` that is done elsewhere takes along: the job's file, its code, its secrets."""
+"""Collects what `herd run` on another machine needs: job file, code and secrets."""
 
 import asyncio
 import io
@@ -25,19 +25,19 @@ from tpuherd.settings.folders import resolve_folders
 from tpuherd.sync.snapshot_store import Archive, open_archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 
-#: Which of these contents the other machine lacks.
+#: Returns which of these contents the other machine lacks.
 FindMissing = Callable[[Iterable[bytes]], frozenset[bytes]]
-LITTLE = 1 << 17  #: bytes of code that travel sooner than the question which of them are lacking
+LITTLE = 1 << 17  #: less code than this is sent without asking what is missing
 
 
 def prepare_upload(
     arguments: list[str], environ: Mapping[str, str], lacking: FindMissing
 ) -> tuple[list[str], dict[str, bytes]] | int:
-    """The words to be said there, and the files that go with them; or an exit status."""
-    errand = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
-    if not isinstance(errand, ParsedCommand):
-        return 0  # a page of help
-    asked = getattr(errand.work, "args", (None,))[0]
+    """Return the arguments for the other machine and the files to upload; or an exit status."""
+    command = herd.main(list(arguments), prog_name="herd", standalone_mode=False)
+    if not isinstance(command, ParsedCommand):
+        return 0  # it was help
+    asked = getattr(command.work, "args", (None,))[0]
     assert isinstance(asked, RunOptions)
     return asyncio.run(gather_upload(asked, list(arguments), environ, lacking))
 
@@ -45,7 +45,7 @@ def prepare_upload(
 async def gather_upload(
     asked: RunOptions, words: list[str], environ: Mapping[str, str], lacking: FindMissing
 ) -> tuple[list[str], dict[str, bytes]] | int:
-    """The same within a loop. What is wrong with the job is said there, with its lines."""
+    """Do so in a loop. Mistakes in the job are reported by the other machine."""
     here = Path.cwd()
     page, base = read_job_input(asked.said, here)
     bundle: dict[str, bytes] = {"job/said": "\0".join(words).encode()}
@@ -65,7 +65,7 @@ async def gather_upload(
         return words, bundle
     folder = base / Path(workdir).expanduser()
     if not folder.is_dir():
-        raise InvalidInput(f"workdir: {workdir} is no folder")
+        raise InvalidInput(f"workdir: {workdir} is not a folder")
     bundle[along.SNAPSHOT] = b"-"  # a dry run takes none
     if not asked.dry:
         archive = open_archive(resolve_folders(environ).state)
@@ -85,7 +85,7 @@ async def gather_upload(
 async def take_with_consent(
     taking: Callable[[], Snapshot], archive: Archive, asked: RunOptions, environ: Mapping[str, str]
 ) -> Snapshot | None:
-    """What may leave this machine; None where it may not."""
+    """Take a snapshot and ask for consent where needed; None: the user declined."""
     snapshot = await asyncio.to_thread(taking)
     if not (snapshot.notes or snapshot.findings):
         return snapshot
@@ -99,7 +99,6 @@ async def take_with_consent(
 
 
 def pack_tar(bundle: Mapping[str, bytes]) -> bytes:
-    """As it travels."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w|") as tar:
         for name, content in bundle.items():

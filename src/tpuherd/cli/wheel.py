@@ -1,4 +1,4 @@
-"""Our own package as a wheel, made from the files that run: to be installed on another machine."""
+"""Builds a wheel of the running package, to install it on another machine."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ ENTRIES = "[console_scripts]\nherd = tpuherd.launcher:main\n"
 
 @cache
 def source_files() -> dict[str, bytes]:
-    """Every file by its name in the wheel."""
+    """Return every file by its name in the wheel."""
     found = {}
     for package in PACKAGES:
         root = Path(str(files(package)))
@@ -31,7 +31,7 @@ def source_files() -> dict[str, bytes]:
 
 @cache
 def wheel_stamp() -> str:
-    """Which herd it is: the same for the same files."""
+    """Return an id that is equal for equal files."""
     told = hashlib.sha256()
     for name, content in source_files().items():
         told.update(f"{name}\0{len(content)}\0".encode() + content)
@@ -39,12 +39,10 @@ def wheel_stamp() -> str:
 
 
 def wheel_name() -> str:
-    """As pip wants it."""
     return f"tpuherd-{__version__}-py3-none-any.whl"
 
 
 def build_wheel() -> bytes:
-    """The whole of it."""
     about = f"tpuherd-{__version__}.dist-info"
     wanted = [one for one in requires("tpuherd") or () if "extra ==" not in one]
     metadata = f"Metadata-Version: 2.1\nName: tpuherd\nVersion: {__version__}\n"
@@ -67,5 +65,4 @@ def build_wheel() -> bytes:
 
 
 def record_digest(content: bytes) -> str:
-    """As RECORD has it."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -1,1 +1,1 @@
-"""What runs on hosts at a user's word: the same for the command line and for Python."""
+"""Commands on hosts, shared by the command line and the Python API."""

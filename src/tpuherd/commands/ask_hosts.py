@@ -1,4 +1,4 @@
-"""One question to the agents of all hosts of a target."""
+"""Calls the agents of all hosts of a target."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,10 @@ async def ask_hosts(
     seconds: float = SECONDS,
     talk: "Prompter | None" = None,
 ) -> tuple[dict[str, Mapping[str, Any]], int]:
-    """The answers by host, and what the missing ones are worth as an exit status. What changes
-    anything brings somebody who can be asked."""
+    """Return the answers by host, and the exit status for the missing ones.
+
+    With `talk`, ask before touching nodes of other herd users.
+    """
     place, reach = await home.open_remote(console)
     hosts = await resolve_hosts(target, place, reach)
     if talk is not None:
@@ -44,7 +46,7 @@ async def ask_hosts(
 
 
 async def report_unreached(results: Sequence[FanoutResult[Any]], console: Console) -> int:
-    """Who could not be asked, on stderr; and the exit status that this is worth."""
+    """Name unreachable hosts on stderr; return the exit status for them."""
     for line in fanout.failure_lines(results):
         await console.print_notice(line)
     failed = sum(done.error is not None for done in results)

@@ -1,7 +1,7 @@
-"""Reads and writes a user's files without ever waiting for them in the loop.
+"""Reads and writes a user's files without blocking the event loop.
 
-Their O_NONBLOCK is the user's own: a shell's terminal would become non-blocking for the shell, too.
-So each has a thread, begun when it is first needed, that may wait as long as it must.
+O_NONBLOCK is shared with the user's shell, so it must not be set. Instead each file has a thread,
+started at first use, which may block.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from queue import SimpleQueue
 
 from tpuherd.exit_status import ReaderGone
 
-HELD_MAX = 1 << 20  #: so much may wait to be written
+HELD_MAX = 1 << 20  #: bytes that may wait to be written
 PIECES_AT_ONCE = 256
 READ_MAX = 1 << 16
 
 
 def post_to_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Have the loop do it, unless it is closed."""
+    """Schedule a call in the loop, unless it is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
 
@@ -43,13 +43,13 @@ class FileWriter:
         self._moved = asyncio.Event()
 
     async def write(self, piece: bytes) -> None:
-        """Have it written; waits while too much is still to be."""
+        """Queue a piece; wait while too much is queued."""
         if self._closed or not piece:
             return
         if self._gone:
             raise ReaderGone
         if self._thread is None:
-            self._own = os.dup(self._file)  # it may write when others have closed theirs
+            self._own = os.dup(self._file)  # it may write after others have closed theirs
             self._thread = threading.Thread(target=self._run_thread, daemon=True)
             self._thread.start()
         with self._news:
@@ -57,17 +57,14 @@ class FileWriter:
             self._held += len(piece)
             self._news.notify()
         if self._held > HELD_MAX:
-            await (
-                self._wait_for_room()
-            )  # once: were all to look again, each piece would wake everybody
+            await self._wait_for_room()  # once: in a loop each piece would wake all writers
 
     async def flush(self) -> None:
-        """Until all of it is written."""
+        """Wait until everything is written."""
         while self._held and not self._closed:
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        """Until less is to be written."""
         if not self._gone:
             self._moved.clear()
             await self._moved.wait()
@@ -75,18 +72,18 @@ class FileWriter:
             raise ReaderGone
 
     def set_paused(self, on: bool) -> None:
-        """Write nothing for now, or go on."""
+        """Pause or continue writing."""
         with self._news:
             self._holding = on
             self._news.notify()
 
     def write_urgent(self, piece: bytes) -> None:
-        """Write although nothing is written for now: a question."""
+        """Write even while paused: a question."""
         with contextlib.suppress(OSError):
             os.write(self._file, piece)
 
     def close(self) -> None:
-        """Forget what is not written yet."""
+        """Discard what is not written yet."""
         with self._news:
             self._closed = True
             self._pieces.clear()
@@ -95,7 +92,6 @@ class FileWriter:
         self._moved.set()
 
     def _run_thread(self) -> None:
-        """The thread's life."""
         try:
             while batch := self._next_batch():
                 many = sum(map(len, batch))
@@ -111,7 +107,7 @@ class FileWriter:
             os.close(self._own)
 
     def _next_batch(self) -> list[bytes]:
-        """What is to be written next, once there is something; nothing at the end."""
+        """Wait for the next pieces; none at the end."""
         with self._news:
             self._news.wait_for(lambda: self._closed or (bool(self._pieces) and not self._holding))
             many = min(len(self._pieces), PIECES_AT_ONCE)
@@ -126,12 +122,12 @@ class FileWriter:
                     many -= len(rest.popleft())
                 if many:
                     rest[0] = memoryview(rest[0])[many:]
-            except BlockingIOError:  # somebody else has made it non-blocking
+            except BlockingIOError:  # another process made it non-blocking
                 select.select([], [self._own], [])
 
 
 class FileReader:
-    """Reads one file, a piece when it is asked for one, so that nobody else's input is taken."""
+    """Reads one file only on demand, so that no other program's input is taken."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -143,7 +139,7 @@ class FileReader:
         self._under_way: asyncio.Future[bytes] | None = None
 
     async def read(self) -> bytes:
-        """The next piece; nothing at its end. A reading that is given up is taken up again."""
+        """Return the next piece, or b"" at the end. A cancelled read is continued by the next."""
         if self._thread is None:
             self._wake = os.pipe()
             self._own = os.dup(self._file)
@@ -157,7 +153,7 @@ class FileReader:
         return piece
 
     def close(self) -> None:
-        """Stop reading, also where nothing comes."""
+        """Stop reading, even while waiting for input."""
         if self._wake is not None:
             os.write(self._wake[1], b".")
             os.close(self._wake[1])

@@ -1,4 +1,4 @@
-"""The user's end of a command: three files, perhaps a terminal, and what its user wants of us."""
+"""The user's end of a command: three files, perhaps a terminal, and signals."""
 
 import asyncio
 import os
@@ -17,26 +17,24 @@ from tpuherd.views.printable import show_lines
 
 __all__ = ["Console", "ReaderGone"]
 
-LOCAL_FLAGS = 3  #: where termios has them
+LOCAL_FLAGS = 3  #: their index in termios attributes
 
 
 class TableStyle(TypedDict):
-    """How a table is to look."""
-
     colour: bool
-    width: int | None  #: as many columns as it likes
+    width: int | None  #: None: unlimited
 
 
 class Console:
-    """Never makes others wait: its files are read and written by threads of its own."""
+    """Reads and writes the user's files by threads of its own, so that others never wait."""
 
     def __init__(
         self, files: Sequence[int], folder: Path, environ: Mapping[str, str], *, colour: bool | None
     ) -> None:
         self.files = files
-        self.folder = folder  #: where the user stands
+        self.folder = folder  #: the user's working directory
         self.environ = environ
-        self.said = Invocation()  #: what was said before the command; its world's path is whole
+        self.said = Invocation()  #: the global options, with an absolute path of the world
         self.signals: asyncio.Queue[int] = asyncio.Queue()
         self.on_release: Callable[[int], None] | None = None
         self._ear = FileReader(files[0])
@@ -45,12 +43,11 @@ class Console:
         self._pens = {
             1: pen,
             2: pen if same else FileWriter(files[2]),
-        }  # one file is written in one order
+        }  # a shared file needs one order
         self._terminals = [os.isatty(file) for file in files]
         self._colour = colour
 
     def is_terminal(self, port: int) -> bool:
-        """Whether it is one."""
         return self._terminals[port]
 
     def has_colour(self, port: int) -> bool:
@@ -69,25 +66,23 @@ class Console:
         return 24, 80
 
     async def read(self) -> bytes:
-        """The next piece of standard input; nothing at its end."""
+        """Return the next piece of standard input, or b"" at the end."""
         return await self._ear.read()
 
     async def write(self, piece: bytes, port: int = 1) -> None:
-        """Write; waits while the reader has much to read. Gone if there is none any more."""
+        """Write; wait while the reader is behind. Raise ReaderGone if there is no reader."""
         await self._pens[port].write(piece)
 
     def line_width(self, port: int) -> int | None:
-        """How many columns a line may have there; None: as many as it likes."""
+        """Return how many columns a line may have there; None: unlimited."""
         return self.terminal_size()[1] if self._terminals[port] else None
 
     @property
     def table_style(self) -> TableStyle:
-        """How tables look on stdout."""
         return {"colour": self.has_colour(1), "width": self.line_width(1)}
 
     async def print_text(self, text: str, port: int = 1, *, coloured: bool = False) -> None:
-        """Text for people, a part of which hosts or the cloud may have written; `coloured`: by us,
-        of values in which nothing acts."""
+        """Print text for people, with escapes made visible; `coloured`: our own colors stay."""
         text = show_lines(text, colours=coloured)
         width = self.line_width(port)
         if width is not None:
@@ -95,26 +90,26 @@ class Console:
         await self.write(f"{text}\n".encode(errors="replace"), port)
 
     async def print_notice(self, sentence: str) -> None:
-        """A line on stderr, whether somebody reads it or not."""
+        """Print a line on stderr; a closed stderr is no error."""
         try:
             await self.print_text(sentence, 2)
         except ReaderGone:
             pass
 
     async def flush(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         for pen in self._pens.values():
             await pen.flush()
 
     def handle_signal(self, number: int) -> None:
-        """A signal to the command."""
+        """Handle a signal to the command."""
         if number in (signal.SIGTSTP, signal.SIGCONT):
             for pen in self._pens.values():
                 pen.set_paused(number == signal.SIGTSTP)
         self.signals.put_nowait(number)
 
     def release_user(self, status: int) -> bool:
-        """Let the user go. Whether we may go on without."""
+        """Release the user's terminal; whether the command may continue without it."""
         if self.on_release is None:
             return False
         self.disconnect_user()
@@ -122,12 +117,11 @@ class Console:
         return True
 
     def discard_output(self) -> None:
-        """Say nothing more."""
         for pen in self._pens.values():
             pen.close()
 
     def disconnect_user(self) -> None:
-        """The user is gone. Whoever reads what was said, as through a pipe, waits for its end."""
+        """Close the user's files, so that a reader, as of a pipe, sees their end."""
         self.discard_output()
         null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         for file in self.files[1:]:
@@ -135,7 +129,7 @@ class Console:
         os.close(null)
 
     async def ask_question(self, question: str, answers: Mapping[str, str]) -> str:
-        """Which of the answers, by its first letter; what else is written waits. "" at the end."""
+        """Return an answer by its first letter, or "" at the end; other output waits."""
         for pen in self._pens.values():
             pen.set_paused(True)
         try:
@@ -154,7 +148,7 @@ class Console:
 
     @contextmanager
     def raw_mode(self) -> Iterator[None]:
-        """Every key as it is pressed, and nothing of the local terminal's own."""
+        """Pass every key on unchanged, without local echo and line editing."""
         if not self.is_terminal(0):
             yield
             return
@@ -180,6 +174,5 @@ class Console:
                 pass  # it was closed
 
     def close(self) -> None:
-        """The user's files are not needed any more."""
         self.discard_output()
         self._ear.close()

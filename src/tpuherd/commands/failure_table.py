@@ -1,4 +1,4 @@
-"""The table of who failed, at the end of a command on several hosts."""
+"""The table of failed hosts at the end of a command."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ SIGNALS = {1: "HUP", 2: "INT", 3: "QUIT", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KIL
 
 
 def failure_table(outcomes: Sequence[HostOutcome]) -> list[str]:
-    """Its lines; none where all went well. One host's failure needs none but its reason."""
+    """Return its lines; none if all succeeded. For a single host only the reason is given."""
     failed = [outcome for outcome in outcomes if outcome.status]
     if not failed:
         return []
@@ -37,7 +37,6 @@ def failure_table(outcomes: Sequence[HostOutcome]) -> list[str]:
 
 
 def status_text(status: int) -> str:
-    """What an exit status says."""
     if status in (126, 127):
         return f"exit {status} ({'not found' if status == 127 else 'not executable'})"
     if SIGNALLED < status < TRANSPORT and status - SIGNALLED in SIGNALS:
@@ -46,7 +45,7 @@ def status_text(status: int) -> str:
 
 
 def last_lines(tail: bytes) -> tuple[str, ...]:
-    """The last few lines, fit for a terminal."""
+    """Return the last few lines, printable on a terminal."""
     text = tail.decode(errors="replace").replace("\r", "\n")
     lines = [line for line in text.split("\n") if line.strip()][-LINES:]
     return tuple("".join(c if c.isprintable() else "·" for c in line)[:WIDTH] for line in lines)

@@ -1,4 +1,4 @@
-"""Finds the kept logs that a user means, by target, host and attempt."""
+"""Finds stored logs by target, host and attempt."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,6 @@ NEVER: Mapping[str, float] = {}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogQuery:
-    """What a user wants to see."""
-
     target: str | None
     follow: bool = False
     host: str | None = None
@@ -36,22 +34,22 @@ class LogQuery:
     since: float | None = None  #: in seconds since 1970
     grep: str | None = None
     json_: bool = False
-    tail: int | None = None  #: of the lines that are there
+    tail: int | None = None  #: of the existing lines
     all_: bool = False  #: also of earlier jobs of the same name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostLog:
-    """One piece of work on one host."""
+    """The log of one attempt or command on one host."""
 
     about: LogInfo
     place: LogHost
     label: str
-    number: int  #: 0: it has none
+    number: int  #: 0: none
 
 
 def submission_times(target: str, folder: Path, now: float) -> dict[str, float]:
-    """When each job of a target was last submitted, by its name; the store is in this folder."""
+    """Return when each job of a target was last submitted; `folder` has the store."""
     if not folder.exists():
         return {}
     store = Database(folder, now)
@@ -68,13 +66,13 @@ def submission_times(target: str, folder: Path, now: float) -> dict[str, float]:
 
 
 def is_of_current_job(log: "HostLog", begun: Mapping[str, float]) -> bool:
-    """Whether a log is of the job as it is now, not of an earlier one of the same name."""
+    """Whether a log is of the current job, not of an earlier one of the same name."""
     slot = split_bid_name(log.place.node)
     return slot is None or log.about.started >= begun.get(slot.job, 0.0)
 
 
 def find_logs(look: LogQuery, shelf: LogStore, begun: Mapping[str, float] = NEVER) -> list[HostLog]:
-    """The logs that are meant, the oldest first; of jobs that began then, what was since."""
+    """Return the matching logs, oldest first; of a job in `begun` only those since then."""
     wanted = [
         log
         for log in number_logs(look.target, shelf)
@@ -92,13 +90,12 @@ def find_logs(look: LogQuery, shelf: LogStore, begun: Mapping[str, float] = NEVE
 
 
 def number_logs(target: str | None, shelf: LogStore) -> list[HostLog]:
-    """All logs of a target."""
     kept = [
         (about, match_places(target, about.places) if target else set(about.places))
         for about in shelf.list_logs()
     ]
     kept = [(about, places) for about, places in kept if places]
-    attempts = any(about.number for about, _ in kept)  # then numbers are theirs
+    attempts = any(about.number for about, _ in kept)  # then only attempts have numbers
     logs: list[HostLog] = []
     for count, (about, places) in enumerate(kept, 1):
         number = about.number or (0 if attempts or about.kind == SETUP else count)
@@ -112,12 +109,12 @@ def number_logs(target: str | None, shelf: LogStore) -> list[HostLog]:
 
 
 def is_of_attempt(attempt: str | None, log: HostLog) -> bool:
-    """Whether it is the one that is meant, if one is."""
+    """Whether a log matches --attempt, or there is none."""
     return attempt in (None, str(log.number), log.about.id)
 
 
 def parse_log_target(target: str) -> tuple[TargetName, ...]:
-    """Its names; Unfit where it is not a target."""
+    """Parse a target; raise InvalidInput if it is none."""
     try:
         return parse_target_names(target)
     except BadTarget as error:
@@ -125,7 +122,7 @@ def parse_log_target(target: str) -> tuple[TargetName, ...]:
 
 
 def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
-    """What a target means among these hosts."""
+    """Resolve a target among these hosts."""
     wished = parse_log_target(target)
     many: dict[tuple[str, str], int] = {}
     for place in places:
@@ -136,7 +133,7 @@ def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
 
 
 def match_places(target: str, places: Iterable[LogHost]) -> set[LogHost]:
-    """Which of these hosts a target means."""
+    """Return which of these hosts match a target."""
     places = list(places)
     workers = choose_hosts(target, places).workers
     meant = {(node.zone, node.name, worker) for node, worker in workers}
@@ -144,19 +141,19 @@ def match_places(target: str, places: Iterable[LogHost]) -> set[LogHost]:
 
 
 def no_logs_sentence(look: LogQuery, shelf: LogStore) -> str:
-    """The sentence where there is no log."""
+    """Return why there is no log."""
     logs = number_logs(look.target, shelf)
     if look.target and not logs:
         places = {place for about in shelf.list_logs() for place in about.places}
         if not places:
-            return f"there is no log of {look.target}, nor of anything else"
+            return f"there is no log of {look.target}, and no other log either"
         missing = choose_hosts(look.target, places).missing
         return re.sub(r"^there is no ", "there is no log of ", missing[0])
     left = [log for log in logs if is_of_attempt(look.attempt, log)]
     if left and look.host is None:
         return f"{look.target} has no log yet; --all shows those of earlier jobs of this name"
     if left:
-        return f"there is no log of {look.host}: there is {fold_names(log.label for log in left)}"
+        return f"there is no log of {look.host}, only of {fold_names(log.label for log in left)}"
     numbers = format_ranges({str(log.number) for log in logs if log.number and look.target})
-    whose = f" of {look.target}: there is {numbers}" if numbers else ""
+    whose = f" of {look.target}, only {numbers}" if numbers else ""
     return f"there is no log {look.attempt}{whose}"

@@ -1,4 +1,4 @@
-"""What a command that works on hosts is given: where it runs, and its way to them."""
+"""What a command gets to reach hosts: the daemon, or this process."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class HostAccess(Protocol):
-    """Where errands are done: it has the ways to hosts, and keeps them."""
+    """Opens and keeps the connections to hosts."""
 
     async def open_remote(self, console: Console) -> "tuple[ProjectAccess, RemoteSession]":
-        """The place that is meant, and the ways to its hosts."""
+        """Return the project or world, and the session that reaches its hosts."""
         ...
 
     def daemon_status(self) -> Mapping[str, object] | None:
-        """How the keeper is; None where this is none."""
+        """Return the daemon's status; None if this process is not the daemon."""
         ...
 
     def stop_daemon(self, *, now: bool) -> bool:
-        """End the keeper: at once, or only if nothing is under way. Whether it ends."""
+        """Stop the daemon, at once or only if no command runs; whether it stops."""
         ...

@@ -1,4 +1,4 @@
-"""What was typed before a command's name."""
+"""The options before a command's name."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Keeps what commands say, so that it can be read when their hosts are gone."""
+"""Stores the output of commands, so that it can be read after their hosts are gone."""
 
 import asyncio
 from collections.abc import Iterable
@@ -15,11 +15,11 @@ from tpuherd.store.log_store import LogInfo, LogStore, LogWriter
 from tpuherd_host.agent.log_records import Record
 
 DAY_S = 86400.0
-FLUSH_S = 0.5  #: and what takes longer is written down though it said nothing yet
+FLUSH_S = 0.5  #: also the age at which a silent command is recorded
 
 
 class LogCapture:
-    """The writers of one command. What says nothing and ends at once leaves no trace."""
+    """The log writers of one command. A quick command without output is not recorded."""
 
     def __init__(self, shelf: LogStore | None, about: LogInfo, clock: Clock) -> None:
         self._shelf = shelf
@@ -27,17 +27,17 @@ class LogCapture:
         self._clock = clock
         self._writers: dict[Host, LogWriter] = {}
         self._noted = False
-        self.lost = False  #: something that was said could not be kept
+        self.lost = False  #: some output could not be stored
 
     async def flush_regularly(self) -> None:
-        """Note it when it takes long, and flush now and then."""
+        """Record a command that takes long, and flush regularly."""
         while True:
             await self._clock.sleep(FLUSH_S)
             self.record_start()
             self.flush()
 
     def record_start(self) -> None:
-        """Write down that there is such a command, by which it is found again."""
+        """Record that the command exists, so that it can be found again."""
         if self._noted or self._shelf is None:
             return
         self._noted = True
@@ -45,11 +45,10 @@ class LogCapture:
             self._shelf.write_info(self._about)
             prune_logs_daily(self._shelf, self._about.started)
         except OSError:
-            self._shelf = None  # a full disk, or one that may not be written: nothing is kept
+            self._shelf = None  # a full or read-only disk: nothing is stored
             self.lost = True
 
     def put(self, host: Host, offset: int, record: Record) -> None:
-        """A record of a host's log."""
         self.record_start()
         if self._shelf is None:
             return
@@ -59,19 +58,18 @@ class LogCapture:
         writer.put(offset, record)
 
     def flush(self) -> None:
-        """To the disk's care."""
         for writer in self._writers.values():
             writer.flush()
 
     def close(self, host: Host) -> None:
-        """It says nothing more."""
+        """Close the log of one host."""
         writer = self._writers.pop(host, None)
         if writer is not None:
             writer.close()
             self.lost = self.lost or writer.lost
 
     def record_end(self, status: int | None) -> None:
-        """All is over, with this exit status; None: it goes on without us."""
+        """Record the end and its exit status; None: it keeps running without us."""
         for host in list(self._writers):
             self.close(host)
         if self._noted and self._shelf is not None and status is not None:
@@ -79,18 +77,18 @@ class LogCapture:
             try:
                 self._shelf.write_info(about)
             except OSError:
-                pass  # it was noted; how it ended was not
+                pass  # it is recorded without its end
 
 
 @cache
 def prune_times(folder: Path) -> set[float]:
-    """When this process last tidied a folder of logs."""
+    """Return when this process last pruned a folder of logs."""
     del folder
     return set()
 
 
 def prune_logs_daily(shelf: LogStore, now: float) -> None:
-    """Forget logs of long ago, once a day, in a thread."""
+    """Prune old logs, at most once a day, in a thread."""
     times = prune_times(shelf.folder)
     if not times or max(times) < now - DAY_S:
         times.add(now)
@@ -98,7 +96,7 @@ def prune_logs_daily(shelf: LogStore, now: float) -> None:
 
 
 async def cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """End what only accompanied something."""
+    """Cancel tasks and wait until they have ended."""
     waiting = list(tasks)
     for task in waiting:
         task.cancel()
@@ -106,5 +104,4 @@ async def cancel_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 def open_log_store(place: ProjectAccess) -> LogStore:
-    """Where this place's logs are kept."""
     return LogStore(place.logs_folder)

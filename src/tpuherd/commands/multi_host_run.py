@@ -1,4 +1,4 @@
-"""A command on many hosts at once: followed on each until it ends, through every cut."""
+"""Runs a command on many hosts and follows it on each, across lost connections."""
 
 import asyncio
 from collections import deque
@@ -22,29 +22,29 @@ from tpuherd_host.agent.frames import LOG
 from tpuherd_host.agent.log_records import GAP, JUMP, Record, RecordReader, parse_number
 
 TAIL_MAX = 2048
-PATIENCE_S = 120.0  #: so long after a cut a host is looked for
+PATIENCE_S = 120.0  #: how long a lost host is retried
 PAUSE_S, PAUSE_S_MAX = 0.3, 5.0
-QUIET_S, ANSWER_S = 2.0, 5.0  #: who says nothing for so long is asked, and answers within so long
-AGENT = 3  #: the port of what is said about a host
+QUIET_S, ANSWER_S = 2.0, 5.0  #: a host silent this long is pinged, and must answer within this time
+AGENT = 3  #: the port of notes about a host
 
 
 class OutputSink(Protocol):
     """Where the output of the hosts goes."""
 
     def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
-        """What is the same in records that may be shown as one piece."""
+        """Return the key of records that may be shown as one piece."""
         ...
 
     async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
-        """A host wrote this."""
+        """Take output of a host."""
         ...
 
     async def end_host(self, host: str) -> None:
-        """It will write nothing more."""
+        """Take note that a host writes nothing more."""
         ...
 
     async def close(self) -> None:
-        """No host will."""
+        """Take note that no host writes anything more."""
         ...
 
 
@@ -52,7 +52,7 @@ class InputSource(Protocol):
     """Where the input of the hosts comes from."""
 
     async def feed(self, host: Host, call: Call) -> None:
-        """One host's part."""
+        """Send input to one host."""
         ...
 
     async def read_to_end(self) -> None:
@@ -60,26 +60,26 @@ class InputSource(Protocol):
         ...
 
     def is_input_intact(self, host: Host) -> bool:
-        """Whether nothing of the input was on its way when the host was cut off."""
+        """Whether no input was in flight when the connection was lost."""
         ...
 
     def drop_host(self, host: Host) -> None:
-        """It wants no more."""
+        """Stop sending to a host."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommandRequest:
-    """What is asked of every agent."""
+    """The call to every agent."""
 
     id: str
     verb: str  #: run, or attach
     words: Mapping[str, Any]
     stdin: bool = False
-    starts: Mapping[Host, int] | None = None  #: the offsets to begin at
+    starts: Mapping[Host, int] | None = None  #: the offsets to start at
 
     def verb_from(self, offset: int) -> RpcRequest:
-        """The call that goes on from there; a `run` that was heard already is not run again."""
+        """Return the call that continues at an offset; a repeated `run` does not run twice."""
         words = {**self.words, "id": self.id, "from": offset}
         return RpcRequest(
             name=self.verb, arguments={**words, "stdin": True} if self.stdin else words
@@ -87,7 +87,10 @@ class CommandRequest:
 
 
 class MultiHostRun:
-    """Holds the calls that are under way."""
+    """Holds the open calls.
+
+    A lost call is repeated from the last offset, until a host is away for PATIENCE_S.
+    """
 
     def __init__(
         self,
@@ -99,28 +102,27 @@ class MultiHostRun:
         clock: Clock,
     ) -> None:
         self.order = order
-        self.hosts = hosts  #: with what each is called
+        self.hosts = hosts  #: with their labels
         self.outcomes: dict[Host, HostOutcome] = {}
         self.supply: InputSource | None = None
-        self.when_unread: Callable[[], object] = lambda: None  #: nobody reads the output any more
+        self.when_unread: Callable[[], object] = lambda: None  #: the output has no reader
         self._ways = ways
         self._screen = screen
         self._keeping = keeping
         self._clock = clock
         self._tails: dict[Host, bytes] = {}
-        self._begun: set[Host] = set()  #: these have certainly heard of it
-        self._asked_of: set[Host] = set()  #: these may have
-        self._calls: dict[Host, Call] = {}  #: that are under way
-        self._seeking: dict[Host, asyncio.Task[Any]] = {}  #: there is no way to these yet
+        self._begun: set[Host] = set()  #: these have certainly received the call
+        self._asked_of: set[Host] = set()  #: these may have received it
+        self._calls: dict[Host, Call] = {}  #: open ones
+        self._seeking: dict[Host, asyncio.Task[Any]] = {}  #: tasks that still connect
         self._stopped = False
 
     @property
     def running_hosts(self) -> list[Host]:
-        """Where it may still run."""
         return [host for host in self.hosts if host not in self.outcomes]
 
     async def run(self) -> None:
-        """On every host, to its end."""
+        """Run it on every host to its end."""
         hosts = list(self.hosts)
         async with aclosing(
             fanout.run_on_each(hosts, self._run_on_host, at_once=len(hosts))
@@ -138,16 +140,15 @@ class MultiHostRun:
         await self._print_if_read(self._screen.close())
 
     def _failed_outcome(self, host: Host, error: HerdError) -> HostOutcome:
-        """It could not be followed to its end."""
+        """Return the outcome on a host that could not be followed to the end."""
         hint = f" ({error.hint})" if error.hint else ""
         why = f"{error.sentence}{hint}"
         if host in self._begun and isinstance(error, NotReached):
-            why += f"; it may go on there: herd exec --attach {self.order.id}"
+            why += f"; it may still be running: herd exec --attach {self.order.id}"
         tail = self._tails.get(host, b"")
         return HostOutcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
 
     async def _run_on_host(self, host: Host) -> HostOutcome:
-        """On one host, through cuts."""
         offset = (self.order.starts or {}).get(host, 0)
         lost_at: float | None = None
         broken_at = -1
@@ -159,11 +160,13 @@ class MultiHostRun:
                 return await self._follow_call(host, reader)
             except NotReached:
                 if host not in self._asked_of:
-                    raise  # there was no way to it
+                    raise  # it was never reached
                 if self.supply is not None and not self.supply.is_input_intact(host):
                     await self.stop_host(host, 0.0)
-                    raise NotReached("it was cut off while it read its input: stopped") from None
-                if host not in self._begun:  # has it heard? Asked again it only goes on
+                    raise NotReached(
+                        "stopped: the connection was lost while it read its input"
+                    ) from None
+                if host not in self._begun:  # it may have received the call; repeating it is safe
                     if again:
                         raise
                     again = True
@@ -171,12 +174,12 @@ class MultiHostRun:
                 now = self._clock.now()
                 if reader.offset > offset or lost_at is None:
                     lost_at, pause_s = now, PAUSE_S
-                    await self._print_host_line(host, b"[cut off; looking for it]\n")
+                    await self._print_host_line(host, b"[connection lost; reconnecting]\n")
                 if now - lost_at > PATIENCE_S:
                     raise
             except (
                 OperationFailed
-            ):  # its oldest output was dropped, as we read too slowly; the next says so
+            ):  # its oldest output was dropped, as we read too slowly; the next call tells
                 if broken_at == reader.offset:
                     raise
                 broken_at, pause_s = reader.offset, 0.0
@@ -185,7 +188,6 @@ class MultiHostRun:
             pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
 
     async def _follow_call(self, host: Host, reader: RecordReader) -> HostOutcome:
-        """By one link, until it ends or breaks."""
         link = await self._open_link(host)
         feeding = None
         try:
@@ -202,7 +204,7 @@ class MultiHostRun:
         return parse_outcome(self.hosts[host], work, self._tails.get(host, b""))
 
     async def _open_link(self, host: Host) -> AgentLink:
-        """The link to it; none where the command is stopped before it could be asked of it."""
+        """Connect to a host; give up if the command is stopped meanwhile."""
         task = asyncio.current_task()
         if task is not None and self.order.verb == "run" and host not in self._asked_of:
             self._seeking[host] = task
@@ -210,20 +212,20 @@ class MultiHostRun:
             return await self._ways.get_link(host)
         except asyncio.CancelledError:
             if self._stopped:
-                raise NotReached("it was stopped before it began here") from None
+                raise NotReached("stopped before it started here") from None
             raise
         finally:
             self._seeking.pop(host, None)
 
     async def watch_silent_hosts(self) -> None:
-        """Ask those that say nothing whether they are there at all: links can be long dead."""
+        """Ping hosts that send nothing: their connections may be dead."""
         while True:
             await self._clock.sleep(QUIET_S)
             quiet = [host for host in self._calls if host not in self._begun]
             await asyncio.gather(*map(self._probe_host, quiet))
 
     async def _probe_host(self, host: Host) -> None:
-        """An answer on the same link says that it has heard what was said before."""
+        """Ping a host; an answer on the same link proves that it received the call."""
         call = self._calls.get(host)
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -235,7 +237,7 @@ class MultiHostRun:
                 call.fail_with(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
                 self._ways.drop_connection(host)
         except HerdError:
-            pass  # who follows it hears of it, too
+            pass  # its follower gets the error, too
 
     def _start_feeding(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
         if self.supply is None:
@@ -243,7 +245,7 @@ class MultiHostRun:
         return asyncio.create_task(self.supply.feed(host, call))
 
     async def _relay_output(self, host: Host, call: Call, reader: RecordReader) -> None:
-        """Its output, as it comes. While nobody reads ours, each host holds it once, not thrice."""
+        """Show output as it arrives; pieces are dropped at once, so that memory stays small."""
         while (told := self._take_output(host, reader, await call.read())) is not None:
             while told:
                 await self._print_if_read(self._screen.feed(self.hosts[host], *told.popleft()))
@@ -251,7 +253,7 @@ class MultiHostRun:
     def _take_output(
         self, host: Host, reader: RecordReader, got: tuple[int, bytes] | None
     ) -> deque[tuple[int, bytes, float]] | None:
-        """What came of its log is kept; what is to be shown of it, one piece for each port."""
+        """Store what arrived; return what to show, one piece for each port."""
         if got is None:
             return None
         self._begun.add(host)
@@ -272,7 +274,6 @@ class MultiHostRun:
         return told
 
     async def _print_host_line(self, host: Host, line: bytes) -> None:
-        """Something that is to be known of a host."""
         await self._print_if_read(
             self._screen.feed(self.hosts[host], AGENT, line, self._clock.now())
         )
@@ -284,7 +285,7 @@ class MultiHostRun:
             self.when_unread()
 
     async def stop(self, grace_s: float) -> None:
-        """Stop it wherever it may run; where nobody has heard of it nobody will."""
+        """Stop it wherever it may run, and cancel calls that were not sent yet."""
         self._stopped = True
         heard = [host for host in self.running_hosts if host not in self._seeking]
         for task in self._seeking.values():
@@ -292,7 +293,7 @@ class MultiHostRun:
         await asyncio.gather(*(self.stop_host(host, grace_s) for host in heard))
 
     async def stop_host(self, host: Host, grace_s: float) -> None:
-        """TERM, and KILL when the grace is over. A host that can't be told is named at the end."""
+        """Send TERM, and KILL after the grace; an unreachable host is named at the end."""
         asked = {"id": self.order.id, "grace_s": grace_s, "why": "its user stopped it"}
         verb = RpcRequest(name="stop", arguments=asked)
         try:
@@ -305,8 +306,8 @@ class MultiHostRun:
 
 
 def lost_output_line(offset: int, record: Record) -> bytes:
-    """The line for output that nobody will see."""
+    """Return the line that stands for lost output."""
     if record.port == GAP:
         return b"[%d bytes were lost here: the host's disk was full]\n" % parse_number(record.piece)
     many = parse_number(record.piece) - offset
-    return b"[%d bytes before this are dropped: there was too much output]\n" % max(many, 0)
+    return b"[%d bytes before this were dropped: there was too much output]\n" % max(many, 0)

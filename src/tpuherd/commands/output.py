@@ -1,4 +1,4 @@
-"""How the output of many hosts is shown: folded, host by host, as JSON, in files, or as it is."""
+"""Prints the output of many hosts: folded, by host, as JSON, into files, or unchanged."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ from tpuherd_host.agent.log_records import Record
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 PORTS = {1: "stdout", 2: "stderr"}
-AGENT = 3  #: the port of what is said about a host
+AGENT = 3  #: the port of notes about a host
 
 BlockFormatter = Callable[[Block], bytes]
 
 
 class BlockGatherer(Protocol):
-    """One of core/gather's, or ours."""
+    """A merger of views/fold_output, or PassThrough."""
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]: ...
 
@@ -46,7 +46,7 @@ class BlockGatherer(Protocol):
 
 
 class PassThrough:
-    """Every byte at once: for one host. On a terminal only text and colours come through."""
+    """Passes every byte at once, for one host. On a terminal only text and colors pass."""
 
     def __init__(self, terminals: Mapping[int, PrintableStream] | None = None) -> None:
         self._terminals = terminals or {}  #: by port
@@ -71,8 +71,6 @@ class PassThrough:
 
 
 class OutputPrinter:
-    """Shows what hosts say."""
-
     def __init__(
         self,
         console: Console,
@@ -90,12 +88,11 @@ class OutputPrinter:
         self._stirred = asyncio.Event()
 
     def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
-        """What is the same in records that are shown as one: the port, and a time that is shown."""
+        """Return the key of records that are shown as one: the port, and the time if shown."""
         record = told[1]
         return record.port, record.at if self._records else 0.0
 
     async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
-        """A host said something."""
         now = at if self._records else self._clock.now()
         blocks = self._gatherer.feed(host, port, piece, now)
         del piece
@@ -103,15 +100,13 @@ class OutputPrinter:
         self._stirred.set()
 
     async def end_host(self, host: str) -> None:
-        """It will say nothing more."""
         await self._print_blocks(self._gatherer.end_host(host, self._clock.now()))
 
     async def close(self) -> None:
-        """What is left."""
         await self._print_blocks(self._gatherer.close(self._clock.now()))
 
     async def print_when_due(self) -> None:
-        """Show what has waited long enough, again and again."""
+        """Print blocks when they have waited long enough."""
         while True:
             await self._stirred.wait()
             self._stirred.clear()
@@ -120,7 +115,7 @@ class OutputPrinter:
                 await self._print_blocks(self._gatherer.due_blocks(self._clock.now()))
 
     async def _print_blocks(self, blocks: list[Block]) -> None:
-        """Show them; while that waits only what is to be written is held."""
+        """Print blocks, holding only those not written yet."""
         blocks.reverse()
         while blocks:
             block = blocks.pop()
@@ -133,7 +128,7 @@ class OutputPrinter:
 def create_printer(
     console: Console, labels: Sequence[str], output: str | None, into: Path, clock: Clock
 ) -> OutputPrinter:
-    """The one that the user wants; one host's output is shown as it is unless he says otherwise."""
+    """Return the printer for --output; one host's output is unchanged by default."""
     if output is None and len(labels) == 1:
         terminals = {
             port: PrintableStream(colours=console.has_colour(file_number(port)))
@@ -152,12 +147,12 @@ def create_printer(
 
 
 def file_number(port: int) -> int:
-    """Where it is written: what is no port of a command's is on stderr."""
+    """Return where a port is written; notes go to stderr."""
     return port if port in PORTS else 2
 
 
 def name_prefixer(console: Console) -> BlockFormatter:
-    """With the hosts before every line, in colour on a terminal."""
+    """Return a formatter that puts the hosts before every line, in color on a terminal."""
     names: dict[tuple[str, ...], str] = {}
 
     def show(block: Block) -> bytes:
@@ -178,14 +173,14 @@ def name_prefixer(console: Console) -> BlockFormatter:
 
 
 def json_lines(block: Block) -> bytes:
-    """A line of JSON for every line."""
+    """Return a line of JSON for every line."""
     port = PORTS.get(block.port, "agent")
     lines = (line.removesuffix(b"\n") for line in split_lines(block.text))
     return b"".join(json_line(block.hosts[0], port, line, block.at) for line in lines)
 
 
 class HostFiles:
-    """A file for each host and port; it is there from the first byte on."""
+    """A file for each host and port."""
 
     def __init__(self, folder: Path, labels: Sequence[str]) -> None:
         self.folder = folder
@@ -200,7 +195,7 @@ class HostFiles:
             ) from error
 
     def append(self, block: Block) -> bytes:
-        """Append; nothing is left to be shown."""
+        """Append to the host's file; return nothing to print."""
         file = self.folder / file_name(block.hosts[0], PORTS.get(block.port, PORTS[2]))
         try:
             with file.open("ab") as stream:

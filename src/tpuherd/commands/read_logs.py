@@ -1,4 +1,4 @@
-"""Reads the kept logs of a target as lines: `herd logs`, for programs."""
+"""Reads the logs of a target as lines: `herd logs` for Python."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ MISSING = b"[output is missing here]\n"
 
 
 def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
-    """All lines that are meant, by their time; NotFound where no log is."""
+    """Return all matching lines in order of time; raise NotFound if there is no log."""
     shelf = LogStore(scope.logs_folder)
     begun = (
         {}
@@ -30,13 +30,12 @@ def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
     )
     logs = find_logs(look, shelf, begun)
     if not logs:
-        raise NotFound(no_logs_sentence(look, shelf), hint="what says nothing leaves no log")
+        raise NotFound(no_logs_sentence(look, shelf), hint="commands without output leave no log")
     lines = [line for log in logs for line in read_lines(log, shelf, look.since or 0.0)]
     return sorted(lines, key=lambda line: line.at)
 
 
 def read_lines(log: HostLog, shelf: LogStore, since: float) -> Iterator[LogLine]:
-    """Those of one host."""
     plain = PlainMerger()
     at = log.about.started
     for _, record in shelf.read_records(log.about.id, log.place):
@@ -50,7 +49,6 @@ def read_lines(log: HostLog, shelf: LogStore, since: float) -> Iterator[LogLine]
 
 
 def split_block(block: Block, log: HostLog) -> Iterator[LogLine]:
-    """Each of its lines."""
     for line in split_lines(block.text):
         yield LogLine(
             host=log.label,

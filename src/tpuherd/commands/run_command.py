@@ -1,4 +1,4 @@
-"""Runs a command on hosts and collects what it writes: `herd exec`, for programs."""
+"""Runs a command on hosts and collects its output: `herd exec` for Python."""
 
 import asyncio
 
@@ -26,34 +26,30 @@ STDOUT = 1
 
 
 class OutputCollector:
-    """What each host wrote."""
-
     def __init__(self) -> None:
         self._written: dict[tuple[str, bool], bytearray] = {}
 
     def host_text(self, host: str, *, stdout: bool) -> str:
-        """All of one host's output, or of everything else."""
+        """Return the stdout of one host, or everything else it wrote."""
         return self._written.get((host, stdout), bytearray()).decode(errors="replace")
 
     def merge_key(self, told: tuple[int, Record]) -> tuple[int, float]:
-        """Records of one port are one piece."""
         return told[1].port, 0.0
 
     async def feed(self, host: str, port: int, piece: bytes, at: float) -> None:
-        """A host wrote this."""
         self._written.setdefault((host, port == STDOUT), bytearray()).extend(piece)
 
     async def end_host(self, host: str) -> None:
-        """Nothing is to be done."""
+        """Do nothing: all output is kept."""
 
     async def close(self) -> None:
-        """Nor here."""
+        """Do nothing, as well."""
 
 
 async def run_command(
     wish: ExecRequest, place: ProjectAccess, reach: RemoteSession, talk: Prompter
 ) -> CommandResult:
-    """On all hosts of its target, until it has ended on each; who gives up waiting stops it."""
+    """Run it on all hosts until it has ended on each; cancelling stops it."""
     hosts = await resolve_hosts(wish.target, place, reach)
     await confirm_foreign_hosts(hosts, talk)
     names = label_hosts(hosts)

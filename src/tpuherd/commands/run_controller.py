@@ -1,4 +1,4 @@
-"""What a user does while a command runs: waits, stops it, or leaves it alone."""
+"""Handles the user while a command runs: Ctrl+C, detaching, the timeout."""
 
 import asyncio
 import signal
@@ -15,12 +15,12 @@ from tpuherd.exit_status import BROKEN_PIPE, SIGNALLED, TIMED_OUT
 
 GRACE_S = 10.0
 ANSWERS = {"d": "detach", "s": "stop"}
-NOT_KEPT = "herd exec: herd logs will lack some of it: the disk of this machine can't be written to"
-QUESTION = "\nIt runs on the hosts. [d]etach and let it go on, or [s]top it?"
+NOT_KEPT = "herd exec: some output is missing in herd logs: this machine's disk can't be written"
+QUESTION = "\nIt runs on the hosts. [d]etach and keep it running, or [s]top it?"
 
 
 class RunController:
-    """Accompanies a cast until it is over or its user has gone."""
+    """Accompanies a MultiHostRun until it ends or the user leaves."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class RunController:
         self._screen = shown
         self._keeping = keeping
         self._clock = clock
-        self._status: int | None = None  #: what we end with, whatever the hosts say
-        self._left: int | None = None  #: what we end with before the hosts do
+        self._status: int | None = None  #: our exit status, whatever the hosts return
+        self._left: int | None = None  #: our exit status if we end before the hosts
         self._playing: asyncio.Task[None] | None = None
         self._stops: set[asyncio.Task[None]] = set()
 
     async def run(self, timeout_s: float | None) -> int:
-        """To the end, and its exit status."""
+        """Run to the end and return the exit status."""
         async with asyncio.TaskGroup() as group:
             self._playing = group.create_task(self._cast.run())
             self._cast.when_unread = self._on_output_closed
@@ -72,18 +72,17 @@ class RunController:
         return worst_status(outcomes) if self._status is None else self._status
 
     async def _handle_signals(self) -> None:
-        """Signals, and the user's leaving."""
         while True:
             number = await self._console.signals.get()
             if number == signal.SIGTERM:
                 self._stop(SIGNALLED + number)
-            elif number == signal.SIGHUP:  # it goes on, and is to be found
+            elif number == signal.SIGHUP:  # it keeps running, and must be found again
                 self._keeping.record_start()
             elif number == signal.SIGINT:
                 await self._handle_interrupt()
 
     async def _handle_interrupt(self) -> None:
-        """Ctrl+C asks once what is meant; twice means to stop, and thrice at once."""
+        """The first Ctrl+C asks, the second stops, the third kills."""
         number = int(signal.SIGINT)
         if self._status is not None or not self._may_ask():
             self._stop(SIGNALLED + number)
@@ -101,14 +100,14 @@ class RunController:
             self._stop(SIGNALLED + number)
 
     def _may_ask(self) -> bool:
-        """Whether somebody is there to answer."""
+        """Whether the user can be asked."""
         console = self._console
         return console.is_terminal(0) and console.is_terminal(2) and self._cast.supply is None
 
     async def _leave_running(self) -> None:
-        """Let it go on. The keeper goes on to keep what it says."""
+        """Detach; the daemon continues to store the output."""
         id = self._cast.order.id
-        sentence = f"it goes on; herd exec --attach {id} shows it, --kill {id} ends it"
+        sentence = f"it keeps running; herd exec --attach {id} shows it, --kill {id} stops it"
         await self._console.print_notice(sentence)
         await self._console.flush()
         self._keeping.record_start()
@@ -122,7 +121,7 @@ class RunController:
         self._playing.cancel()
 
     def _stop(self, status: int) -> "asyncio.Task[None]":
-        """TERM on all hosts; asked again, KILL."""
+        """Send TERM on all hosts; the second time KILL."""
         grace_s = GRACE_S if self._status is None else 0.0
         self._status = status if self._status is None else self._status
         task = asyncio.create_task(self._cast.stop(grace_s))
@@ -131,13 +130,12 @@ class RunController:
         return task
 
     def _on_output_closed(self) -> None:
-        """Nobody reads what it says: it is stopped, as a pipe's writer is, and not heard out."""
+        """Stop the command when its output has no reader, like the writer of a pipe."""
         self._console.discard_output()
         if self._status is None:
             self._stop(BROKEN_PIPE).add_done_callback(lambda _: self._abandon_run(BROKEN_PIPE))
 
     async def _enforce_timeout(self, seconds: float) -> None:
-        """It may take so long."""
         await self._clock.sleep(seconds)
         if self._status is None:
             await self._console.print_notice(f"herd exec: stopped after {seconds:g} s")

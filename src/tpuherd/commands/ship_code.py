@@ -1,4 +1,4 @@
-"""Ships a folder to hosts, or makes it a job's next code: `herd sync`, for programs."""
+"""Ships a folder to hosts, or makes it a job's next code: `herd sync` for Python."""
 
 import asyncio
 from functools import partial
@@ -17,24 +17,24 @@ from tpuherd.sync.take_snapshot import snapshot_folder
 async def ship_folder(
     path: Path, target: str, dest: str, here: Session, reach: RemoteSession
 ) -> Shipment:
-    """To all hosts of a target or to none."""
+    """Ship to all hosts of a target, or to none."""
     hosts = await resolve_hosts(target, here.place, reach)
     await confirm_foreign_hosts(hosts, here.talk)
     archive = open_archive(here.place.folders.state)
     taking = partial(snapshot_folder, path, archive, here.talk.environ)
     snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
-    assert snapshot is not None, "a caller never says no: it raises"
+    assert snapshot is not None, "a caller never declines: it raises"
     links = await asyncio.gather(*map(reach.ways.get_link, hosts))
     return await ship(snapshot, dest, links, archive=archive)
 
 
 async def change_code(path: Path, job: str, here: Session) -> Shipment:
-    """The folder is the job's code from its next attempt on; no host has it yet."""
-    wish = here.get_job(job, hint=f"a node wants a place: dest=… for {job}")
+    """Make a folder the job's code from its next attempt on; nothing is sent yet."""
+    wish = here.get_job(job, hint=f"for a node, pass dest=…: {job}")
     archive = open_archive(here.place.folders.state)
     taking = partial(snapshot_folder, path, archive, here.talk.environ)
     snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
-    assert snapshot is not None, "a caller never says no: it raises"
+    assert snapshot is not None, "a caller never declines: it raises"
     update_code(wish, snapshot.id, archive, here)
     return Shipment(
         id=snapshot.id, dest="", got=(), unchanged=(), failed={}, unsure=(), slow={}, kept={},

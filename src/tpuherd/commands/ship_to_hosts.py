@@ -1,4 +1,4 @@
-"""Links to all hosts of a target, for what is shipped to all of them or to none."""
+"""Connects to all hosts of a target for sync and cp, and reports the result."""
 
 import asyncio
 import json
@@ -29,10 +29,8 @@ OVER = "\r\x1b[K"  #: back to the line's beginning, and clear it
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostLinks:
-    """Whom there is a way to."""
-
     links: list[AgentLink]
-    all: bool  #: of those that were meant
+    all: bool  #: whether no host is missing
 
 
 async def connect_hosts(
@@ -43,8 +41,10 @@ async def connect_hosts(
     partial: bool = False,
     talk: "Prompter | None" = None,
 ) -> HostLinks:
-    """To every one, or, `partial`, to those that can be reached; others are named. What changes
-    anything there brings somebody who can be asked."""
+    """Connect to all hosts, or with `partial` to the reachable ones; others are named.
+
+    With `talk`, ask before touching nodes of other herd users.
+    """
     place, reach = await home.open_remote(console)
     hosts = await resolve_hosts(target, place, reach)
     if talk is not None:
@@ -61,7 +61,7 @@ async def connect_hosts(
 
 @asynccontextmanager
 async def show_progress(console: Console) -> AsyncIterator[ProgressCallback]:
-    """On a terminal a line that says how far it is, for as long as the block lasts."""
+    """Show a line of progress on a terminal, as long as the block lasts."""
     latest: Progress | None = None
 
     def note(progress: Progress) -> None:
@@ -92,15 +92,13 @@ async def show_progress(console: Console) -> AsyncIterator[ProgressCallback]:
 
 
 def progress_text(progress: Progress | None) -> str:
-    """How far it is."""
     if progress is None:
-        return "looking at the files, and at the hosts"
+        return "checking files and hosts"
     ready = f", {progress.ready} of {progress.hosts} hosts filled" if progress.hosts > 1 else ""
     return f"{format_bytes(progress.sent)} sent{ready}"
 
 
 def failure_lines(failed: Mapping[str, str]) -> list[str]:
-    """A line for each reason."""
     groups: dict[str, list[str]] = {}
     for host, why in failed.items():
         groups.setdefault(why, []).append(host)
@@ -110,19 +108,19 @@ def failure_lines(failed: Mapping[str, str]) -> list[str]:
 async def print_shipment(
     title: str, shipment: Shipment, json_: bool, console: Console, *, all: bool = True
 ) -> int:
-    """What became of it, and its exit status; `all`: of the hosts that were meant."""
+    """Print the result and return the exit status; `all`: no host was unreachable."""
     if json_:
         await console.write(json.dumps(asdict(shipment), indent=2).encode() + b"\n")
     elif shipment.got and console.said.loud >= 0:
         new = [host for host in shipment.got if host not in shipment.unchanged]
-        where = fold_names(new) if new else "every host had it already"
+        where = fold_names(new) if new else "all hosts had it already"
         took = f"{format_bytes(shipment.bytes_up)} sent, {shipment.seconds:.1f} s"
         await console.print_text(f"{title}: {where} ({took})")
     for host, how in shipment.slow.items():
         if console.said.loud > 0:
             await console.print_notice(f"{host}: {how}")
     for host, kept in shipment.kept.items():
-        await console.print_notice(f"{host}: kept beside it: {', '.join(kept)}")
+        await console.print_notice(f"{host}: kept next to it: {', '.join(kept)}")
     for line in skipped_lines(shipment.skipped):
         await console.print_notice(line)
     for line in failure_lines(shipment.failed):
@@ -132,13 +130,13 @@ async def print_shipment(
     if shipment.got:
         return PARTLY
     if not shipment.unsure:
-        await console.print_notice("so it was changed on no host")
+        await console.print_notice("nothing was changed on any host")
     return FAILED
 
 
 def skipped_lines(paths: Sequence[str]) -> list[str]:
-    """The line for what can't be copied, if there is any."""
-    return [f"left out, being no file: {', '.join(paths)}"] if paths else []
+    """Return a line for what can't be copied."""
+    return [f"skipped, not regular files: {', '.join(paths)}"] if paths else []
 
 
 def format_bytes(many: int) -> str:
