@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import click
+from reference_pages import events_page, json_page
 
 from tpuherd.cli import main as command_line
 from tpuherd.cli.command_table import help_page
@@ -16,7 +17,6 @@ from tpuherd.jobfile.fields import FIELDS, job_json_schema
 from tpuherd.jobfile.job_diff import show_field
 from tpuherd.model import slots_and_plan
 from tpuherd.planner import policy
-from tpuherd.views.reference_pages import events_page, json_page
 from tpuherd_sim.google_apis import routes as services
 from tpuherd_sim.handle import TPU_ROUTES
 from tpuherd_sim.tpu import host_reports

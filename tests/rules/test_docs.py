@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ KINDS = ("tutorial.md", "howto", "reference", "explanation", "decisions", "gloss
 
 
 def generated() -> dict[Path, str]:
+    sys.path.insert(0, str(ROOT / "docs"))  # as where a program's own folder stands
     words: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "generate.py"))
     pages: dict[Path, str] = words["pages"]()
     return pages
