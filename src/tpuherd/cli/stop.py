@@ -1,4 +1,4 @@
-"""`herd stop`: stops jobs and gives their nodes back."""
+"""`herd stop` and `herd resume`: end jobs and give their nodes back, or run them again."""
 
 from collections.abc import Callable
 from functools import partial
@@ -57,3 +57,26 @@ async def print_changes(
         return
     for job, did in made.items():
         await print_lines(console, (words[0] if did else words[1]).format(job))
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--json", "json_", is_flag=True, help="Print JSON.")
+def resume(names: tuple[str, ...], json_: bool) -> ParsedCommand:
+    """Resume jobs that were stopped or gave up.
+
+    Their count of failures starts again at zero; RUN_ID stays the same.
+    """
+    return make_parsed_command("herd resume", partial(run_resume, names, json_))
+
+
+async def run_resume(
+    names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
+) -> int:
+    from tpuherd.cli.job_session import open_job_session
+    from tpuherd.jobs import submit
+
+    async with open_job_session(console, home, "herd resume") as here:
+        made = change_goals(names, submit.resume_job, here)
+    await print_changes(made, ("Resumed {}", "{} is already running"), json_, console)
+    return 0
