@@ -25,7 +25,7 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 
 # Tests mostly wait for processes: three files at once keep two cores busy.
 WORKERS := 3
-TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile
+TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
 	@$(TESTS) -m "not long and not heavy" $(ARGS)

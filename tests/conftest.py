@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.tiers import is_long
+from tests.tiers import is_long, start_order
 
 LEFT_OUT = pytest.StashKey[dict[str, int]]()  #: how many tests, by the command that runs them
 
@@ -32,10 +32,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_long(item.nodeid):
             item.add_marker(pytest.mark.long)
+    items.sort(key=lambda item: start_order(item.nodeid))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -14,7 +14,9 @@ LONG = (
     "integration/test_docs_run.py",
     "integration/test_engine_full_disk.py",
     "integration/test_engine_life.py::test_a_lost_store_is_rebuilt_from_what_the_cloud_has",
+    "integration/test_engine_life.py::test_an_attempt_outlives_its_engine_and_is_not_begun_again",
     "integration/test_engine_life.py::test_killed_again_and_again",
+    "integration/test_engine_life.py::test_term_ends_it_at_once_and_nothing_else",
     "integration/test_engine_life.py::test_the_stacks_of_what_hangs",
     "integration/test_engine_orphans.py",
     "integration/test_engine_shown.py",
@@ -23,8 +25,14 @@ LONG = (
     "integration/test_jax_pods.py",
     "integration/test_jobs_life.py::test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown",
     "integration/test_jobs_life.py::test_another_owners_fleet_is_left_alone_until_it_is_adopted",
+    "integration/test_jobs_life.py::test_from_python",
+    "integration/test_jobs_life.py::test_python_works_on_hosts",
+    "integration/test_jobs_life.py::test_scaling_takes_the_last_and_touches_no_other",
+    "integration/test_jobs_life.py::test_several_tiers_stand_between_commas_and_slices_are_shown",
     "integration/test_jobs_life.py::test_what_commands_say_to_programs",
+    "integration/test_jobs_life.py::test_without_a_terminal_run_says_that_it_detached_and_how_to_wait",
     "integration/test_seeds_gcloud.py",
+    "integration/test_server_hosts.py::test_every_reset_request_comes_back",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",
     "integration/test_sweep_life.py",
@@ -38,8 +46,17 @@ LONG = (
     "integration/test_via.py",
 )
 
+#: Folders whose files begin first: what waits for processes longest must not come last.
+FIRST = ("integration", "conformance", "simulated", "unit")
+
 
 def is_long(test: str) -> bool:
     """Whether a test, by its id, is listed here."""
     name = test.removeprefix("tests/").partition("[")[0]
     return name in LONG or name.partition("::")[0] in LONG
+
+
+def start_order(test: str) -> int:
+    """Return when a test's file begins, by the test's id: the lowest first."""
+    folder = test.removeprefix("tests/").partition("/")[0]
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
