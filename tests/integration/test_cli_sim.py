@@ -186,7 +186,7 @@ BAD_STARTS = {
     "unknown hosts": (["--hosts", "docker"], "'docker' is not one of"),
     "scale": (["--time-scale", "0"], "--time-scale"),
     "no scenario": (["--scenario", "nowhere.yaml"], "nowhere.yaml"),
-    "two storms": (["--weather", "storm", "--scenario", __file__], "leave one of the two away"),
+    "two storms": (["--weather", "storm", "--scenario", __file__], "can't be combined"),
     "weather": (["--weather", "hail"], "'hail' is not"),
 }
 

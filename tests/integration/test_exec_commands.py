@@ -133,7 +133,7 @@ def test_lines_of_json(user: User) -> None:
 def test_a_file_for_each_host(user: User, tmp_path: Path) -> None:
     words = ("--into", tmp_path / "out")
     done = user.herd("exec", "pod", *words, "--json", "--", "true")
-    assert (done.returncode, "--into is for files" in done.stderr) == (2, True)
+    assert (done.returncode, "--into is for --output dir" in done.stderr) == (2, True)
     done = user.herd("exec", "pod", *words, "-c", "hostname; echo oops >&2")
     assert done.returncode == 0, done.stderr
     files = {file.name: file.read_text() for file in (tmp_path / "out").iterdir()}

@@ -33,7 +33,7 @@ def test_a_terminal_sees_how_far_a_shipment_is(user: User, tmp_path: Path) -> No
     (tmp_path / "noise").write_bytes(Random(1).randbytes(40_000_000))
     window = Terminal(user, "sync", str(tmp_path), "pod:noise")
     window.expect(rb"\r\x1b\[K[0-9.]+ MB sent, 0 of 4 hosts filled")
-    window.expect(rb"\r\x1b\[Ksnapshot \w+ is in noise", seconds=60)
+    window.expect(rb"\r\x1b\[KSnapshot \w+ is in noise", seconds=60)
     assert window.end() == 0
 
 

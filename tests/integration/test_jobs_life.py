@@ -90,7 +90,7 @@ def test_without_a_terminal_run_says_that_it_detached_and_how_to_wait(user: Owne
     until(lambda: not any("gpu-0" in name for name in bids(user)), "its node to go", seconds=60)
     over = user.herd("exec", "gpu", "--", "true")
     assert over.returncode == 4
-    assert over.stderr.startswith("herd exec: gpu is finished and its node is deleted")
+    assert over.stderr.startswith("herd exec: gpu gave up and its node is deleted")
 
 
 def test_several_tiers_stand_between_commas_and_slices_are_shown(user: Owner) -> None:
@@ -251,7 +251,7 @@ def test_from_python(user: Owner) -> None:
     assert herd.run(job).did == "submitted"
     assert herd.run(job).did == "unchanged"
     assert herd.change("gpt", max_cost=5).did == "changed"
-    with pytest.raises(tpuherd.HerdError, match="1 of its nodes goes"):
+    with pytest.raises(tpuherd.HerdError, match="1 of its nodes is deleted"):
         herd.scale("gpt", 1)
     with pytest.raises(TimeoutError):
         herd.wait("gpt", timeout=0.0)

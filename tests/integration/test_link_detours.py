@@ -102,7 +102,7 @@ def test_a_shell_that_never_stops_talking_is_given_up(place: Town, tmp_path: Pat
 def test_a_home_that_can_not_be_written(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("stubborn")
     (home_of(place, host) / ".tpuherd").write_text("a file")
-    with pytest.raises(HerdError, match=r"it can't be put into /root/\.tpuherd"):
+    with pytest.raises(HerdError, match=r"the agent cannot be written to /root/\.tpuherd"):
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
 
 
