@@ -22,32 +22,32 @@ def report(step: Optional[int] = None, complete: bool = False, **metrics: float)
     place, attempt = os.environ.get("HERD_STEPS"), os.environ.get("HERD_WORK", "")
     if not place:
         return False
-    told = dict({} if step is None else {"step": int(step)}, attempt=attempt)
-    told.update({name: float(value) for name, value in metrics.items()})
-    told.update({"complete": True} if complete else {})
+    message = dict({} if step is None else {"step": int(step)}, attempt=attempt)
+    message.update({name: float(value) for name, value in metrics.items()})
+    message.update({"complete": True} if complete else {})
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.setblocking(False)
         try:
-            line.sendto(json.dumps(told).encode(), place)
+            line.sendto(json.dumps(message).encode(), place)
         except OSError:  # the agent is busy, or being replaced: the next report says more
             return False
     return True
 
 
 def main(words: List[str]) -> int:
-    said: Dict[str, float] = {}
+    values: Dict[str, float] = {}
     for word in [word for word in words if word != COMPLETE]:
         name, _, text = word.partition("=")
         try:
-            said[name] = int(text) if name == "step" else float(text)
+            values[name] = int(text) if name == "step" else float(text)
         except ValueError:
             print(f"{word} is not a number; {USAGE}", file=sys.stderr)
             return 2
     complete = COMPLETE in words
-    if not said and not complete:
+    if not values and not complete:
         print(USAGE, file=sys.stderr)
         return 2
-    report(complete=complete, **said)  # type: ignore[arg-type]
+    report(complete=complete, **values)  # type: ignore[arg-type]
     return 0
 
 

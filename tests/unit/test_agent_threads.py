@@ -27,7 +27,7 @@ def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
     loop = EventLoop(str(tmp_path), str(tmp_path), "1.a", {})
     log = SegmentedLog(str(tmp_path), 1 << 20)
     assert log.append(1.0, 1, b"said")
-    loop.outlets["a"] = SimpleNamespace(log=log)  # type: ignore[assignment]
+    loop.pipes_by_task["a"] = SimpleNamespace(log=log)  # type: ignore[assignment]
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
     assert log.dirty
     loop.sync_logs()

@@ -17,7 +17,7 @@ class EventLoop(AgentRuntime):
     """Runs until another agent takes over or the host goes down."""
 
     def run_loop(self) -> None:
-        while not self.doors.replaced:
+        while not self.connections.replaced:
             self.files.wait(self.sleep_limit())
             leaving = self.leaving
             self.take_posted()  # tasks posted before `leaving` was read are handled below
@@ -48,47 +48,47 @@ class EventLoop(AgentRuntime):
             self.sync_logs()
         if self.save_at is not None and self.save_at <= now:
             self.save_at = None
-            for work in list(self.shelf.unsaved.values()):
+            for work in list(self.store.unsaved.values()):
                 self.save_task(work, False)
 
     def process_events(self) -> None:
         """Decide on all queued events and carry out their effects."""
-        while self.queue or self.grown or self.doors.flushing:
+        while self.queue or self.grown or self.connections.flushing:
             for work in list(self.grown):
                 self.queue_log_growth(work)
             self.grown.clear()
             while self.queue:
-                happening = self.queue.popleft()
+                event = self.queue.popleft()
                 self.state, todo = reduce_event(
-                    self.state, happening, self.current_time(), PURE, THREADED
+                    self.state, event, self.current_time(), PURE, THREADED
                 )
-                for deed in todo:
-                    effects.DEEDS[type(deed)](self, deed)
-            self.doors.flush_all()
+                for effect in todo:
+                    effects.EFFECT_HANDLERS[type(effect)](self, effect)
+            self.connections.flush_all()
         while self.later:
             task_io.finish_task(self, self.later.popleft())
 
     # ---- the supervisor --------------------------------------------------------------------------
 
     def use_supervisor(self, line: socket.socket, pid: int) -> None:
-        self.nurse, self.nurse_pid = line, pid
-        self.nurse_rest.clear()
+        self.supervisor, self.supervisor_pid = line, pid
+        self.supervisor_buffer.clear()
         self.files.watch_file(line.fileno(), False, self.read_supervisor)
 
     def read_supervisor(self) -> None:
         """Handle the supervisor's messages; replace it if it died."""
-        assert self.nurse is not None
+        assert self.supervisor is not None
         try:
-            piece = self.nurse.recv(1 << 16)
+            piece = self.supervisor.recv(1 << 16)
         except OSError:
             piece = b""
-        self.nurse_rest += piece
-        for told in process_supervisor.take_messages(self.nurse_rest):
-            effects.handle_supervisor_message(self, told)
+        self.supervisor_buffer += piece
+        for message in process_supervisor.take_messages(self.supervisor_buffer):
+            effects.handle_supervisor_message(self, message)
         if not piece:
-            self.files.unwatch_file(self.nurse.fileno())
-            self.nurse.close()
-            os.kill(self.nurse_pid, signal.SIGKILL)
-            os.waitpid(self.nurse_pid, 0)
+            self.files.unwatch_file(self.supervisor.fileno())
+            self.supervisor.close()
+            os.kill(self.supervisor_pid, signal.SIGKILL)
+            os.waitpid(self.supervisor_pid, 0)
             effects.handle_supervisor_death(self)
-            self.use_supervisor(*process_supervisor.fork_supervisor(self.house.environment))
+            self.use_supervisor(*process_supervisor.fork_supervisor(self.paths.environment))

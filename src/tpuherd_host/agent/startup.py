@@ -22,8 +22,10 @@ def live(loop: EventLoop, supervisor: Tuple[socket.socket, int], ready: Callable
     loop.use_supervisor(*supervisor)
     adopt_tasks(loop)
     start_background(loop)
-    door = open_listener()
-    loop.files.watch_file(door.fileno(), False, lambda: loop.doors.accept_client(door))
+    listener = open_listener()
+    loop.files.watch_file(
+        listener.fileno(), False, lambda: loop.connections.accept_client(listener)
+    )
     ready()
     loop.run_loop()
     os.unlink(SOCKET)
@@ -31,43 +33,43 @@ def live(loop: EventLoop, supervisor: Tuple[socket.socket, int], ready: Callable
 
 def open_listener() -> socket.socket:
     """Open the socket for controllers; only its own user may connect."""
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.path.exists(SOCKET):
         os.unlink(SOCKET)
     old = os.umask(0o177)
-    door.bind(SOCKET)
+    listener.bind(SOCKET)
     os.umask(old)
-    door.listen(128)
-    door.setblocking(False)
-    return door
+    listener.listen(128)
+    listener.setblocking(False)
+    return listener
 
 
 def adopt_tasks(loop: EventLoop) -> None:
     """Continue the tasks that an earlier agent left."""
     boot, now = processes.boot_id(), loop.current_time()
     works = {}
-    for left in loop.shelf.load():
+    for left in loop.store.load():
         work, why = adopt_previous(left, boot, task_store.is_same_process(left), now)
         works[work.id] = effects.adopt_task(loop, work)
         if why:
             loop.save_task(work, False)
-    for mark in processes.all_marks(loop.house.folder) - set(works):
+    for mark in processes.all_marks(loop.paths.folder) - set(works):
         lost = orphan_task(mark, boot, now)
         if lost is not None:
             works[mark] = lost
     loop.state = AgentState(
-        hello=make_hello(loop.doors.version, loop.house.home, boot),
+        hello=make_hello(loop.connections.version, loop.paths.home, boot),
         boot=boot,
         works=works,
-        epochs=loop.shelf.load_epochs(),
-        stamps=loop.shelf.list_stamps(),
+        epochs=loop.store.load_epochs(),
+        stamps=loop.store.list_stamps(),
     )
 
 
 def start_background(loop: EventLoop) -> None:
     """Start the watchers of the metadata server, and handle signals."""
 
-    where = preemption_notice.server_address(loop.house.environment)
+    where = preemption_notice.server_address(loop.paths.environment)
 
     def tell(key: str, value: str) -> None:
         loop.post_event(messages.HostNotice(key, value))

@@ -35,9 +35,9 @@ class ThreadedCall:
     """One call of a threaded verb. `read` and `write` block, and raise CallAbandoned."""
 
     def __init__(
-        self, house: AgentPaths, content: Mapping[str, Any], connection: int, call: int
+        self, paths: AgentPaths, content: Mapping[str, Any], connection: int, call: int
     ) -> None:
-        self.house = house
+        self.paths = paths
         self.content = content  #: the JSON of the CALL
         self.connection = connection
         self.call = call
@@ -58,7 +58,7 @@ class ThreadedCall:
                 return None
             port, piece = self.pieces.popleft()
         if piece:
-            self.house.post(ThreadRead(self.connection, self.call, len(piece)))
+            self.paths.post(ThreadRead(self.connection, self.call, len(piece)))
         return port, piece
 
     def write(self, port: int, text: bytes) -> None:
@@ -72,15 +72,15 @@ class ThreadedCall:
                 many = min(len(view), self.credit, DATA_MAX - 1)
                 self.credit -= many
             piece = bytes(view[:many])
-            self.house.post(ThreadSent(self.connection, self.call, port, piece))
+            self.paths.post(ThreadSent(self.connection, self.call, port, piece))
             view = view[many:]
 
     def send_eof(self, port: int) -> None:
-        self.house.post(ThreadSent(self.connection, self.call, port, b"", last=True))
+        self.paths.post(ThreadSent(self.connection, self.call, port, b"", last=True))
 
     def send_event(self, event: Mapping[str, Any]) -> None:
         """Send an EVENT, which has a key "event", to all connections."""
-        self.house.post(ThreadEvent(event))
+        self.paths.post(ThreadEvent(event))
 
     def raise_if_cut(self) -> None:
         """Raise CallAbandoned if the caller is gone."""
@@ -109,23 +109,23 @@ class ThreadedCall:
 ThreadedMethod = Callable[[ThreadedCall], Mapping[str, Any]]
 
 
-def start_thread(method: ThreadedMethod, talk: ThreadedCall) -> None:
+def start_thread(method: ThreadedMethod, call: ThreadedCall) -> None:
     """Run the method in a detached thread."""
     try:
-        _thread.start_new_thread(run_call, (method, talk))
+        _thread.start_new_thread(run_call, (method, call))
     except RuntimeError:
         answer = {"sentence": "the user's processes leave no room for another thread on this host"}
-        talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, "busy"))
+        call.paths.post(ThreadAnswered(call.connection, call.call, answer, "busy"))
 
 
-def run_call(method: ThreadedMethod, talk: ThreadedCall) -> None:
+def run_call(method: ThreadedMethod, call: ThreadedCall) -> None:
     """Answer the call, whatever happens in the method."""
-    name = talk.content.get("verb")
+    name = call.content.get("verb")
     sentence = f"{name} failed; see ~/.tpuherd/agent.log on the host"
     error: str = "broken"
     answer: Mapping[str, Any] = {"sentence": sentence}
     try:
-        error, answer = "", method(talk)
+        error, answer = "", method(call)
     except CallAbandoned:
         error = "cancelled"
     except CallRefused as refused:
@@ -133,4 +133,4 @@ def run_call(method: ThreadedMethod, talk: ThreadedCall) -> None:
     except (OSError, ValueError, TypeError, LookupError, RuntimeError, ImportError) as why:
         error, answer = "broken", {"sentence": f"{type(why).__name__}: {why}"}
     finally:
-        talk.house.post(ThreadAnswered(talk.connection, talk.call, answer, error))
+        call.paths.post(ThreadAnswered(call.connection, call.call, answer, error))

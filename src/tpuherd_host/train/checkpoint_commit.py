@@ -46,9 +46,9 @@ def step_folder(step: int) -> str:
 
 def parse_commit(text: bytes) -> Commit:
     try:
-        told = json.loads(text)
+        fields = json.loads(text)
         known = Commit.__dataclass_fields__
-        return Commit(**{name: value for name, value in told.items() if name in known})
+        return Commit(**{name: value for name, value in fields.items() if name in known})
     except (ValueError, TypeError, AttributeError) as error:
         raise DamagedCheckpoint(f"{NAME} can't be read: {error}") from error
 

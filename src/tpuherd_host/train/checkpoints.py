@@ -92,7 +92,7 @@ class Checkpoints:
                         compile_cache.upload_programs(self.place)
                 self.newest = commit.step
                 self.took_s = process_env.monotonic_time() - began
-            except Exception as error:  # noqa: BLE001  # told where somebody waits for it
+            except Exception as error:  # noqa: BLE001  # raised where the save is awaited
                 self.trouble = error
 
         self.busy = threading.Thread(target=finish, name=f"save-{commit.step}", daemon=True)
@@ -122,7 +122,7 @@ class Checkpoints:
         for step in steps:
             found, mine = self._try_load(step, like)
             words = self.circle.gather_words(json.dumps(mine))
-            heard = {kind: said for word in words for kind, said in json.loads(word).items()}
+            heard = {kind: value for word in words for kind, value in json.loads(word).items()}
             where = f"{self.place.location}/{step_folder(step)}"
             raise_trouble(heard)
             if "other" in heard:

@@ -13,8 +13,8 @@ cache = LazyModule("jax._src.compilation_cache", "jax")
 
 def cache_folder() -> Path | None:
     """Return JAX's cache folder; None if it has none or keeps it elsewhere."""
-    said = str(jax.config.jax_compilation_cache_dir or "") if is_installed("jax") else ""
-    return Path(said) if said and "://" not in said else None
+    configured = str(jax.config.jax_compilation_cache_dir or "") if is_installed("jax") else ""
+    return Path(configured) if configured and "://" not in configured else None
 
 
 def is_whole(content: bytes) -> bool:

@@ -128,8 +128,8 @@ def find_pod(environ: Mapping[str, str], *, use_jax: bool) -> Pod:
     check_jax_version(metadata.version("jax"))
     enable_compile_cache(environ)
     STARTUP.count_compiling()
-    told = initialize_arguments(environ)
-    if told == {} or not initialize_jax(told):
+    arguments = initialize_arguments(environ)
+    if arguments == {} or not initialize_jax(arguments):
         signal.signal(signal.SIGTERM, NOTICE.on_signal)
         return Pod(index=0, count=1, circle=ProcessGroup(), notices=False)
     state = distributed.global_state
@@ -176,7 +176,7 @@ def initialize_arguments(environ: Mapping[str, str]) -> dict[str, Any] | None:
     }
 
 
-def initialize_jax(told: Mapping[str, Any] | None) -> bool:
+def initialize_jax(arguments: Mapping[str, Any] | None) -> bool:
     """Connect, and return whether there is a pod; JAX's service handles SIGTERM from now on."""
     patience = {
         "heartbeat_timeout_seconds": HEARTBEAT_S,
@@ -184,11 +184,14 @@ def initialize_jax(told: Mapping[str, Any] | None) -> bool:
     }
     initialize = jax.distributed.initialize
     known = signature(initialize).parameters
-    words = {**{name: value for name, value in patience.items() if name in known}, **(told or {})}
+    words = {
+        **{name: value for name, value in patience.items() if name in known},
+        **(arguments or {}),
+    }
     try:
         initialize(**words)
     except ValueError:
-        if told:
+        if arguments:
             raise
         return False  # neither a TPU pod nor another cluster that JAX knows
     except RuntimeError as error:
@@ -202,15 +205,15 @@ def initialize_jax(told: Mapping[str, Any] | None) -> bool:
 
 def host_facts() -> dict[str, Any]:
     """Return what must be the same on every host, without initializing the TPU."""
-    told: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
+    facts: dict[str, Any] = {"host": socket.gethostname(), "python": platform.python_version()}
     for name in COMPARED:
         try:
-            told[name] = metadata.version(name)
+            facts[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            told[name] = "not installed"
+            facts[name] = "not installed"
     files = [*Path("/dev").glob("accel[0-9]*"), *Path("/dev").glob("vfio/[0-9]*")]
-    told["the number of chips"] = len(files)
-    return told
+    facts["the number of chips"] = len(files)
+    return facts
 
 
 def check_jax_version(version: str) -> None:
@@ -303,7 +306,7 @@ def is_consequence(error: BaseException) -> bool:
 
 
 def is_stop_agreed(pod: Pod, step: int) -> bool:
-    """Whether all processes stop before this step because one of them was told to.
+    """Whether all processes stop before this step because one of them received a stop request.
 
     All call it at every step. It costs a microsecond.
     """

@@ -44,10 +44,10 @@ def wandb(run: Run, **more: Any) -> Any:
         except weights.Error as error:
             no = isinstance(error, weights.errors.UsageError) or NO.search(str(error))
             status = UNFIT if no else FAILED
-            said = next(iter(str(error).splitlines()), type(error).__name__)
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
             key = "Give the job `secrets: [WANDB_API_KEY]`, or do" if status == UNFIT else "Do"
             trouble = (
-                f"W&B refused the run: {said.rstrip('.')}. {key} without: env WANDB_MODE=offline"
+                f"W&B refused the run: {reason.rstrip('.')}. {key} without: env WANDB_MODE=offline"
             )
     word = run.pod.circle.broadcast_word(json.dumps([trouble, status]), within_s=WITHIN_S)
     trouble, status = json.loads(word)

@@ -32,15 +32,15 @@ class NativeFormat:
     def finish_save(self, step: int, begun: Any) -> Mapping[str, int]:
         """Write it; on process 0 return all parts of all processes and their sizes."""
         content, others = begun
-        told = ""
+        summary = ""
         if self.circle.index in others:
             name = f"{step_folder(step)}part-{self.circle.index}"
             pieces = encode_part(content)
             self.place.write(name, pieces)
-            told = json.dumps([name, sum(len(one) for one in pieces)])
-        words = [told]
+            summary = json.dumps([name, sum(len(one) for one in pieces)])
+        words = [summary]
         if others != {0}:
-            words = self.circle.gather_words(told, f"saved/{step}", WRITE_S)
+            words = self.circle.gather_words(summary, f"saved/{step}", WRITE_S)
         return dict(json.loads(word) for word in words if word)
 
     def load(self, commit: Commit, like: Any) -> Any:

@@ -55,10 +55,11 @@ class OrbaxFormat:
 
     def _find_damage(self, commit: Commit) -> str:
         sums = self.place.file_checksums(step_folder(commit.step) + STATE)
-        for name, told in commit.parts.items():
+        for name, recorded in commit.parts.items():
             if name not in sums:
                 return f"{name} is missing"
-            if told and sums[name] != told:  # 0: in a bucket, from before sums were kept there
+            # 0: a checkpoint in a bucket that is older than the sums
+            if recorded and sums[name] != recorded:
                 return f"{name} was changed after it was written"
         return ""
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from multiprocessing import current_process, parent_process
 
-#: The first seconds of a process are told with this: it is read when the package is loaded.
+#: Read when the package is loaded, to measure the startup of the process.
 BEGAN = time.time()
 
 
@@ -52,9 +52,9 @@ def is_worker_process() -> bool:
 def read_process_number(environ: Mapping[str, str]) -> tuple[int, int]:
     """Return this process's index and count, as init() or the engine set them."""
     for index, count in (("HERD_PROCESS", "HERD_PROCESSES"), ("HERD_WORKER", "HERD_WORKERS")):
-        told = environ.get(index, ""), environ.get(count, "")
-        if all(word.isdecimal() for word in told) and int(told[0]) < int(told[1]):
-            return int(told[0]), int(told[1])
+        pair = environ.get(index, ""), environ.get(count, "")
+        if all(word.isdecimal() for word in pair) and int(pair[0]) < int(pair[1]):
+            return int(pair[0]), int(pair[1])
     return 0, 1
 
 

@@ -81,10 +81,10 @@ class Run:
         self._step = self._done = self._due = self._total = self._begun = self._own = 0
         self._trained_s = self._earlier_s = 0.0
         self._lasted: list[float] = []
-        self._at = self._told = 0.0
+        self._at = self._reported_at = 0.0
         self._entered = False
         self._compiled_s = 0.0  #: before the first step
-        self._news: dict[str, Any] = {}  #: what is told once
+        self._news: dict[str, Any] = {}  #: reported once
 
     def restore(self, state: Any) -> Any:
         """Return the state of the newest complete checkpoint, or this one if there is none.
@@ -122,7 +122,7 @@ class Run:
         self._compiled_s = STARTUP.compiled_s
         self._due = self.start + EARLY
         self._at = process_env.monotonic_time()
-        self._told = self._at - REPORT_S
+        self._reported_at = self._at - REPORT_S
         for step in range(self.start, total):
             if self.stopping or is_stop_agreed(self.pod, step):
                 if self._kept is not None or self.stopping:
@@ -190,7 +190,7 @@ class Run:
         self.complete()
 
     def complete(self) -> None:
-        """Report that training is complete; else an attempt told to stop counts as stopped."""
+        """Report that training is complete; without it, a stopping attempt counts as stopped."""
         self._reports.send_with_retries({**self._progress_report(self._done), "complete": True})
         self._reports.close()
 
@@ -204,9 +204,9 @@ class Run:
             self._news.update(STARTUP.finish_first_step(at - self._at, self._compiled_s))
         self._trained_s += at - self._at
         self._at = at
-        if at - self._told < REPORT_S:
+        if at - self._reported_at < REPORT_S:
             return
-        self._told = at
+        self._reported_at = at
         del self._lasted[:-STEPS_REMEMBERED]
         pace = {"step_s": round(median(self._lasted), 6)} if self._lasted else {}
         if self._reports.send_report({**self._progress_report(step + 1), **pace}):
@@ -214,14 +214,14 @@ class Run:
 
     def _progress_report(self, step: int) -> dict[str, Any]:
         """Return the progress, with metrics that are ready without waiting for a device."""
-        told: dict[str, Any] = {"step": step, "total": self._total, **self._news}
+        report: dict[str, Any] = {"step": step, "total": self._total, **self._news}
         if self.is_main:  # the others don't know when all of it was on the disk
-            told["saved"] = self._saved_step()
+            report["saved"] = self._saved_step()
         for name, value in self._metrics.items():
             ready = getattr(value, "is_ready", None)
             if ready is None or ready():
-                told[name] = float(value)
-        return told
+                report[name] = float(value)
+        return report
 
     def _saved_step(self) -> int:
         return max(self._own, self.checkpoints.newest if self.checkpoints else 0)

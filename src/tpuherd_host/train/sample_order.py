@@ -39,7 +39,9 @@ class Permutation:
         self.size = size
         self.half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
         self.mask = (1 << self.half) - 1
-        self.keys = [scramble_number((seed + 0x1000003 * turn) & WORD) for turn in range(ROUNDS)]
+        self.keys = [
+            scramble_number((seed + 0x1000003 * number) & WORD) for number in range(ROUNDS)
+        ]
 
     def __getitem__(self, place: int) -> int:
         if not 0 <= place < self.size:

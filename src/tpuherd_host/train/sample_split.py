@@ -133,8 +133,8 @@ def hosts_that_fit(number: int) -> list[int]:
 
 def join_alternatives(numbers: list[int]) -> str:
     """Join numbers as in "2, 3 or 4"."""
-    told = [str(number) for number in numbers]
-    return told[0] if len(told) == 1 else f"{', '.join(told[:-1])} or {told[-1]}"
+    words = [str(number) for number in numbers]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 @lru_cache(maxsize=4)

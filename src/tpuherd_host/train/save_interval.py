@@ -11,9 +11,9 @@ COST_S_MIN = 0.01
 REMEMBERED = 5
 
 
-def parse_node_life(told: str) -> float:
+def parse_node_life(text: str) -> float:
     """Return how long nodes live in this zone, as the engine observed."""
-    return float(told) if told.isdecimal() and int(told) else LIFE_S
+    return float(text) if text.isdecimal() and int(text) else LIFE_S
 
 
 def mean_life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:

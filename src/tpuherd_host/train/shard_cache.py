@@ -25,8 +25,8 @@ def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:
         missing = [path for path in wanted if path.rpartition("/")[2] not in names]
         if missing:
             raise InvalidSetup(f"there is no {missing[0]}")
-        told = json.loads(there.read(SIZES)) if SIZES in names else {}
-        found |= {f"{folder}/{name}": int(many) for name, many in told.items()}
+        sizes = json.loads(there.read(SIZES)) if SIZES in names else {}
+        found |= {f"{folder}/{name}": int(many) for name, many in sizes.items()}
     return found
 
 
@@ -68,11 +68,11 @@ class ShardCache:
         """Return when each shard was last used, and its size."""
         for one in self.folder.iterdir() if self.folder.is_dir() else ():
             try:
-                told = one.stat()
+                status = one.stat()
             except FileNotFoundError:  # another process made room
                 continue
             if not one.name.startswith("."):
-                yield told.st_mtime, told.st_size, one
+                yield status.st_mtime, status.st_size, one
 
 
 def find_shards(location: str) -> list[str]:

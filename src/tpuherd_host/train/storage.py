@@ -163,8 +163,8 @@ class Bucket:
         """Return the bucket's own checksums: nothing is read."""
         sums = {}
         for item in self._list_objects(beginning, "crc32c", "md5Hash"):
-            told = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
-            sums[item["name"].removeprefix(self.path)] = int.from_bytes(told[:8], "big")
+            digest = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
+            sums[item["name"].removeprefix(self.path)] = int.from_bytes(digest[:8], "big")
         return sums
 
     def _list_objects(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
@@ -236,19 +236,19 @@ class Bucket:
 
     def _classify_error(self, error: urllib.error.HTTPError, path: str) -> TemporarilyUnreachable:
         """Return errors that may pass; raise all others."""
-        said = error.read().decode("utf-8", "replace")
+        body = error.read().decode("utf-8", "replace")
         try:
-            sentence = json.loads(said)["error"]["message"]
+            sentence = json.loads(body)["error"]["message"]
         except (ValueError, KeyError, TypeError):
-            sentence = said.strip()[:200] or str(error.reason)
+            sentence = body.strip()[:200] or str(error.reason)
         if error.code == 404 and "/o/" in path:
             raise FileNotFoundError(f"{self.location}: {sentence}")
         if error.code == 416:
             raise FileNotFoundError(f"{self.location}: shorter than it should be")
-        told = f"{self.location}: {sentence} (HTTP {error.code})"
+        failure = f"{self.location}: {sentence} (HTTP {error.code})"
         if error.code in (408, 429) or error.code >= 500:
-            return TemporarilyUnreachable(told)
-        raise Unreachable(told)
+            return TemporarilyUnreachable(failure)
+        raise Unreachable(failure)
 
     def _auth_headers(self) -> Mapping[str, str]:
         """Return the token of the VM's service account; an emulator needs none."""
@@ -258,13 +258,13 @@ class Bucket:
             request = urllib.request.Request(self.door, headers={"Metadata-Flavor": "Google"})
             try:
                 with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                    told = json.load(answer)
+                    content = json.load(answer)
             except (OSError, ValueError) as error:
                 none = isinstance(error, urllib.error.HTTPError) and error.code == 404
                 raise (Unreachable if none else TemporarilyUnreachable)(
                     f"{self.location}: no access token from the metadata server ({error}); "
                     "give the node a service account that may use the bucket"
                 ) from error
-            self.token = told["access_token"]
-            self.until = process_env.wall_time() + float(told.get("expires_in", 0)) - EARLY_S
+            self.token = content["access_token"]
+            self.until = process_env.wall_time() + float(content.get("expires_in", 0)) - EARLY_S
         return {"Authorization": f"Bearer {self.token}"}

@@ -99,8 +99,8 @@ class RemoteShard:
         if shard is None or not shard.path.exists():
             shard = self._open_local()
             if self.samples not in (None, len(shard)):
-                told = f"{SIZES} says {self.samples}"
-                raise InvalidSetup(f"{self.url} has {len(shard)} samples, but {told}")
+                listed = f"{SIZES} says {self.samples}"
+                raise InvalidSetup(f"{self.url} has {len(shard)} samples, but {listed}")
             self.shard = shard
         return shard
 

@@ -44,7 +44,7 @@ class ProgramRunner:
 
     def __init__(self, folder: Path, *, ours: bool) -> None:
         self.folder = folder
-        self.ours = ours  #: what this process hears is said by herd, and not by W&B
+        self.ours = ours  #: signals to this process come from herd, not from W&B
         self.process = 0
         signal.signal(signal.SIGTERM, self.on_terminate)
 
@@ -144,7 +144,7 @@ def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> 
     )
     status = watch.poll_status(wait=True)
     left = watch.folder / PROGRAM
-    if left.exists():  # the agent was told to end at once, and has killed who would have told it
+    if left.exists():  # the agent ended at once and killed the shim
         signal_process(int(left.read_text()), signal.SIGKILL)
     if watch.is_stopped:
         return INTERRUPTED

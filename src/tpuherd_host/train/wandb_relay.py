@@ -56,9 +56,9 @@ class ReportRelay:
 
     def shift_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a trial's report as one of the slot's."""
-        told = {name: value for name, value in report.items() if name not in LAST}
+        row = {name: value for name, value in report.items() if name not in LAST}
         for name in COUNTED:
-            if isinstance(told.get(name), int):
-                told[name] += self.before
-        self.furthest = max(self.furthest, told.get("step", self.before) - self.before)
-        return told
+            if isinstance(row.get(name), int):
+                row[name] += self.before
+        self.furthest = max(self.furthest, row.get("step", self.before) - self.before)
+        return row

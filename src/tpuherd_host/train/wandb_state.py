@@ -33,11 +33,11 @@ class TrialStore:
 
     def read(self) -> TrialState:
         try:
-            told = json.loads(self.place.read(NAME))
+            fields = json.loads(self.place.read(NAME))
         except FileNotFoundError:
             return TrialState()
-        return TrialState(**{**told, "words": tuple(told["words"])})
+        return TrialState(**{**fields, "words": tuple(fields["words"])})
 
     def write(self, note: TrialState) -> None:
-        told = asdict(replace(note, attempt=self.attempt))
-        self.place.write(NAME, [json.dumps(told).encode()])
+        fields = asdict(replace(note, attempt=self.attempt))
+        self.place.write(NAME, [json.dumps(fields).encode()])

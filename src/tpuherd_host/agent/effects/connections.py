@@ -33,9 +33,9 @@ class ConnectionTable:
         self.last_line = 0
         self.replaced = False
 
-    def accept_client(self, door: socket.socket) -> None:
+    def accept_client(self, listener: socket.socket) -> None:
         try:
-            control, _ = door.accept()
+            control, _ = listener.accept()
         except OSError:
             return
         control.setblocking(False)

@@ -30,76 +30,78 @@ NO_DIRECTORY = (125, "no such directory on the host: {}")
 # ---- connections ---------------------------------------------------------------------------------
 
 
-def send_frame(runtime: AgentRuntime, deed: messages.SendFrame) -> None:
-    runtime.doors.queue_frame(deed.connection, deed.frame)
+def send_frame(runtime: AgentRuntime, effect: messages.SendFrame) -> None:
+    runtime.connections.queue_frame(effect.connection, effect.frame)
 
 
-def send_log(runtime: AgentRuntime, deed: messages.SendLog) -> None:
-    work = runtime.state.works.get(deed.work)
+def send_log(runtime: AgentRuntime, effect: messages.SendLog) -> None:
+    work = runtime.state.works.get(effect.work)
     if work is not None:
-        piece = task_io.get_pipes(runtime, work).log.read(deed.offset, deed.many)
-        runtime.doors.queue_frame(deed.connection, pack_data(deed.call, deed.port, piece))
+        piece = task_io.get_pipes(runtime, work).log.read(effect.offset, effect.many)
+        runtime.connections.queue_frame(
+            effect.connection, pack_data(effect.call, effect.port, piece)
+        )
 
 
-def close_connection(runtime: AgentRuntime, deed: messages.CloseConnection) -> None:
-    runtime.doors.close_when_flushed(deed.connection)
+def close_connection(runtime: AgentRuntime, effect: messages.CloseConnection) -> None:
+    runtime.connections.close_when_flushed(effect.connection)
 
 
-def start_thread(runtime: AgentRuntime, deed: messages.StartThread) -> None:
-    talk = threaded_rpc.ThreadedCall(runtime.house, deed.content, deed.connection, deed.call)
-    runtime.talks[deed.connection, deed.call] = talk
-    threaded_rpc.start_thread(THREADED[deed.verb], talk)
+def start_thread(runtime: AgentRuntime, effect: messages.StartThread) -> None:
+    call = threaded_rpc.ThreadedCall(runtime.paths, effect.content, effect.connection, effect.call)
+    runtime.threaded_calls[effect.connection, effect.call] = call
+    threaded_rpc.start_thread(THREADED[effect.verb], call)
 
 
-def pass_thread_data(runtime: AgentRuntime, deed: messages.PassThreadData) -> None:
-    talk = runtime.talks.get((deed.connection, deed.call))
-    if talk is not None:
-        talk.add_piece(deed.port, deed.piece)
+def pass_thread_data(runtime: AgentRuntime, effect: messages.PassThreadData) -> None:
+    call = runtime.threaded_calls.get((effect.connection, effect.call))
+    if call is not None:
+        call.add_piece(effect.port, effect.piece)
 
 
-def grant_thread_credit(runtime: AgentRuntime, deed: messages.GrantThreadCredit) -> None:
-    talk = runtime.talks.get((deed.connection, deed.call))
-    if talk is not None:
-        talk.add_credit(deed.many)
+def grant_thread_credit(runtime: AgentRuntime, effect: messages.GrantThreadCredit) -> None:
+    call = runtime.threaded_calls.get((effect.connection, effect.call))
+    if call is not None:
+        call.add_credit(effect.many)
 
 
-def drop_thread(runtime: AgentRuntime, deed: messages.DropThread) -> None:
-    talk = runtime.talks.pop((deed.connection, deed.call), None)
-    if talk is not None:
-        talk.cancel()
+def drop_thread(runtime: AgentRuntime, effect: messages.DropThread) -> None:
+    call = runtime.threaded_calls.pop((effect.connection, effect.call), None)
+    if call is not None:
+        call.cancel()
 
 
 # ---- processes -----------------------------------------------------------------------------------
 
 
-def spawn_process(runtime: AgentRuntime, deed: messages.SpawnProcess) -> None:
+def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
     """Make the task's folder and pipes, and have the supervisor start its process."""
-    work = deed.work
+    work = effect.work
     stage = work.stages[work.stage]
     try:
-        folder = runtime.shelf.task_folder(work)
-        runtime.shelf.save(work, False)
-        runtime.shelf.save_env(work)
+        folder = runtime.store.task_folder(work)
+        runtime.store.save(work, False)
+        runtime.store.save_env(work)
         ends = task_io.get_pipes(runtime, work).prepare_files(work.stdin, work.terminal)
     except OSError as error:
         why = f"{os.strerror(error.errno) if error.errno else error}"
         runtime.add_event(messages.SpawnFailed(work.id, 125, f"the host could not begin it: {why}"))
         return
     env = process_environment(runtime, work)
-    shell = env.get("SHELL", runtime.house.environment.get("SHELL")) or "/bin/sh"
+    shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
     order = {
         "id": work.id,
         "argv": [shell if word == "$SHELL" else word for word in stage.argv],
         "env": env,
-        "directory": os.path.join(runtime.house.home, os.path.expanduser(stage.directory or "")),
+        "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
         "folder": folder,
-        "let": runtime.heard_out,
+        "let": runtime.outputs_done,
         "hush": work.kind == COMMAND and not work.stdin,
         **ends,
     }
-    assert runtime.nurse is not None
-    runtime.nurse.sendall(process_supervisor.pack_message(order))
-    runtime.heard_out.clear()
+    assert runtime.supervisor is not None
+    runtime.supervisor.sendall(process_supervisor.pack_message(order))
+    runtime.outputs_done.clear()
 
 
 #: How the hosts of a gang find each other: values of the image or the login do not apply.
@@ -110,8 +112,8 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
     """Return the task's variables and the marks by which we recognize its processes; the supervisor
     adds the login's, and removes those that are None."""
     stage = work.stages[work.stage]
-    login = runtime.house.environment
-    marks = {processes.AGENT: runtime.house.folder, processes.MARK: work.id}
+    login = runtime.paths.environment
+    marks = {processes.AGENT: runtime.paths.folder, processes.MARK: work.id}
     env: Dict[str, Optional[str]] = {**marks}
     if not stage.preload:
         env["LD_PRELOAD"] = None  # the image's tcmalloc breaks some tools
@@ -120,7 +122,7 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
     if work.kind == "attempt":
         env.update((name, None) for name in login if name.startswith(GANG))
         env["HERD_ATTEMPT"] = str(work.number)
-        env[VARIABLE] = socket_path(runtime.house.folder)
+        env[VARIABLE] = socket_path(runtime.paths.folder)
     env.update(stage.env)
     archive = os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
     if work.kind == "attempt" and archive.endswith(".pyz"):
@@ -130,14 +132,14 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
     return env
 
 
-def handle_supervisor_message(runtime: AgentRuntime, told: Mapping[str, Any]) -> None:
-    id = told["id"]
+def handle_supervisor_message(runtime: AgentRuntime, message: Mapping[str, Any]) -> None:
+    id = message["id"]
     work = runtime.state.works.get(id)
-    outlet = runtime.outlets.get(id)
-    if work is None or outlet is None:
+    pipes = runtime.pipes_by_task.get(id)
+    if work is None or pipes is None:
         return
-    if "failed" in told:
-        where, number = told["failed"]
+    if "failed" in message:
+        where, number = message["failed"]
         stage = work.stages[work.stage]
         exit, sentence = FAILED.get(number, (126, "{}: " + os.strerror(number)))
         if where == "directory":
@@ -147,22 +149,22 @@ def handle_supervisor_message(runtime: AgentRuntime, told: Mapping[str, Any]) ->
         name = stage.directory if where == "directory" else stage.argv[0]
         hint = LINE if exit == 127 and " " in str(name) else ""
         runtime.add_event(messages.SpawnFailed(id, exit, sentence.format(name) + hint))
-        outlet.close()
-    elif "unwritten" in told:
-        runtime.shelf.unsaved[id] = work
+        pipes.close()
+    elif "unwritten" in message:
+        runtime.store.unsaved[id] = work
         runtime.later.append(id)
     else:
-        if "began" in told:
-            task_io.handle_started(runtime, outlet, id)
-            runtime.add_event(messages.ProcessStarted(id, told["began"], told["ticks"]))
-        if "ended" in told:
+        if "began" in message:
+            task_io.handle_started(runtime, pipes, id)
+            runtime.add_event(messages.ProcessStarted(id, message["began"], message["ticks"]))
+        if "ended" in message:
             task_io.read_remaining(runtime, id)
-            runtime.add_event(process_ended_event(id, told))
-        outlet.watch_outputs()
+            runtime.add_event(process_ended_event(id, message))
+        pipes.watch_outputs()
 
 
-def process_ended_event(id: str, told: Mapping[str, Any]) -> messages.ProcessEnded:
-    return messages.ProcessEnded(id, task_store.parse_ending(told), told["ended"])
+def process_ended_event(id: str, message: Mapping[str, Any]) -> messages.ProcessEnded:
+    return messages.ProcessEnded(id, task_store.parse_ending(message), message["ended"])
 
 
 def handle_supervisor_death(runtime: AgentRuntime) -> None:
@@ -180,26 +182,26 @@ def handle_supervisor_death(runtime: AgentRuntime) -> None:
 def adopt_task(runtime: AgentRuntime, work: Task) -> Task:
     """Reopen the log of an earlier agent's task, and return the task with the log's true length."""
     try:
-        outlet = task_io.get_pipes(runtime, work, fresh=False)
+        pipes = task_io.get_pipes(runtime, work, fresh=False)
         if work.is_live and work.terminal is None:
-            outlet.adopt_outputs()
+            pipes.adopt_outputs()
     except OSError:
         return work
-    log = outlet.log
+    log = pipes.log
     log.close()
     return work._replace(first=log.first_offset, length=log.length)
 
 
-def check_adopted(runtime: AgentRuntime, deed: messages.CheckAdopted) -> None:
+def check_adopted(runtime: AgentRuntime, effect: messages.CheckAdopted) -> None:
     """Find out whether an adopted process still runs, and how it ended."""
-    work = deed.work
-    told = runtime.shelf.recorded_ending(work)
-    if told is None and processes.is_alive(work.pid, work.ticks):
+    work = effect.work
+    message = runtime.store.recorded_ending(work)
+    if message is None and processes.is_alive(work.pid, work.ticks):
         return
     since = runtime.unseen.setdefault(work.id, runtime.current_time())
-    if told is not None:
+    if message is not None:
         task_io.read_remaining(runtime, work.id)
-        runtime.add_event(process_ended_event(work.id, told))
+        runtime.add_event(process_ended_event(work.id, message))
     elif runtime.current_time() > since + UNSEEN_S:
         task_io.read_remaining(runtime, work.id)
         runtime.add_event(messages.ProcessEnded(work.id, Ending(), runtime.current_time()))
@@ -208,31 +210,31 @@ def check_adopted(runtime: AgentRuntime, deed: messages.CheckAdopted) -> None:
     runtime.unseen.pop(work.id, None)
 
 
-def send_signal(runtime: AgentRuntime, deed: messages.SendSignal) -> None:
-    work = deed.work
-    if not deed.whole:
+def send_signal(runtime: AgentRuntime, effect: messages.SendSignal) -> None:
+    work = effect.work
+    if not effect.whole:
         if processes.is_alive(work.pid, work.ticks):
-            signal_process(work.pid, deed.number)
+            signal_process(work.pid, effect.number)
         return
     for one in task_processes(runtime, work):
-        signal_process(one.pid, deed.number)
+        signal_process(one.pid, effect.number)
 
 
-def sweep_processes(runtime: AgentRuntime, deed: messages.SweepProcesses) -> None:
+def sweep_processes(runtime: AgentRuntime, effect: messages.SweepProcesses) -> None:
     """Signal and count the processes that are left."""
-    found = task_processes(runtime, deed.work)
+    found = task_processes(runtime, effect.work)
     for one in found:
-        if deed.number:
-            signal_process(one.pid, deed.number)
-    if deed.number == signal.SIGKILL:
-        found = task_processes(runtime, deed.work)
-    runtime.add_event(messages.ProcessesCounted(deed.work.id, len(found)))
+        if effect.number:
+            signal_process(one.pid, effect.number)
+    if effect.number == signal.SIGKILL:
+        found = task_processes(runtime, effect.work)
+    runtime.add_event(messages.ProcessesCounted(effect.work.id, len(found)))
 
 
 def task_processes(runtime: AgentRuntime, work: Task) -> List[processes.Process]:
     """Return the task's processes, never the agent's own."""
     return processes.task_processes(
-        runtime.house.folder, work.id, work.pid, (os.getpid(), runtime.nurse_pid)
+        runtime.paths.folder, work.id, work.pid, (os.getpid(), runtime.supervisor_pid)
     )
 
 
@@ -244,17 +246,17 @@ def signal_process(pid: int, number: int) -> None:
         pass
 
 
-def find_chip_users(runtime: AgentRuntime, deed: messages.FindChipUsers) -> None:
+def find_chip_users(runtime: AgentRuntime, effect: messages.FindChipUsers) -> None:
     """Find those whose files we may see, which includes all our processes."""
-    rows = chip_users.describe_users(chip_users.find_users(runtime.house.home))
-    runtime.add_event(messages.ChipUsersFound(deed.work, tuple(rows)))
+    rows = chip_users.describe_users(chip_users.find_users(runtime.paths.home))
+    runtime.add_event(messages.ChipUsersFound(effect.work, tuple(rows)))
 
 
-def find_apt_holder(runtime: AgentRuntime, deed: messages.FindAptHolder) -> None:
-    runtime.add_event(messages.AptHolderFound(deed.work, apt_lock.lock_holder()))
+def find_apt_holder(runtime: AgentRuntime, effect: messages.FindAptHolder) -> None:
+    runtime.add_event(messages.AptHolderFound(effect.work, apt_lock.lock_holder()))
 
 
-DEEDS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
+EFFECT_HANDLERS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
     messages.SendFrame: send_frame,
     messages.SendLog: send_log,
     messages.CloseConnection: close_connection,

@@ -30,7 +30,7 @@ class SegmentedLog:
         self.readers: dict[int, int] = {}  #: start of a segment to a file descriptor
         self.length = 0
         self.lost_bytes = 0  #: in all
-        self.gap = 0  #: not yet told in the log
+        self.gap = 0  #: not noted in the log yet
         self.broken = False  #: the newest segment ends with half a record: begin another
         self.dirty = False
         if not fresh:
@@ -146,8 +146,8 @@ class SegmentedLog:
             text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
         else:
             text = self.last_pieces(many)
-        told = text.decode("utf-8", "replace").splitlines()
-        return [line[:500] for line in told[-lines:]]
+        all_lines = text.decode("utf-8", "replace").splitlines()
+        return [line[:500] for line in all_lines[-lines:]]
 
     def last_pieces(self, many: int) -> bytes:
         pieces = b""

@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 LENGTH = struct.Struct(">I")
-HUSH_S = 0.05  #: so long nobody is told of a process that says nothing: many end sooner
+SILENT_S = 0.05  #: a silent process is reported after this time; many end sooner
 LINGER_S = 120.0  #: it keeps the last output of its commands so long for another agent
 SUBREAPER = 36
 RESET = (
@@ -113,11 +113,11 @@ def spawn_on_terminal(order: Mapping[str, Any]) -> int:
     if not pid:
         exec_on_terminal(order, report)
     os.close(report)
-    said = os.read(hear, 4096)
+    failure = os.read(hear, 4096)
     os.close(hear)
-    if said:
+    if failure:
         os.waitpid(pid, 0)
-        raise StartError(*json.loads(said))
+        raise StartError(*json.loads(failure))
     return pid
 
 
@@ -179,11 +179,11 @@ class Supervisor:
 
     def __init__(self, line: socket.socket, login: Mapping[str, str]) -> None:
         self.line: Optional[socket.socket] = line
-        self.login = login  #: what every process has in its environment, where nothing else is said
-        self.wards: Dict[int, Mapping[str, Any]] = {}
+        self.login = login  #: the environment of every process, unless its order overrides it
+        self.children: Dict[int, Mapping[str, Any]] = {}
         self.kept: Dict[str, List[int]] = {}  #: read ends: output is not lost with the agent
-        self.untold: Dict[int, float] = {}  #: wards that nobody was told of, and until when
-        self.ears: Dict[int, int] = {}  #: read ends of those, to their wards
+        self.unreported: Dict[int, float] = {}  #: children not reported yet, and until when
+        self.watched_outputs: Dict[int, int] = {}  #: read ends of those, to their children
         self.poll = select.poll()
         self.rest = bytearray()
         self.left_at = 0.0
@@ -196,14 +196,14 @@ class Supervisor:
         self.poll.register(wake_in, select.POLLIN)
         if self.line is not None:
             self.poll.register(self.line, select.POLLIN)
-        while self.line is not None or self.wards or time.monotonic() < self.left_at + LINGER_S:
+        while self.line is not None or self.children or time.monotonic() < self.left_at + LINGER_S:
             # A signal between the reaping and the poll is in the pipe: nothing is overslept.
             for file, event in self.poll.poll(self.poll_timeout_ms()):
                 if file == wake_in:
                     with suppress(BlockingIOError):
                         os.read(wake_in, 4096)
                     self.reap_children()
-                elif file in self.ears:
+                elif file in self.watched_outputs:
                     self.handle_output(file, bool(event & select.POLLIN))
                 elif (
                     self.line is not None and file == self.line.fileno() and not self.read_orders()
@@ -214,30 +214,30 @@ class Supervisor:
             self.report_running()
 
     def poll_timeout_ms(self) -> Optional[float]:
-        if self.untold:
-            return max(0.0, min(self.untold.values()) - time.monotonic()) * 1000
+        if self.unreported:
+            return max(0.0, min(self.unreported.values()) - time.monotonic()) * 1000
         return None if self.line is not None else 1000
 
     def handle_output(self, file: int, something: bool) -> None:
         """A process wrote something, or closed its output because it is about to end."""
-        pid = self.ears.pop(file)
+        pid = self.watched_outputs.pop(file)
         self.poll.unregister(file)
         if something:
             self.send_message(self.take_started_message(pid))
 
     def report_running(self) -> None:
         """Report processes that are still silent after HUSH_S."""
-        if self.untold:
+        if self.unreported:
             now = time.monotonic()
-            for pid in [pid for pid, until in self.untold.items() if until <= now]:
+            for pid in [pid for pid, until in self.unreported.items() if until <= now]:
                 self.send_message(self.take_started_message(pid))
 
     def take_started_message(self, pid: int) -> Dict[str, Any]:
         """Return the message that a process started, once."""
-        order = self.wards[pid]
-        self.untold.pop(pid, None)
-        for file in [file for file, whose in self.ears.items() if whose == pid]:
-            del self.ears[file]
+        order = self.children[pid]
+        self.unreported.pop(pid, None)
+        for file in [file for file, whose in self.watched_outputs.items() if whose == pid]:
+            del self.watched_outputs[file]
             self.poll.unregister(file)
         return {"id": order["id"], "began": pid, "ticks": order["ticks"]}
 
@@ -285,11 +285,11 @@ class Supervisor:
             self.send_message({"id": id, "failed": ["fork", error.errno]})
             return
         order["ticks"] = start_ticks(pid)
-        self.wards[pid] = order
+        self.children[pid] = order
         if order["hush"]:
-            self.untold[pid] = time.monotonic() + HUSH_S
+            self.unreported[pid] = time.monotonic() + SILENT_S
             for file in self.kept[id]:
-                self.ears[file] = pid
+                self.watched_outputs[file] = pid
                 self.poll.register(file, select.POLLIN)
         else:
             self.send_message(self.take_started_message(pid))
@@ -305,10 +305,10 @@ class Supervisor:
                 return
             if not pid:
                 return
-            if pid not in self.wards:
+            if pid not in self.children:
                 continue
-            before = self.take_started_message(pid) if pid in self.untold else {}
-            order = self.wards.pop(pid)
+            before = self.take_started_message(pid) if pid in self.unreported else {}
+            order = self.children.pop(pid)
             signalled = os.WIFSIGNALED(status)
             content = {
                 "id": order["id"],

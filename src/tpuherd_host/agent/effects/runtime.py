@@ -27,23 +27,23 @@ class AgentRuntime:
 
     def __init__(self, folder: str, home: str, version: str, environment: Dict[str, str]) -> None:
         self.files = Poller()
-        self.shelf = TaskStore(folder)
-        self.doors = ConnectionTable(version, self.files, self.add_event, lambda: self.state)
-        self.house = AgentPaths(folder, home, environment, lambda: self.state, self.post_event)
+        self.store = TaskStore(folder)
+        self.connections = ConnectionTable(version, self.files, self.add_event, lambda: self.state)
+        self.paths = AgentPaths(folder, home, environment, lambda: self.state, self.post_event)
         self.state = AgentState()
         self.counted = self.state
         self.wake_at: Optional[float] = None
         self.queue: Deque[messages.Event] = deque()
         self.posted: Deque[messages.Event] = deque()  #: by threads
-        self.outlets: Dict[str, TaskPipes] = {}
+        self.pipes_by_task: Dict[str, TaskPipes] = {}
         self.grown: Set[str] = set()
         self.later: Deque[str] = deque()  #: ended tasks to record after all replies are sent
-        self.heard_out: List[str] = []  #: the supervisor may close their output
-        self.talks: Dict[Tuple[int, int], ThreadedCall] = {}
+        self.outputs_done: List[str] = []  #: the supervisor may close their output
+        self.threaded_calls: Dict[Tuple[int, int], ThreadedCall] = {}
         self.unseen: Dict[str, float] = {}  #: tasks whose process is gone: since when
-        self.nurse: Optional[socket.socket] = None
-        self.nurse_pid = 0
-        self.nurse_rest = bytearray()
+        self.supervisor: Optional[socket.socket] = None
+        self.supervisor_pid = 0
+        self.supervisor_buffer = bytearray()
         self.leaving = False  #: the host shuts down
         self.sync_at: Optional[float] = None
         self.save_at: Optional[float] = None
@@ -58,13 +58,13 @@ class AgentRuntime:
 
     # ---- events ----------------------------------------------------------------------------------
 
-    def add_event(self, happening: messages.Event) -> None:
+    def add_event(self, event: messages.Event) -> None:
         """Queue an event for this round."""
-        self.queue.append(happening)
+        self.queue.append(event)
 
-    def post_event(self, happening: messages.Event) -> None:
+    def post_event(self, event: messages.Event) -> None:
         """Queue an event from another thread or a signal handler."""
-        self.posted.append(happening)
+        self.posted.append(event)
         self.wake_up()
 
     def start_leaving(self) -> None:
@@ -89,9 +89,9 @@ class AgentRuntime:
 
     def queue_log_growth(self, id: str) -> None:
         """Queue a log's growth before any event that may end its task."""
-        outlet, work = self.outlets.get(id), self.state.works.get(id)
-        if outlet is not None and work is not None:
-            log = outlet.log
+        pipes, work = self.pipes_by_task.get(id), self.state.works.get(id)
+        if pipes is not None and work is not None:
+            log = pipes.log
             known = (work.first, work.length, work.lost_bytes)
             if known != (log.first_offset, log.length, log.lost_bytes):
                 self.queue.appendleft(
@@ -105,7 +105,7 @@ class AgentRuntime:
         if self.syncing:
             self.sync_at = self.current_time() + SYNC_S
             return
-        logs = [outlet.log.file_to_sync() for outlet in self.outlets.values()]
+        logs = [pipes.log.file_to_sync() for pipes in self.pipes_by_task.values()]
         files = [file for file in logs if file is not None]
         self.syncing = True
         try:
@@ -124,5 +124,5 @@ class AgentRuntime:
 
     def save_task(self, work: Task, hard: bool) -> None:
         """Write the task's record; try again later if the disk is full."""
-        if not self.shelf.save(work, hard) and self.save_at is None:
+        if not self.store.save(work, hard) and self.save_at is None:
             self.save_at = self.current_time() + SAVE_S

@@ -67,7 +67,7 @@ def is_allowed_value(value: Any) -> bool:
 
 
 def listen_for_reports(runtime: AgentRuntime) -> None:
-    path = socket_path(runtime.house.folder)
+    path = socket_path(runtime.paths.folder)
     if not make_private_folder(os.path.dirname(path)):
         return
     if os.path.exists(path):

@@ -9,30 +9,30 @@ from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Task
 
 def get_pipes(runtime: AgentRuntime, work: Task, fresh: bool = True) -> TaskPipes:
     """Return the task's pipes and log, opened if necessary."""
-    outlet = runtime.outlets.get(work.id)
-    if outlet is None:
-        folder = runtime.shelf.task_folder(work)
+    pipes = runtime.pipes_by_task.get(work.id)
+    if pipes is None:
+        folder = runtime.store.task_folder(work)
         log = SegmentedLog(folder, work.log_bytes, raw=work.terminal is not None, fresh=fresh)
-        outlet = TaskPipes(
+        pipes = TaskPipes(
             folder,
             log,
             runtime.files.watch_file,
             runtime.files.unwatch_file,
             lambda: handle_ready(runtime, work.id),
         )
-        runtime.outlets[work.id] = outlet
-    return outlet
+        runtime.pipes_by_task[work.id] = pipes
+    return pipes
 
 
 def handle_ready(runtime: AgentRuntime, id: str) -> None:
     """Read output or write input, whichever is possible."""
-    outlet = runtime.outlets[id]
-    if outlet.fed:
-        took = outlet.write_input()
+    pipes = runtime.pipes_by_task[id]
+    if pipes.fed:
+        took = pipes.write_input()
         if took:
             runtime.add_event(messages.InputConsumed(id, took))
-    if not outlet.paused and outlet.outputs:
-        last = outlet.read_outputs(runtime.current_time())
+    if not pipes.paused and pipes.outputs:
+        last = pipes.read_outputs(runtime.current_time())
         runtime.grown.add(id)
         if last:
             runtime.queue_log_growth(id)
@@ -40,11 +40,11 @@ def handle_ready(runtime: AgentRuntime, id: str) -> None:
             close_pipes(runtime, runtime.state.works[id])
 
 
-def handle_started(runtime: AgentRuntime, outlet: TaskPipes, id: str) -> None:
+def handle_started(runtime: AgentRuntime, pipes: TaskPipes, id: str) -> None:
     """The process has opened its pipes: send the input that was waiting."""
     try:
-        outlet.handle_started()
-        if outlet.input is not None:
+        pipes.handle_started()
+        if pipes.input is not None:
             feed_input(runtime, messages.FeedInput(id, b""))
     except OSError:
         pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
@@ -52,58 +52,58 @@ def handle_started(runtime: AgentRuntime, outlet: TaskPipes, id: str) -> None:
 
 def read_remaining(runtime: AgentRuntime, id: str) -> None:
     """Read what the ended process left in its pipes."""
-    outlet = runtime.outlets.get(id)
-    if outlet is None:
+    pipes = runtime.pipes_by_task.get(id)
+    if pipes is None:
         return
-    outlet.process_ended = True
-    if outlet.outputs and not outlet.paused:
+    pipes.process_ended = True
+    if pipes.outputs and not pipes.paused:
         handle_ready(runtime, id)
         runtime.queue_log_growth(id)
 
 
-def feed_input(runtime: AgentRuntime, deed: messages.FeedInput) -> None:
-    outlet = runtime.outlets.get(deed.work)
-    took = len(deed.piece or b"") if outlet is None else outlet.feed(deed.piece)
+def feed_input(runtime: AgentRuntime, effect: messages.FeedInput) -> None:
+    pipes = runtime.pipes_by_task.get(effect.work)
+    took = len(effect.piece or b"") if pipes is None else pipes.feed(effect.piece)
     if took:
-        runtime.add_event(messages.InputConsumed(deed.work, took))
+        runtime.add_event(messages.InputConsumed(effect.work, took))
 
 
-def resize_terminal(runtime: AgentRuntime, deed: messages.ResizeTerminal) -> None:
-    outlet = runtime.outlets.get(deed.work)
-    if outlet is not None:
-        outlet.resize_terminal(deed.rows, deed.columns)
+def resize_terminal(runtime: AgentRuntime, effect: messages.ResizeTerminal) -> None:
+    pipes = runtime.pipes_by_task.get(effect.work)
+    if pipes is not None:
+        pipes.resize_terminal(effect.rows, effect.columns)
 
 
-def append_note(runtime: AgentRuntime, deed: messages.AppendNote) -> None:
+def append_note(runtime: AgentRuntime, effect: messages.AppendNote) -> None:
     try:
-        log = get_pipes(runtime, deed.work).log
+        log = get_pipes(runtime, effect.work).log
     except OSError:
         return  # the state says it too
-    log.append(runtime.current_time(), deed.port, f"herd: {deed.sentence}\n".encode())
-    runtime.queue_log_growth(deed.work.id)
+    log.append(runtime.current_time(), effect.port, f"herd: {effect.sentence}\n".encode())
+    runtime.queue_log_growth(effect.work.id)
 
 
-def pause_output(runtime: AgentRuntime, deed: messages.PauseOutput) -> None:
-    outlet = runtime.outlets.get(deed.work)
-    if outlet is not None:
-        outlet.set_paused(deed.on)
+def pause_output(runtime: AgentRuntime, effect: messages.PauseOutput) -> None:
+    pipes = runtime.pipes_by_task.get(effect.work)
+    if pipes is not None:
+        pipes.set_paused(effect.on)
 
 
-def read_log_tail(runtime: AgentRuntime, deed: messages.ReadLogTail) -> None:
-    work = runtime.state.works[deed.work]
+def read_log_tail(runtime: AgentRuntime, effect: messages.ReadLogTail) -> None:
+    work = runtime.state.works[effect.work]
     try:
         lines = get_pipes(runtime, work).log.last_lines()
     except OSError:
         lines = []
-    runtime.add_event(messages.LogTailRead(deed.work, tuple(lines)))
+    runtime.add_event(messages.LogTailRead(effect.work, tuple(lines)))
 
 
-def save_task(runtime: AgentRuntime, deed: messages.SaveTask) -> None:
+def save_task(runtime: AgentRuntime, effect: messages.SaveTask) -> None:
     """Record the task at once, except for a command's end."""
-    if deed.work.is_live or deed.hard:
-        save_and_close(runtime, deed.work, deed.hard)
+    if effect.work.is_live or effect.hard:
+        save_and_close(runtime, effect.work, effect.hard)
     else:
-        runtime.later.append(deed.work.id)
+        runtime.later.append(effect.work.id)
 
 
 def finish_task(runtime: AgentRuntime, id: str) -> None:
@@ -120,13 +120,13 @@ def finish_task(runtime: AgentRuntime, id: str) -> None:
 def is_fully_recorded(runtime: AgentRuntime, work: Task) -> bool:
     """Whether the supervisor's file already tells all about the command's end."""
     seen = work.phase == ENDED and work.pid and work.drained and not work.adopted
-    more = work.why or work.lost_bytes or work.id in runtime.shelf.unsaved
+    more = work.why or work.lost_bytes or work.id in runtime.store.unsaved
     return bool(work.kind == COMMAND and seen and not more)
 
 
 def save_and_close(runtime: AgentRuntime, work: Task, hard: bool) -> None:
     try:
-        runtime.shelf.task_folder(work)
+        runtime.store.task_folder(work)
     except OSError:
         return
     runtime.save_task(work, hard)
@@ -135,32 +135,32 @@ def save_and_close(runtime: AgentRuntime, work: Task, hard: bool) -> None:
 
 def close_pipes(runtime: AgentRuntime, work: Task) -> None:
     """Close the pipes of a task that is over."""
-    outlet = runtime.outlets.get(work.id)
-    if outlet is not None and not work.is_live:
-        if outlet.outputs:
-            outlet.log.close()  # something that it left behind still writes
+    pipes = runtime.pipes_by_task.get(work.id)
+    if pipes is not None and not work.is_live:
+        if pipes.outputs:
+            pipes.log.close()  # something that it left behind still writes
         else:
-            outlet.close()
-            runtime.heard_out.append(work.id)
+            pipes.close()
+            runtime.outputs_done.append(work.id)
 
 
-def forget_task(runtime: AgentRuntime, deed: messages.ForgetTask) -> None:
-    outlet = runtime.outlets.pop(deed.work.id, None)
-    if outlet is not None:
-        outlet.close()
-        runtime.heard_out.append(deed.work.id)
-    runtime.shelf.remove(deed.work)
+def forget_task(runtime: AgentRuntime, effect: messages.ForgetTask) -> None:
+    pipes = runtime.pipes_by_task.pop(effect.work.id, None)
+    if pipes is not None:
+        pipes.close()
+        runtime.outputs_done.append(effect.work.id)
+    runtime.store.remove(effect.work)
 
 
-def save_epochs(runtime: AgentRuntime, deed: messages.SaveEpochs) -> None:
+def save_epochs(runtime: AgentRuntime, effect: messages.SaveEpochs) -> None:
     try:
-        runtime.shelf.save_epochs(deed.epochs)
+        runtime.store.save_epochs(effect.epochs)
     except OSError:
         pass  # a full disk: this agent knows them all the same
 
 
-def save_stamp(runtime: AgentRuntime, deed: messages.SaveStamp) -> None:
+def save_stamp(runtime: AgentRuntime, effect: messages.SaveStamp) -> None:
     try:
-        runtime.shelf.save_stamp(deed.stamp, deed.name)
+        runtime.store.save_stamp(effect.stamp, effect.name)
     except OSError:
         pass  # a full disk: it will be done again

@@ -12,7 +12,7 @@ from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Ending, Stage
 FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
 DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
 RAM = "/dev/shm"
-PLAIN, PLAIN_STAGE = Task("", "", (), 0.0), Stage(())  #: with what stands where nothing is said
+PLAIN, PLAIN_STAGE = Task("", "", (), 0.0), Stage(())  #: with the default values
 
 
 def ram_folder(root: str) -> str:
@@ -67,8 +67,8 @@ def unpack_task(content: Mapping[str, Any], env: Any) -> Task:
     """Return a task from JSON of this or an older agent."""
     known = {key: value for key, value in content.items() if key in Task._fields}
     stages = []
-    for index, told in enumerate(known["stages"]):
-        stage = Stage(**{key: told[key] for key in told if key in Stage._fields})
+    for index, fields in enumerate(known["stages"]):
+        stage = Stage(**{key: fields[key] for key in fields if key in Stage._fields})
         secret = env[index] if isinstance(env, list) and index < len(env) else {}
         stages.append(stage._replace(argv=tuple(stage.argv), env=secret))
     known["stages"] = tuple(stages)
@@ -168,16 +168,16 @@ class TaskStore:
             work = work._replace(pid=born[0], ticks=born[1], phase="running")
         if work.is_live and work.started is None and work.pid:
             work = work._replace(started=work.asked)
-        told = self.recorded_ending(work) if work.kind == COMMAND and work.is_live else None
-        if told is not None and not os.path.exists(os.path.join(folder, "out")):
-            work = ended_task(work, told)  # it was heard out
+        record = self.recorded_ending(work) if work.kind == COMMAND and work.is_live else None
+        if record is not None and not os.path.exists(os.path.join(folder, "out")):
+            work = ended_task(work, record)  # its output was read to the end
         return work
 
     def recorded_ending(self, work: Task) -> Optional[Dict[str, Any]]:
         """Return how the supervisor recorded the end; None if it did not."""
-        told = read_json(os.path.join(self.places[work.id], "exit"))
-        if isinstance(told, dict) and told.get("pid") == work.pid:
-            return told
+        record = read_json(os.path.join(self.places[work.id], "exit"))
+        if isinstance(record, dict) and record.get("pid") == work.pid:
+            return record
         return None
 
     def list_stamps(self) -> FrozenSet[str]:
@@ -192,21 +192,21 @@ class TaskStore:
 
     def load_epochs(self) -> Dict[str, int]:
         """Return the highest epoch of each owner."""
-        told = read_json(os.path.join(self.root, "epochs.json"))
-        return told if isinstance(told, dict) else {}
+        epochs = read_json(os.path.join(self.root, "epochs.json"))
+        return epochs if isinstance(epochs, dict) else {}
 
     def save_epochs(self, epochs: Mapping[str, int]) -> None:
         write_json(os.path.join(self.root, "epochs.json"), dict(epochs), hard=True)
 
 
-def parse_ending(told: Mapping[str, Any]) -> Ending:
-    return Ending(exit=told["exit"], signal=told["signal"], rusage=told["rusage"])
+def parse_ending(record: Mapping[str, Any]) -> Ending:
+    return Ending(exit=record["exit"], signal=record["signal"], rusage=record["rusage"])
 
 
-def ended_task(work: Task, told: Mapping[str, Any]) -> Task:
+def ended_task(work: Task, record: Mapping[str, Any]) -> Task:
     """Return a command that ended as the supervisor recorded."""
-    due = told["ended"] + work.keep_s
-    return work._replace(phase=ENDED, ending=parse_ending(told), ended=told["ended"], due=due)
+    due = record["ended"] + work.keep_s
+    return work._replace(phase=ENDED, ending=parse_ending(record), ended=record["ended"], due=due)
 
 
 def remove_folder(folder: str) -> None:

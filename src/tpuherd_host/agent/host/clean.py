@@ -21,53 +21,53 @@ TPU_LOGS = "/tmp/tpu_logs"
 SUDO_S = 10.0
 
 
-def told_holders(talk: ThreadedCall) -> Dict[str, Any]:
+def told_holders(call: ThreadedCall) -> Dict[str, Any]:
     """List who uses the chips, and which of them are ours."""
-    rows = chip_users.all_chip_users(talk.house.home)
+    rows = chip_users.all_chip_users(call.paths.home)
     for row in rows:
-        row["ours"] = row.pop("agent") == talk.house.folder
+        row["ours"] = row.pop("agent") == call.paths.folder
         row["work"] = row["work"] if row["ours"] else ""
     return {"holders": rows, "devices": chip_users.chip_devices()}
 
 
-def clean(talk: ThreadedCall) -> Dict[str, Any]:
+def clean(call: ThreadedCall) -> Dict[str, Any]:
     """End leftovers, remove lock files that nobody holds, make libtpu's log folder writable."""
-    asked = parse_fields(talk.content, all=bool, grace_s=float)
+    asked = parse_fields(call.content, all=bool, grace_s=float)
     everything = asked.get("all", False)
-    works = talk.house.state().works
+    works = call.paths.state().works
     live = {id for id, work in works.items() if work.is_live}
-    wanted = find_leftovers(talk.house.folder, set() if everything else live)
+    wanted = find_leftovers(call.paths.folder, set() if everything else live)
     if everything:
-        rows = chip_users.all_chip_users(talk.house.home)
+        rows = chip_users.all_chip_users(call.paths.home)
         wanted |= {int(row["pid"]) for row in rows if row["pid"]}
     wanted -= family_of_agent()
-    announce_cleaning(talk, wanted, live)
-    ended = [describe_process(pid, talk.house.folder) for pid in sorted(wanted)]
-    left = end_processes(wanted, asked.get("grace_s", GRACE_S), talk)
+    announce_cleaning(call, wanted, live)
+    ended = [describe_process(pid, call.paths.folder) for pid in sorted(wanted)]
+    left = end_processes(wanted, asked.get("grace_s", GRACE_S), call)
     return {
         "ended": [row for row in ended if row["pid"] not in left],
         "left": [row for row in ended if row["pid"] in left],
-        "removed": remove_free_locks(talk.house.home),
+        "removed": remove_free_locks(call.paths.home),
         "mended": fix_log_folder(),
-        "holders": told_holders(talk)["holders"],
+        "holders": told_holders(call)["holders"],
     }
 
 
-def announce_cleaning(talk: ThreadedCall, wanted: Set[int], live: Set[str]) -> None:
+def announce_cleaning(call: ThreadedCall, wanted: Set[int], live: Set[str]) -> None:
     """Tell the state machine first, so that these ends do not count as failures."""
-    marked = {processes.marked_task(pid, talk.house.folder) for pid in wanted}
+    marked = {processes.marked_task(pid, call.paths.folder) for pid in wanted}
     works = tuple(sorted(live & marked))
     if not works:
         return
-    one = talk.house.state().connections.get(talk.connection)
+    one = call.paths.state().connections.get(call.connection)
     who = f" of {one.who}" if one is not None and one.who else ""
-    talk.house.post(TasksCleaned(works, f"{CLEANED}{who}"))
+    call.paths.post(TasksCleaned(works, f"{CLEANED}{who}"))
 
     def known() -> bool:
-        now = talk.house.state().works
+        now = call.paths.state().works
         return all(work is None or not work.is_live or work.stopped for work in map(now.get, works))
 
-    wait_until(known, KNOWN_S, talk)
+    wait_until(known, KNOWN_S, call)
 
 
 def find_leftovers(agent: str, spared: Set[str]) -> Set[int]:
@@ -103,7 +103,7 @@ def describe_process(pid: int, agent: str) -> Dict[str, Any]:
     }
 
 
-def end_processes(wanted: Set[int], grace_s: float, talk: ThreadedCall) -> Set[int]:
+def end_processes(wanted: Set[int], grace_s: float, call: ThreadedCall) -> Set[int]:
     """Send TERM, wait, send KILL; return those that still run."""
     born = {pid: one.ticks for pid in wanted for one in [processes.find_process(pid)] if one}
 
@@ -113,7 +113,7 @@ def end_processes(wanted: Set[int], grace_s: float, talk: ThreadedCall) -> Set[i
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, GONE_S)):
         for pid in left():
             send_signal(pid, number)
-        wait_until(lambda: not left(), patience_s, talk)
+        wait_until(lambda: not left(), patience_s, call)
     return left()
 
 
@@ -127,12 +127,12 @@ def send_signal(pid: int, number: int) -> None:
         pass  # gone by itself
 
 
-def wait_until(over: Callable[[], bool], patience_s: float, talk: ThreadedCall) -> None:
+def wait_until(over: Callable[[], bool], patience_s: float, call: ThreadedCall) -> None:
     pause = threading.Event()
     for _ in range(int(patience_s / LOOK_S) + 1):
         if over():
             return
-        talk.raise_if_cut()
+        call.raise_if_cut()
         pause.wait(LOOK_S)
 
 

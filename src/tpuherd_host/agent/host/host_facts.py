@@ -83,7 +83,7 @@ def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
     return {name: shutil.which(name, path=path) for name in TOOLS}
 
 
-def facts(talk: ThreadedCall) -> Dict[str, Any]:
+def facts(call: ThreadedCall) -> Dict[str, Any]:
     system = os.uname()
     return {
         "boot": processes.boot_id(),
@@ -97,11 +97,11 @@ def facts(talk: ThreadedCall) -> Dict[str, Any]:
         "cores": os.cpu_count(),
         "load": list(os.getloadavg()),
         "memory": parse_meminfo(read_text("/proc/meminfo")),
-        "disk": disk_space(talk.house.home),
+        "disk": disk_space(call.paths.home),
         "shm": disk_space("/dev/shm") if os.path.isdir("/dev/shm") else None,
         "chips": list_chips(),
         "devices": chip_devices(),
         "hugepages": read_text("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "preload": talk.house.environment.get("LD_PRELOAD", ""),
-        "tools": find_tools(talk.house.environment),
+        "preload": call.paths.environment.get("LD_PRELOAD", ""),
+        "tools": find_tools(call.paths.environment),
     }

@@ -20,20 +20,20 @@ FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
 FRAMES_S, QUIET_S = 3.0, 0.2
 
 
-def stacks(talk: ThreadedCall) -> Dict[str, Any]:
+def stacks(call: ThreadedCall) -> Dict[str, Any]:
     """Return the stacks of every process that has the attempt's mark."""
-    attempt = talk.content.get("attempt")
+    attempt = call.content.get("attempt")
     if not isinstance(attempt, str) or not attempt:
         raise CallRefused("unfit", "attempt is missing")
-    house = talk.house
-    mine = [pid for pid in sorted(all_processes()) if marked_task(pid, house.folder) == attempt]
-    told: List[Dict[str, Any]] = []
+    paths = call.paths
+    mine = [pid for pid in sorted(all_processes()) if marked_task(pid, paths.folder) == attempt]
+    described: List[Dict[str, Any]] = []
     for pid in mine[:PROCESSES_MAX]:
-        path = house.environment.get("PATH", os.defpath)
-        told.append(
+        path = paths.environment.get("PATH", os.defpath)
+        described.append(
             {"pid": pid, "command": command_line(pid), "text": stack_text(pid, path)[-TEXT_MAX:]}
         )
-    return {"processes": told, "more": max(0, len(mine) - PROCESSES_MAX)}
+    return {"processes": described, "more": max(0, len(mine) - PROCESSES_MAX)}
 
 
 def command_line(pid: int) -> str:
@@ -46,7 +46,7 @@ def stack_text(pid: int, path: str) -> str:
         link_target(f"/proc/{pid}/exe")
     )  # a virtual environment's is beside its python
     spy = shutil.which("py-spy", path=f"{path}:{venv_bin(pid)}:{own}")
-    said = ""
+    text = ""
     if spy is not None:
         try:
             done = subprocess.run(
@@ -56,12 +56,12 @@ def stack_text(pid: int, path: str) -> str:
                 stderr=subprocess.STDOUT,
                 timeout=SPY_S,
             )
-            said = done.stdout.decode("utf-8", "replace")
+            text = done.stdout.decode("utf-8", "replace")
             if done.returncode == 0:
-                return said
+                return text
         except (OSError, subprocess.TimeoutExpired) as error:
-            said = f"py-spy: {error}\n"
-    return said + own_frames(pid) + kernel_stacks(pid)
+            text = f"py-spy: {error}\n"
+    return text + own_frames(pid) + kernel_stacks(pid)
 
 
 def own_frames(pid: int) -> str:

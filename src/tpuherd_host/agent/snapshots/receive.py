@@ -75,17 +75,17 @@ class CopyTarget(NamedTuple):
     renamed: Dict[bytes, bytes]
 
 
-ORDERS: Dict[str, FillOrder] = {}  #: by their tokens, so that they are told once
+ORDERS: Dict[str, FillOrder] = {}  #: by token: an order is sent once
 ORDERS_MAX = 256
 
 
 def parse_order(content: Mapping[str, Any]) -> FillOrder:
     """Return the order in a call, or the one that its token names."""
     if "id" not in content:
-        told = ORDERS.get(str(content.get("token")))
-        if told is None:
+        order = ORDERS.get(str(content.get("token")))
+        if order is None:
             raise CallRefused("not-found", "this agent was restarted meanwhile; try again")
-        return told
+        return order
     id, dest, token = (str(content.get(key) or "") for key in ("id", "dest", "token"))
     if len(id) != 64 or not id.isalnum() or not token.isalnum() or len(token) > TOKEN_MAX:
         raise CallRefused("unfit", "this request lacks id, dest or token")
@@ -96,7 +96,7 @@ def parse_order(content: Mapping[str, Any]) -> FillOrder:
     return ORDERS[token]
 
 
-def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> CopyTarget:
+def copy_target(agent_folder: Path, home: Path, dest: str, tops: Sequence[str]) -> CopyTarget:
     """Return where a copy goes, by cp's rules: into an existing folder, else under the new name."""
     path = resolve_path(home, dest)
     inner = path.is_dir() or dest.endswith("/") or len(tops) > 1
@@ -108,7 +108,7 @@ def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Copy
             raise CallRefused("unfit", f"{path} leads through a file; name another destination")
         above = above.parent
     check_writable(above)
-    trees = house / "trees"
+    trees = agent_folder / "trees"
     trees.mkdir(parents=True, exist_ok=True, mode=0o700)
     if above.stat().st_dev != trees.stat().st_dev:
         trees = above / ".tpuherd-trees"
@@ -117,49 +117,49 @@ def copy_target(house: Path, home: Path, dest: str, tops: Sequence[str]) -> Copy
     return CopyTarget(trees / "copies", path.parent, {os.fsencode(tops[0]): os.fsencode(path.name)})
 
 
-def staging_path(house: Path, home: Path, order: FillOrder) -> Path:
+def staging_path(agent_folder: Path, home: Path, order: FillOrder) -> Path:
     """Return the folder in which it is received."""
     if order.tops is not None:
-        return copy_target(house, home, order.dest, order.tops).tree / order.token
-    return find_destination(house, home, order.dest, force=order.force).folder / order.token
+        return copy_target(agent_folder, home, order.dest, order.tops).tree / order.token
+    return find_destination(agent_folder, home, order.dest, force=order.force).folder / order.token
 
 
-def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]) -> None:
+def fill_tree(agent_folder: Path, home: Path, order: FillOrder, coming: Iterator[bytes]) -> None:
     """Receive. Nothing is in place yet; after an interruption the received contents stay."""
-    store = open_blobs(house)
+    store = open_blobs(agent_folder)
     base: List[bytes] = []
     rows: List[bytes] = []
 
-    @lru_cache(maxsize=1)  # all its pieces are told by the same one
+    @lru_cache(maxsize=1)  # it is the same for all its pieces
     def old(number: int) -> bytes:
         was = row_at_path(base, parse_row(rows[number]).path)
         return b"".join(store.read_pieces(was.id)) if was else b""
 
     source = ContentReader(decode_blocks(coming, old))
     head = source.read_head()
-    base += base_rows(house, head["base"])
+    base += base_rows(agent_folder, head["base"])
     body, cut = source.read_bytes(int(head["body"])), int(head["gone"])
     rows += apply_diff(base, unpack_rows(body[:cut]), unpack_rows(body[cut:]))
     if rows_id(rows).hex() != order.id:
         raise BrokenStream("the snapshot is not the announced one")
     found = remember_rows(order.id, check_rows(rows))
-    file = tree_layout.rows_file(house, order.id)
+    file = tree_layout.rows_file(agent_folder, order.id)
     if not file.exists():
         file.with_name(file.name + PART).write_bytes(pack_rows(rows))
-    tree = staging_path(house, home, order)
+    tree = staging_path(agent_folder, home, order)
     tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     shutil.rmtree(str(tree), ignore_errors=True)
     try:
         if order.tops is None:
-            spot = find_destination(house, home, order.dest, force=order.force)
-            before = {one.path: one for one in known_rows(house, spot.current)}
+            spot = find_destination(agent_folder, home, order.dest, force=order.force)
+            before = {one.path: one for one in known_rows(agent_folder, spot.current)}
             store_contents(store, source, int(head["give"]), found, before)
             growth = TreeUpdate(os.fsencode(str(tree)), os.fsencode(str(spot.dest)), before)
             build_tree(store, file, growth, found)
         else:
             check_disk_space(tree.parent, sum(one.size for one in found))
             write_copy(os.fsencode(str(tree)), source, int(head["give"]), found)
-            goal = copy_target(house, home, order.dest, order.tops)
+            goal = copy_target(agent_folder, home, order.dest, order.tops)
             plan_moves(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
         source.drain()
     except BaseException:
@@ -167,13 +167,13 @@ def fill_tree(house: Path, home: Path, order: FillOrder, coming: Iterator[bytes]
         raise
 
 
-def base_rows(house: Path, start: Optional[str]) -> List[bytes]:
+def base_rows(agent_folder: Path, start: Optional[str]) -> List[bytes]:
     """Return the rows of the local snapshot whose id starts like this, or none.
     If this is not the sender's base, the result's id does not match the announced one."""
     if start is None:
         return []
-    ids = [id for id in tree_layout.complete_snapshots(house) if id.startswith(start)]
-    base = load_rows(house, ids[0]) if ids else None
+    ids = [id for id in tree_layout.complete_snapshots(agent_folder) if id.startswith(start)]
+    base = load_rows(agent_folder, ids[0]) if ids else None
     if base is None:
         raise BrokenStream("the earlier snapshot is no longer on the host; sync again")
     return base

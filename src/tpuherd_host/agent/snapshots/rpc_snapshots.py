@@ -51,20 +51,20 @@ BEAT_S = 5.0
 TIDY_S = 3.0  #: after a switch: other hosts of the same machine may still be at it
 
 
-def agent_folders(talk: ThreadedCall) -> "tuple[Path, Path]":
+def agent_folders(call: ThreadedCall) -> "tuple[Path, Path]":
     """Return the agent's folder and the login's home."""
-    return Path(talk.house.folder), Path(talk.house.home)
+    return Path(call.paths.folder), Path(call.paths.home)
 
 
 @contextmanager
-def send_heartbeats(talk: ThreadedCall) -> Iterator[None]:
+def send_heartbeats(call: ThreadedCall) -> Iterator[None]:
     """Show the caller inside the block that the work continues."""
     over = threading.Event()
 
     def beat() -> None:
         with suppress(CallAbandoned):
             while not over.wait(BEAT_S):
-                talk.write(STDOUT, b".")
+                call.write(STDOUT, b".")
 
     threading.Thread(target=beat, daemon=True).start()
     try:
@@ -89,36 +89,36 @@ def errors_as_refusals(what: str) -> Iterator[None]:
 # ---- before --------------------------------------------------------------------------------------
 
 
-def have(talk: ThreadedCall) -> Mapping[str, Any]:
+def have(call: ThreadedCall) -> Mapping[str, Any]:
     """Return the destination's state, complete snapshots, and the port to listen on; or receive the
     changes at once if they start from the snapshot that is in place."""
-    house, home = agent_folders(talk)
-    order = parse_order(talk.content)
-    base = talk.content.get("base")
+    agent_folder, home = agent_folders(call)
+    order = parse_order(call.content)
+    base = call.content.get("base")
     if base:
         with errors_as_refusals("cannot inspect the destination"):
-            current = find_destination(house, home, order.dest, force=order.force).current
+            current = find_destination(agent_folder, home, order.dest, force=order.force).current
             hoped = current != order.id and str(current).startswith(str(base))
-            hoped = hoped and load_rows(house, current) is not None
-        answer = receive(talk) if hoped else {}
+            hoped = hoped and load_rows(agent_folder, current) is not None
+        answer = receive(call) if hoped else {}
         if answer.get("ready"):
             return answer
-    address = talk.content.get("address")
+    address = call.content.get("address")
     port = None
     with errors_as_refusals("cannot inspect the destination"):
         if order.tops is not None:
-            into = copy_target(house, home, order.dest, order.tops).into
+            into = copy_target(agent_folder, home, order.dest, order.tops).into
             answer = {"dest": str(into)}
         else:
-            answer = destination_state(house, home, order)
+            answer = destination_state(agent_folder, home, order)
         if address is not None and not answer.get("intact"):
             port = relay.listen_for_parent(order.token, address)
     return {**answer, "port": port} if port else answer
 
 
-def destination_state(house: Path, home: Path, order: FillOrder) -> Dict[str, Any]:
-    spot = find_destination(house, home, order.dest, force=order.force)
-    found = tree_layout.known_rows(house, order.id)
+def destination_state(agent_folder: Path, home: Path, order: FillOrder) -> Dict[str, Any]:
+    spot = find_destination(agent_folder, home, order.dest, force=order.force)
+    found = tree_layout.known_rows(agent_folder, order.id)
     dest = os.fsencode(str(spot.dest))
     if found and spot.current == order.id and all(is_row_intact(dest, one) for one in found):
         return {"dest": str(spot.dest), "intact": True}
@@ -126,8 +126,8 @@ def destination_state(house: Path, home: Path, order: FillOrder) -> Dict[str, An
     return {
         "dest": str(spot.dest),
         "intact": False,
-        "whole": tree_layout.complete_snapshots(house)[: tree_layout.ROWS_KEPT],
-        "held": encode_held_bits(open_blobs(house).missing_ids(wanted), list(wanted))
+        "whole": tree_layout.complete_snapshots(agent_folder)[: tree_layout.ROWS_KEPT],
+        "held": encode_held_bits(open_blobs(agent_folder).missing_ids(wanted), list(wanted))
         if found
         else None,
     }
@@ -145,76 +145,76 @@ def encode_held_bits(missing: "set[bytes]", ids: List[bytes]) -> str:
 # ---- filling -------------------------------------------------------------------------------------
 
 
-def receive(talk: ThreadedCall) -> Mapping[str, Any]:
+def receive(call: ThreadedCall) -> Mapping[str, Any]:
     """Receive over this connection and pass it on."""
-    relay.stop_listening(str(talk.content.get("token")))
-    talk.house.post(ThreadRead(talk.connection, talk.call, AHEAD))
+    relay.stop_listening(str(call.content.get("token")))
+    call.paths.post(ThreadRead(call.connection, call.call, AHEAD))
 
     def read() -> bytes:
         while True:
-            come = talk.read()
+            come = call.read()
             if come is not None and come[0] == BLOBS:
                 return come[1] or b""
 
-    with send_heartbeats(talk):
-        answer = fill_and_relay(talk, read_blocks(read), talk.content.get("children") or ())
-        if talk.content.get("switch") and answer["ready"]:
-            return {**answer, **commit(talk)}
+    with send_heartbeats(call):
+        answer = fill_and_relay(call, read_blocks(read), call.content.get("children") or ())
+        if call.content.get("switch") and answer["ready"]:
+            return {**answer, **commit(call)}
         return answer
 
 
-def follow(talk: ThreadedCall) -> Mapping[str, Any]:
+def follow(call: ThreadedCall) -> Mapping[str, Any]:
     """Receive from another host and pass it on."""
     try:
-        with send_heartbeats(talk), relay.receive_stream(
-            talk.content["token"], talk.raise_if_cut
+        with send_heartbeats(call), relay.receive_stream(
+            call.content["token"], call.raise_if_cut
         ) as (read, plan):
-            return fill_and_relay(talk, read_blocks(read), plan)
+            return fill_and_relay(call, read_blocks(read), plan)
     except (BrokenStream, OSError) as error:
         return {"ready": None, "why": f"nothing arrived from the other hosts: {error}", "lost": []}
 
 
 def fill_and_relay(
-    talk: ThreadedCall, coming: Iterator[bytes], plan: relay.RelayPlan
+    call: ThreadedCall, coming: Iterator[bytes], plan: relay.RelayPlan
 ) -> Mapping[str, Any]:
     """Receive and pass on; a failure here does not stop the other hosts."""
-    house, home = agent_folders(talk)
-    order = parse_order(talk.content)
+    agent_folder, home = agent_folders(call)
+    order = parse_order(call.content)
     tee = relay.Tee(plan)
     passed = tee.pass_through(coming)
     why = None
     try:
         with errors_as_refusals("cannot write the files"):
-            fill_tree(house, home, order, passed)
+            fill_tree(agent_folder, home, order, passed)
     except CallRefused as refused:
         with suppress(BrokenStream, OSError):
             for _ in passed:
                 pass
         if refused.word == "full":  # give back what came of it
             with suppress(OSError):
-                tree_layout.prune_store(house, 0)
+                tree_layout.prune_store(agent_folder, 0)
         if refused.word != "torn":
             raise
         why = refused.sentence
     finally:
         lost = tee.close()
-    if talk.cut:
-        remove_staged(house, home, order)
-    talk.raise_if_cut()
+    if call.cut:
+        remove_staged(agent_folder, home, order)
+    call.raise_if_cut()
     return {"ready": None if why else order.id, "why": why, "lost": lost}
 
 
-def feed(talk: ThreadedCall) -> Mapping[str, Any]:
+def feed(call: ThreadedCall) -> Mapping[str, Any]:
     """Pass on to other hosts what is complete here."""
-    house, _ = agent_folders(talk)
-    id = parse_order(talk.content).id
-    rows = load_rows(house, id)
+    agent_folder, _ = agent_folders(call)
+    id = parse_order(call.content).id
+    rows = load_rows(agent_folder, id)
     if rows is None:
         raise CallRefused("not-found", f"the snapshot {id[:12]} is not here")
-    store = open_blobs(house)
-    tee = relay.Tee(talk.content["children"])
+    store = open_blobs(agent_folder)
+    tee = relay.Tee(call.content["children"])
     try:
-        with send_heartbeats(talk), errors_as_refusals(
+        with send_heartbeats(call), errors_as_refusals(
             "cannot pass the files on"
         ), store.shared_lock():
             numbers = {one.id: n for n, one in reversed(list(enumerate(map(parse_row, rows))))}
@@ -224,7 +224,7 @@ def feed(talk: ThreadedCall) -> Mapping[str, Any]:
             )
             head = {"base": None, "gone": 0, "give": len(wanted)}
             for block in encode_stream(head, pack_rows(rows), pieces, lambda: PASS_LEVEL):
-                talk.raise_if_cut()
+                call.raise_if_cut()
                 tee.put(block)
     finally:
         lost = tee.close()
@@ -234,34 +234,38 @@ def feed(talk: ThreadedCall) -> Mapping[str, Any]:
 # ---- after ---------------------------------------------------------------------------------------
 
 
-def commit(talk: ThreadedCall) -> Mapping[str, Any]:
+def commit(call: ThreadedCall) -> Mapping[str, Any]:
     """Switch to the received files."""
-    house, home = agent_folders(talk)
-    order = parse_order(talk.content)
+    agent_folder, home = agent_folders(call)
+    order = parse_order(call.content)
     relay.stop_listening(order.token)
     with errors_as_refusals("cannot switch to the new files"):
         if order.tops is not None:
-            return place_copy(house, home, order, order.tops)
-        spot = find_destination(house, home, order.dest, force=order.force)
+            return place_copy(agent_folder, home, order, order.tops)
+        spot = find_destination(agent_folder, home, order.dest, force=order.force)
         with lock_destination(spot):
             answer = switch_destination(
-                house, find_destination(house, home, order.dest, force=order.force), order
+                agent_folder,
+                find_destination(agent_folder, home, order.dest, force=order.force),
+                order,
             )
-    later = threading.Timer(TIDY_S, prune_destination, (house, home, order))
+    later = threading.Timer(TIDY_S, prune_destination, (agent_folder, home, order))
     later.daemon = True
     later.start()
     return answer
 
 
-def prune_destination(house: Path, home: Path, order: FillOrder) -> None:
+def prune_destination(agent_folder: Path, home: Path, order: FillOrder) -> None:
     with suppress(OSError, CallRefused):
-        with lock_destination(find_destination(house, home, order.dest, force=True)):
-            spot = find_destination(house, home, order.dest, force=True)
-            write_record(spot, tree_layout.remove_old_trees(house, spot, spot.trees))
-        tree_layout.prune_store(house)
+        with lock_destination(find_destination(agent_folder, home, order.dest, force=True)):
+            spot = find_destination(agent_folder, home, order.dest, force=True)
+            write_record(spot, tree_layout.remove_old_trees(agent_folder, spot, spot.trees))
+        tree_layout.prune_store(agent_folder)
 
 
-def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapping[str, Any]:
+def switch_destination(
+    agent_folder: Path, spot: Destination, order: FillOrder
+) -> Mapping[str, Any]:
     """Switch the destination to the new tree; files that the host made carry over."""
     new = spot.folder / order.token
     inodes = {tree["inode"] for tree in spot.trees}
@@ -275,7 +279,7 @@ def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapp
     stays: List[bytes] = []
     if switch_tree(new, spot.dest):
         new = new.rename(new.with_name(f"was-{order.token}"))
-        was, now = (tree_layout.known_rows(house, id) for id in (spot.current, order.id))
+        was, now = (tree_layout.known_rows(agent_folder, id) for id in (spot.current, order.id))
         stays = carry_over(os.fsencode(str(new)), os.fsencode(str(spot.dest)), was, now)
         if spot.current is None:
             if not any(new.iterdir()):
@@ -287,11 +291,13 @@ def switch_destination(house: Path, spot: Destination, order: FillOrder) -> Mapp
     return {"switched": order.id, "was": spot.current, "stays": names}
 
 
-def place_copy(house: Path, home: Path, order: FillOrder, tops: List[str]) -> Mapping[str, Any]:
+def place_copy(
+    agent_folder: Path, home: Path, order: FillOrder, tops: List[str]
+) -> Mapping[str, Any]:
     """Move a copy's files into place."""
-    goal = copy_target(house, home, order.dest, tops)
+    goal = copy_target(agent_folder, home, order.dest, tops)
     tree = goal.tree / order.token
-    rows = load_rows(house, order.id, part=True)
+    rows = load_rows(agent_folder, order.id, part=True)
     if rows is None or not tree.is_dir():
         raise CallRefused("not-found", "the received files are gone; copy again")
     found = [parse_row(each) for each in rows]
@@ -300,25 +306,26 @@ def place_copy(house: Path, home: Path, order: FillOrder, tops: List[str]) -> Ma
     return {"switched": order.id, "was": None, "stays": []}
 
 
-def abandon(talk: ThreadedCall) -> Mapping[str, Any]:
+def abandon(call: ThreadedCall) -> Mapping[str, Any]:
     """Forget what was received and not switched to."""
-    house, home = agent_folders(talk)
-    order = parse_order(talk.content)
+    agent_folder, home = agent_folders(call)
+    order = parse_order(call.content)
     relay.stop_listening(order.token)
     with errors_as_refusals("cannot remove the received files"):
-        remove_staged(house, home, order)
+        remove_staged(agent_folder, home, order)
         stands = order.tops is None
         stands = (
-            stands and find_destination(house, home, order.dest, force=True).current == order.id
+            stands
+            and find_destination(agent_folder, home, order.dest, force=True).current == order.id
         )
     return {"stands": stands}
 
 
-def remove_staged(house: Path, home: Path, order: FillOrder) -> None:
+def remove_staged(agent_folder: Path, home: Path, order: FillOrder) -> None:
     """Remove what was received, unless it was switched to: then it is the previous tree."""
-    tree = staging_path(house, home, order._replace(force=True))
+    tree = staging_path(agent_folder, home, order._replace(force=True))
     if order.tops is None and tree.exists():
-        spot = find_destination(house, home, order.dest, force=True)
+        spot = find_destination(agent_folder, home, order.dest, force=True)
         if tree.stat().st_ino in {one["inode"] for one in spot.trees}:
             return
     shutil.rmtree(str(tree), ignore_errors=True)

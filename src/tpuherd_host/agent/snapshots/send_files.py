@@ -23,10 +23,10 @@ LEVEL = 3  #: a host compresses as fast as most lines carry
 PIECE = 1 << 20
 
 
-def give(talk: ThreadedCall) -> Mapping[str, Any]:
+def give(call: ThreadedCall) -> Mapping[str, Any]:
     """Send files and folders, given by paths or patterns from the login's home."""
     found, skipped = find_files(
-        Path(talk.house.home), [str(path) for path in talk.content["paths"]]
+        Path(call.paths.home), [str(path) for path in call.content["paths"]]
     )
     rows = sorted(found)
     wanted = [(n, parse_row(each)) for n, each in enumerate(rows)]
@@ -38,19 +38,19 @@ def give(talk: ThreadedCall) -> Mapping[str, Any]:
     head = {"give": len(files)}
     try:
         for block in encode_stream(head, pack_rows(rows), contents, lambda: LEVEL):
-            talk.write(BLOBS, block)
+            call.write(BLOBS, block)
     except OSError as error:
         raise CallRefused("broken", error_text(error)) from None
-    talk.send_eof(BLOBS)
+    call.send_eof(BLOBS)
     return {"skipped": skipped[:100]}
 
 
-def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
+def snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Send a snapshot by its id, every content once, to a controller that lost it."""
-    house, id = Path(talk.house.folder), str(talk.content.get("id"))
-    rows = load_rows(house, id) if len(id) == 64 and id.isalnum() else None
+    agent_folder, id = Path(call.paths.folder), str(call.content.get("id"))
+    rows = load_rows(agent_folder, id) if len(id) == 64 and id.isalnum() else None
     first: Dict[bytes, StreamContent] = {}
-    store = open_blobs(house)
+    store = open_blobs(agent_folder)
     with store.shared_lock():
         for number, one in enumerate(map(parse_row, rows or ())):
             first.setdefault(one.id, StreamContent(number, one.size, store.read_pieces(one.id)))
@@ -58,8 +58,8 @@ def snapshot(talk: ThreadedCall) -> Mapping[str, Any]:
             raise CallRefused("not-found", f"the snapshot {id[:12]} is not on this host")
         head = {"give": len(first)}
         for block in encode_stream(head, pack_rows(rows), first.values(), lambda: LEVEL):
-            talk.write(BLOBS, block)
-    talk.send_eof(BLOBS)
+            call.write(BLOBS, block)
+    call.send_eof(BLOBS)
     return {}
 
 

@@ -13,17 +13,17 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 
 BLOCK = struct.Struct(">BI")
 NUMBER = struct.Struct(">I")
-LIKENESS = struct.Struct(">II")  #: a row's number, and where in its old content the likeness begins
-SAMENESS = struct.Struct(">III")  #: a row's number, and which part of its old content it is
+LIKENESS = struct.Struct(">II")  #: a row's number, and where its old content begins to be similar
+SAMENESS = struct.Struct(">III")  #: a row's number, and which part of its old content is the same
 DEFLATED, FRESH, STORED, END, LIKE, SAME = 1, 2, 3, 4, 5, 6  #: FRESH begins a new zlib stream
-LIKE_MAX = 4 << 20  #: bytes; larger contents travel without what they replace
-SAME_MIN = 512  #: bytes; what is shorter is told by its likeness
-LIKE_PIECE, LIKE_SLACK = 1 << 14, 1 << 13  #: an edit may move what follows it by so much
+LIKE_MAX = 4 << 20  #: bytes; larger files are sent without comparing them with their old content
+SAME_MIN = 512  #: bytes; shorter common prefixes and suffixes are not used
+LIKE_PIECE, LIKE_SLACK = 1 << 14, 1 << 13  #: an edit may move what follows it by this much
 BLOCK_MAX = 1 << 21
-BATCH = 60_000  #: so many bytes are gathered before they are sent
+BATCH = 60_000  #: bytes are collected up to this size before they are sent
 PLAIN_MAX = 1 << 20
 PROBE = 1 << 13
-PROBED = 1 << 16  #: smaller ones are compressed whatever they are
+PROBED = 1 << 16  #: smaller files are always compressed
 HEAD_MAX = 1 << 24
 
 
@@ -119,8 +119,8 @@ def encode_stream(
     """Yield all blocks, some at a time. `level` is asked before each content; `made` makes
     compressors whose output zlib understands."""
     press = BlockWriter(level(), made)
-    said = json.dumps(dict(head, body=len(body))).encode()
-    press.put(NUMBER.pack(len(said)) + said)
+    encoded = json.dumps(dict(head, body=len(body))).encode()
+    press.put(NUMBER.pack(len(encoded)) + encoded)
     for at in range(0, len(body), PLAIN_MAX):
         press.put(body[at : at + PLAIN_MAX])
         if press.size >= BATCH:

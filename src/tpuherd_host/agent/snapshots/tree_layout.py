@@ -43,40 +43,44 @@ class Destination(NamedTuple):
     current: Optional[str]  #: the id of what stands there
 
 
-def open_blobs(house: Path) -> BlobStore:
-    return BlobStore(house / "store" / "blobs")
+def open_blobs(agent_folder: Path) -> BlobStore:
+    return BlobStore(agent_folder / "store" / "blobs")
 
 
-def rows_file(house: Path, id: str) -> Path:
+def rows_file(agent_folder: Path, id: str) -> Path:
     """Return the file of a snapshot's rows, which exists if all its contents are here."""
-    folder = house / "store" / "rows"
+    folder = agent_folder / "store" / "rows"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder / id
 
 
-def load_rows(house: Path, id: Optional[str], *, part: bool = False) -> Optional[List[bytes]]:
+def load_rows(
+    agent_folder: Path, id: Optional[str], *, part: bool = False
+) -> Optional[List[bytes]]:
     """Load the rows of a snapshot that is here, or (`part`) of one that may lack contents."""
     if not id:
         return None
-    path = rows_file(house, id)
+    path = rows_file(agent_folder, id)
     for file in (path, path.with_name(id + PART)) if part else (path,):
         with suppress(FileNotFoundError):
             return unpack_rows(file.read_bytes())
     return None
 
 
-def complete_snapshots(house: Path) -> List[str]:
+def complete_snapshots(agent_folder: Path) -> List[str]:
     """Return the ids of complete snapshots, newest first."""
-    folder = rows_file(house, "x").parent
+    folder = rows_file(agent_folder, "x").parent
     files = [file for file in folder.iterdir() if "." not in file.name]
     return [file.name for file in sorted(files, key=lambda file: -file.stat().st_mtime)]
 
 
-def known_rows(house: Path, id: Optional[str]) -> List[ManifestRow]:
+def known_rows(agent_folder: Path, id: Optional[str]) -> List[ManifestRow]:
     """Return a tree's parsed rows; none if the tree is unknown."""
     if id in KNOWN:
         return KNOWN[id]
-    return remember_rows(id, [parse_row(each) for each in load_rows(house, id, part=True) or ()])
+    return remember_rows(
+        id, [parse_row(each) for each in load_rows(agent_folder, id, part=True) or ()]
+    )
 
 
 def remember_rows(id: Optional[str], rows: List[ManifestRow]) -> List[ManifestRow]:
@@ -97,16 +101,18 @@ def resolve_path(home: Path, text: str) -> Path:
     return Path(os.path.realpath(str(home / text)))
 
 
-def find_destination(house: Path, home: Path, text: str, *, force: bool = False) -> Destination:
+def find_destination(
+    agent_folder: Path, home: Path, text: str, *, force: bool = False
+) -> Destination:
     """Return the destination; CallRefused where a tree must not be."""
     dest = resolve_path(home, text)
-    for no in (home.resolve(), house.resolve()):
+    for no in (home.resolve(), agent_folder.resolve()):
         if dest == no or dest in no.parents:
             raise CallRefused("unfit", f"{dest} cannot be a destination; name a folder below it")
-    if house.resolve() in dest.parents:
+    if agent_folder.resolve() in dest.parents:
         raise CallRefused("unfit", f"{dest} belongs to the agent; name another destination")
     key = hashlib.sha256(os.fsencode(str(dest))).hexdigest()[:16]
-    folder = house / "trees" / key
+    folder = agent_folder / "trees" / key
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     record = folder / "record.json"
     trees: List[Dict[str, object]] = []
@@ -165,7 +171,7 @@ def write_record(spot: Destination, trees: List[Dict[str, object]]) -> None:
 
 
 def remove_old_trees(
-    house: Path, spot: Destination, trees: List[Dict[str, object]]
+    agent_folder: Path, spot: Destination, trees: List[Dict[str, object]]
 ) -> List[Dict[str, object]]:
     """Remove old trees except for what the host made there; return the trees that are left."""
     inodes = {entry.stat().st_ino: entry for entry in spot.folder.iterdir() if entry.is_dir()}
@@ -176,8 +182,10 @@ def remove_old_trees(
         old = inodes.get(int(str(tree["inode"])))
         if old is None:
             continue
-        rows = known_rows(house, str(tree["id"]))
-        carry_over(os.fsencode(str(old)), dest, rows, known_rows(house, str(trees[-1]["id"])))
+        rows = known_rows(agent_folder, str(tree["id"]))
+        carry_over(
+            os.fsencode(str(old)), dest, rows, known_rows(agent_folder, str(trees[-1]["id"]))
+        )
         if not remove_known(os.fsencode(str(old)), dest, rows):
             left.insert(0, tree)
     ours = {tree["inode"] for tree in trees}
@@ -187,13 +195,13 @@ def remove_old_trees(
     return left
 
 
-def prune_store(house: Path, spare_max: int = ROWS_KEPT) -> None:
+def prune_store(agent_folder: Path, spare_max: int = ROWS_KEPT) -> None:
     """Remove the oldest rows and contents that no tree needs, when there are too many."""
     wanted: Set[str] = set()
-    for record in (house / "trees").glob("*/record.json"):
+    for record in (agent_folder / "trees").glob("*/record.json"):
         with suppress(ValueError, OSError):
             wanted.update(str(tree["id"]) for tree in json.loads(record.read_text())["trees"])
-    folder = rows_file(house, "x").parent
+    folder = rows_file(agent_folder, "x").parent
     files = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime, reverse=True)
     spare = [file for file in files if file.name.split(".")[0] not in wanted]
     if len(spare) <= spare_max:
@@ -204,4 +212,4 @@ def prune_store(house: Path, spare_max: int = ROWS_KEPT) -> None:
     for file in folder.iterdir():
         live.update(content_sizes(parse_row(each) for each in unpack_rows(file.read_bytes())))
     with suppress(BlobsInUse):
-        open_blobs(house).keep_only(live)
+        open_blobs(agent_folder).keep_only(live)

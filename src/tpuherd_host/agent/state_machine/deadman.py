@@ -25,28 +25,28 @@ def with_lease(work: Task, seconds: Optional[float], now: float) -> Task:
 
 
 def renew_leases(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """Renew the leases of all attempts of this owner, or of one."""
-    check_epoch(turn, one)
+    check_epoch(transition, one)
     asked = parse_fields(content, seconds=float, attempt=str)
     renewed: Dict[str, float] = {}
-    for work in list(turn.state.works.values()):
+    for work in list(transition.state.works.values()):
         meant = asked.get("attempt", work.id) == work.id and work.owner == one.owner
         if work.kind == ATTEMPT and work.is_live and meant:
             seconds = asked.get("seconds", work.lease_s)
             if seconds is not None:
-                work = turn.save_task(with_lease(work, seconds, turn.now), hard=False)
-                renewed[work.id] = turn.now + seconds
+                work = transition.save_task(with_lease(work, seconds, transition.now), hard=False)
+                renewed[work.id] = transition.now + seconds
     return {"leases": renewed}
 
 
-def expire_lease(turn: Transition, work: Task) -> None:
+def expire_lease(transition: Transition, work: Task) -> None:
     """Stop an attempt whose lease ended, and report that its node should be deleted."""
-    work = turn.put_task(work._replace(deadman=True, lease_until=None))
+    work = transition.put_task(work._replace(deadman=True, lease_until=None))
     why = f"no lease for {work.lease_s or 0:.0f} s: the dead-man switch"
-    turn.add_effects(
+    transition.add_effects(
         AppendNote(work, WORD_PORT, f"{why}; it is stopped, and its node should be deleted")
     )
-    turn.send_event({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
-    stop_task(turn, work, work.grace_s, why)
+    transition.send_event({"event": "deadman", "attempt": work.id, "wanted": "delete", "why": why})
+    stop_task(transition, work, work.grace_s, why)

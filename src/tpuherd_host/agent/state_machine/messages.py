@@ -5,7 +5,7 @@ from typing import Any, Mapping, NamedTuple, Optional, Tuple, Union
 from tpuherd_host.agent.frames import Frame
 from tpuherd_host.agent.state_machine.state import Ending, Task
 
-# ---- happenings ----------------------------------------------------------------------------------
+# ---- events --------------------------------------------------------------------------------------
 
 
 class ConnectionOpened(NamedTuple):
@@ -153,7 +153,7 @@ class TimerFired(NamedTuple):
     """It is time to look at what is due."""
 
 
-# ---- deeds ---------------------------------------------------------------------------------------
+# ---- effects -------------------------------------------------------------------------------------
 
 
 class SendFrame(NamedTuple):

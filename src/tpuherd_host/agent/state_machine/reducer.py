@@ -38,43 +38,47 @@ BEAT_S = 10.0
 
 def reduce_event(
     state: AgentState,
-    happening: Event,
+    event: Event,
     now: float,
     pure: Mapping[str, MethodHandler],
     threaded: Mapping[str, Any],
 ) -> Tuple[AgentState, Tuple[Effect, ...]]:
     """Return the next state and the effects; `pure` and `threaded` are the tables of verbs."""
-    turn = Transition(state, now)
-    if isinstance(happening, FrameReceived):
-        rpc_calls.handle_frame(turn, happening, pure, threaded)
-    elif isinstance(happening, (ProcessStarted, SpawnFailed)) and happening.work not in state.works:
+    transition = Transition(state, now)
+    if isinstance(event, FrameReceived):
+        rpc_calls.handle_frame(transition, event, pure, threaded)
+    elif isinstance(event, (ProcessStarted, SpawnFailed)) and event.work not in state.works:
         pass  # forgotten meanwhile
     else:
-        RULES[type(happening)](turn, happening)
-    return turn.state, tuple(turn.deeds)
+        RULES[type(event)](transition, event)
+    return transition.state, tuple(transition.effects)
 
 
-def broadcast_event(turn: Transition, happening: ThreadEvent) -> None:
-    turn.send_event(happening.content)
+def broadcast_event(transition: Transition, event: ThreadEvent) -> None:
+    transition.send_event(event.content)
 
 
-def handle_notice(turn: Transition, happening: HostNotice) -> None:
-    rpc_attempts.apply_notice(turn, happening.key, happening.value)
+def handle_notice(transition: Transition, event: HostNotice) -> None:
+    rpc_attempts.apply_notice(transition, event.key, event.value)
 
 
-def handle_timer(turn: Transition, happening: TimerFired) -> None:
+def handle_timer(transition: Transition, event: TimerFired) -> None:
     """Handle everything that is due."""
-    for work in list(turn.state.works.values()):
-        if work.is_live and work.lease_until is not None and turn.now >= work.lease_until:
-            deadman.expire_lease(turn, work)
-        work = turn.state.works.get(work.id, work)
-        if work.due is not None and turn.now >= work.due and work.id in turn.state.works:
-            task_lifecycle.on_due(turn, work)
+    for work in list(transition.state.works.values()):
+        if work.is_live and work.lease_until is not None and transition.now >= work.lease_until:
+            deadman.expire_lease(transition, work)
+        work = transition.state.works.get(work.id, work)
+        if (
+            work.due is not None
+            and transition.now >= work.due
+            and work.id in transition.state.works
+        ):
+            task_lifecycle.on_due(transition, work)
         if work.paused:
-            turn.update_pause(work.id)
-    if turn.now >= turn.state.beat_at:
-        turn.state = turn.state._replace(beat_at=turn.now + BEAT_S)
-        rpc_attempts.send_heartbeat(turn)
+            transition.update_pause(work.id)
+    if transition.now >= transition.state.beat_at:
+        transition.state = transition.state._replace(beat_at=transition.now + BEAT_S)
+        rpc_attempts.send_heartbeat(transition)
 
 
 def next_wake_time(state: AgentState) -> Optional[float]:

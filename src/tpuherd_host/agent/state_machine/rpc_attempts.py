@@ -41,12 +41,12 @@ DEADLY = {
 
 
 def start_attempt(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """Start the setup steps, then the command; repeating the same call starts nothing."""
-    check_epoch(turn, one)
+    check_epoch(transition, one)
     id = require_id(content, "attempt")
-    work = turn.state.works.get(id)
+    work = transition.state.works.get(id)
     if work is not None:
         if is_different_request(work, content):
             raise CallRefused("taken", f"{id} was already started with another command")
@@ -56,7 +56,7 @@ def start_attempt(
         lease_s=float, log_bytes=int, keep_s=float,
     )  # fmt: skip
     slot = asked.get("slot", "")
-    for other in turn.state.works.values():
+    for other in transition.state.works.values():
         if other.kind == ATTEMPT and other.is_live and other.slot == slot:
             raise CallRefused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
     steps = [parse_stage(step) for step in check_steps(asked.get("setup", []))]
@@ -64,7 +64,7 @@ def start_attempt(
         id=id,
         kind=ATTEMPT,
         stages=(*(step._replace(preload=False) for step in steps), parse_stage(content)),
-        asked=turn.now,
+        asked=transition.now,
         who=one.who,
         owner=one.owner,
         slot=slot,
@@ -76,8 +76,8 @@ def start_attempt(
         notice_grace_s=asked.get("notice_grace_s", 25.0),
         signed=request_signature(content),
     )
-    work = turn.save_task(with_lease(work, asked.get("lease_s"), turn.now))
-    return {**task_json(begin_stage(turn, work)), "again": False}
+    work = transition.save_task(with_lease(work, asked.get("lease_s"), transition.now))
+    return {**task_json(begin_stage(transition, work)), "again": False}
 
 
 def check_steps(steps: Any) -> Any:
@@ -87,13 +87,13 @@ def check_steps(steps: Any) -> Any:
 
 
 def run_setup(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
     """Run setup steps alone and answer when the last one ends. Another setup of this owner is
     stopped first: its end is the answer, and the caller asks again.
     """
     id = require_id(content, "id")
-    work = turn.state.works.get(id)
+    work = transition.state.works.get(id)
     if work is None:
         asked = parse_fields(content, steps=list, slot=str, secrets=dict)
         secret = asked.get("secrets", {})
@@ -105,108 +105,121 @@ def run_setup(
             raise CallRefused("unfit", "a setup needs at least one step")
         older = [
             other
-            for other in turn.state.works.values()
+            for other in transition.state.works.values()
             if other.kind == SETUP and other.is_live and other.owner == one.owner
         ]
         if older:
-            await_task_end(turn, one, call, older[0].id)
+            await_task_end(transition, one, call, older[0].id)
             for other in older:
-                stop_task(turn, other, GIVE_WAY_S, "replaced by another setup")
+                stop_task(transition, other, GIVE_WAY_S, "replaced by another setup")
             return None
         work = Task(
             id=id,
             kind=SETUP,
             stages=tuple(step._replace(preload=False) for step in steps),
-            asked=turn.now,
+            asked=transition.now,
             who=one.who,
             owner=one.owner,
             slot=asked.get("slot", ""),
             title=", ".join(step.name for step in steps if step.name)[:200] or "setup",
             signed=request_signature(content),
         )
-        await_task_end(turn, one, call, id)
-        begin_stage(turn, turn.save_task(work))
+        await_task_end(transition, one, call, id)
+        begin_stage(transition, transition.save_task(work))
         return None
     if is_different_request(work, content):
         raise CallRefused("taken", f"{id} was already started with other steps")
     if not work.is_live:
         return task_json(work)
-    await_task_end(turn, one, call, id)
+    await_task_end(transition, one, call, id)
     return None
 
 
 def list_attempts(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """List attempts that run or are kept, running setups, and notices: a controller that connects
     later misses nothing.
     """
     works = [
         task_json(work)
-        for work in turn.state.works.values()
+        for work in transition.state.works.values()
         if work.kind == ATTEMPT or (work.kind == SETUP and work.is_live)
     ]
-    return {"attempts": works, "notices": dict(turn.state.notices)}
+    return {"attempts": works, "notices": dict(transition.state.notices)}
 
 
 def halt_attempt(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
     """Stop an attempt; answer when its chips are free."""
-    check_epoch(turn, one)
+    check_epoch(transition, one)
     id = require_id(content, "attempt")
-    work = turn.state.works.get(id)
+    work = transition.state.works.get(id)
     if work is None or work.kind != ATTEMPT:
         return {"id": id, "kind": ATTEMPT, "phase": "absent"}
     if not work.is_live:
         return task_json(work)
     grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
-    await_task_end(turn, one, call, id)
-    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    await_task_end(transition, one, call, id)
+    stop_task(
+        transition, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500]
+    )
     return None
 
 
-def apply_report(turn: Transition, happening: StepReported) -> None:
+def apply_report(transition: Transition, event: StepReported) -> None:
     """Record a training program's progress; fields that a report omits keep their values.
 
     Otherwise a bare "complete" would hide the numbers just before it, which were not sent yet.
     """
-    content = dict(happening.content)
-    work = turn.state.works.get(str(content.pop("attempt", "")))
+    content = dict(event.content)
+    work = transition.state.works.get(str(content.pop("attempt", "")))
     if work is None or not work.is_live:
         return
     passing = ("time", "refused")  # of one report each
     known = {name: value for name, value in (work.report or {}).items() if name not in passing}
     if len({*known, *content}) <= WORDS_MAX:
         content = {**known, **content}
-    told = turn.now >= work.reported_at + REPORT_S
-    at = turn.now if told else work.reported_at
-    turn.put_task(work._replace(report={**content, "time": turn.now}, reported_at=at))
-    if told:
-        event = {"event": "step", "attempt": work.id, "time": turn.now, "report": content}
-        turn.send_event(event, engines=True)
+    due = transition.now >= work.reported_at + REPORT_S
+    at = transition.now if due else work.reported_at
+    transition.put_task(work._replace(report={**content, "time": transition.now}, reported_at=at))
+    if due:
+        report_event = {
+            "event": "step",
+            "attempt": work.id,
+            "time": transition.now,
+            "report": content,
+        }
+        transition.send_event(report_event, engines=True)
 
 
-def apply_notice(turn: Transition, key: str, value: str) -> None:
+def apply_notice(transition: Transition, key: str, value: str) -> None:
     """Report a change of the host's metadata, and stop attempts while there is time to save."""
-    if turn.state.notices.get(key) == value:
+    if transition.state.notices.get(key) == value:
         return
-    turn.state = turn.state._replace(notices={**turn.state.notices, key: value})
+    transition.state = transition.state._replace(notices={**transition.state.notices, key: value})
     deadly = value in DEADLY.get(key, ())
-    event = {"event": "notice", "what": key, "value": value, "deadly": deadly, "time": turn.now}
-    turn.send_event(event)
-    for work in list(turn.state.works.values()):
+    notice_event = {
+        "event": "notice",
+        "what": key,
+        "value": value,
+        "deadly": deadly,
+        "time": transition.now,
+    }
+    transition.send_event(notice_event)
+    for work in list(transition.state.works.values()):
         if deadly and work.kind == ATTEMPT and work.is_live and work.kill_at is None:
             why = f"the host is going away: {key} is {value}"
-            turn.add_effects(AppendNote(work, WORD_PORT, why))
-            stop_task(turn, work, work.notice_grace_s, why)
+            transition.add_effects(AppendNote(work, WORD_PORT, why))
+            stop_task(transition, work, work.notice_grace_s, why)
 
 
-def send_heartbeat(turn: Transition) -> None:
+def send_heartbeat(transition: Transition) -> None:
     """Tell engines that attempts are alive."""
-    live = [w for w in turn.state.works.values() if w.kind == ATTEMPT and w.is_live]
+    live = [w for w in transition.state.works.values() if w.kind == ATTEMPT and w.is_live]
     if live:
         keys = ("id", "phase", "stage", "length", "report")
-        told = [{key: task_json(work)[key] for key in keys} for work in live]
-        event = {"event": "heartbeat", "time": turn.now, "attempts": told}
-        turn.send_event(event, engines=True)
+        rows = [{key: task_json(work)[key] for key in keys} for work in live]
+        event = {"event": "heartbeat", "time": transition.now, "attempts": rows}
+        transition.send_event(event, engines=True)

@@ -29,18 +29,18 @@ CallArguments = Mapping[str, Any]
 
 
 def run_command(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
     """Start a command and follow it; repeating the same call only follows it."""
     id = require_id(content, "id")
-    work = turn.state.works.get(id)
+    work = transition.state.works.get(id)
     if work is None:
         asked = parse_fields(content, stdin=bool, keep_s=float, log_bytes=int, terminal=dict)
         work = Task(
             id=id,
             kind=COMMAND,
             stages=(parse_stage(content),),
-            asked=turn.now,
+            asked=transition.now,
             who=one.who,
             owner=one.owner,
             title=display_title(content),
@@ -50,108 +50,110 @@ def run_command(
             log_bytes=max(1 << 20, asked.get("log_bytes", COMMAND_LOG_BYTES)),
             signed=request_signature(content),
         )
-        turn.put_task(work)
-        follow_task(turn, one, call, content)
-        begin_stage(turn, turn.state.works[id])
+        transition.put_task(work)
+        follow_task(transition, one, call, content)
+        begin_stage(transition, transition.state.works[id])
         return None
     if is_different_request(work, content):
         raise CallRefused("taken", f"{id} is already another command")
-    follow_task(turn, one, call, content)
+    follow_task(transition, one, call, content)
     return None
 
 
-def follow_task(turn: Transition, one: Connection, call: int, content: CallArguments) -> None:
+def follow_task(transition: Transition, one: Connection, call: int, content: CallArguments) -> None:
     """Stream a task's log from an offset; answer at its end."""
-    work = require_task(turn, content)
+    work = require_task(transition, content)
     asked = parse_fields(content, stdin=bool, hold=bool, **{"from": int})
     offset = max(0, asked.get("from", 0))
     if offset > work.length:
         raise CallRefused("unfit", f"the log of {work.id} has {work.length} bytes, not {offset}")
     if work.stdin and (asked.get("stdin") or work.terminal is not None):
-        turn.put_task(work._replace(feeder=(one.id, call)))
-    kept = turn.state.connections[one.id].calls[call]
+        transition.put_task(work._replace(feeder=(one.id, call)))
+    kept = transition.state.connections[one.id].calls[call]
     holds = work.kind == COMMAND and asked.get("hold", True)
-    turn.put_call(
+    transition.put_call(
         one.id,
         kept._replace(work=work.id, follows=True, offset=offset, holds=holds),
     )
-    turn.send_pending_logs(one.id)
+    transition.send_pending_logs(one.id)
     return
 
 
 def list_commands(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """List commands that run or are kept."""
-    works = turn.state.works.values()
+    works = transition.state.works.values()
     return {"commands": [task_json(work) for work in works if work.kind == COMMAND]}
 
 
 def send_signal(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """Signal the leader or all processes of a command."""
-    work = require_task(turn, content)
+    work = require_task(transition, content)
     asked = parse_fields(content, signal=int, whole=bool)
     number = asked.get("signal", 15)
     if not 0 < number <= SIGNAL_MAX:
         raise CallRefused("unfit", f"unknown signal {number}")
     whole = asked.get("whole", False)
     if work.phase == STARTING:
-        turn.put_task(work._replace(early=(*work.early, (number, whole))))
+        transition.put_task(work._replace(early=(*work.early, (number, whole))))
     elif work.is_live and work.pid:
-        turn.add_effects(SendSignal(work, number, whole))
+        transition.add_effects(SendSignal(work, number, whole))
     return task_json(work)
 
 
 def stop_command(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> Optional[CallArguments]:
     """Send TERM, and KILL after the grace period; answer at the command's end."""
-    work = require_task(turn, content)
+    work = require_task(transition, content)
     if work.kind != COMMAND:
         raise CallRefused("unfit", f"{work.id} is no command")
     grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
     if not work.is_live:
         return task_json(work)
-    await_task_end(turn, one, call, work.id)
-    stop_task(turn, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500])
+    await_task_end(transition, one, call, work.id)
+    stop_task(
+        transition, work, max(0.0, grace_s), str(content.get("why") or "it was stopped")[:500]
+    )
     return None
 
 
 def resize_terminal(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    work = require_task(turn, content)
+    work = require_task(transition, content)
     asked = parse_fields(content, rows=int, columns=int)
     rows, columns = asked.get("rows", 24), asked.get("columns", 80)
     if work.terminal is None:
         raise CallRefused("unfit", f"{work.id} has no terminal")
     if not (0 < rows < 1 << 16 and 0 < columns < 1 << 16):
         raise CallRefused("unfit", f"no terminal is {rows} x {columns}")
-    turn.put_task(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
-    turn.add_effects(ResizeTerminal(work.id, rows, columns))
+    transition.put_task(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
+    transition.add_effects(ResizeTerminal(work.id, rows, columns))
     return {}
 
 
 def end_input(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """Close the command's standard input, whichever connection fed it."""
-    work = require_task(turn, content)
-    turn.add_effects(FeedInput(work.id, None))
+    work = require_task(transition, content)
+    transition.add_effects(FeedInput(work.id, None))
     return {}
 
 
 def forget_command(
-    turn: Transition, one: Connection, call: int, content: CallArguments
+    transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
     """Delete the command's record and log at once."""
-    work = turn.state.works.get(require_id(content, "id"))
+    work = transition.state.works.get(require_id(content, "id"))
     if work is not None and work.is_live:
         raise CallRefused("busy", f"{work.id} still runs; stop it first")
     if work is not None:
-        forget_task(turn, work)
+        forget_task(transition, work)
     return {}
 
 
@@ -166,18 +168,18 @@ def require_id(content: CallArguments, field: str) -> str:
     raise CallRefused("unfit", f"{field} is a word of letters, digits, dots and dashes")
 
 
-def require_task(turn: Transition, content: CallArguments) -> Task:
+def require_task(transition: Transition, content: CallArguments) -> Task:
     id = require_id(content, "attempt" if "attempt" in content else "id")
-    work = turn.state.works.get(id)
+    work = transition.state.works.get(id)
     if work is None:
         raise CallRefused("unknown", f"this host has no {id}")
     return work
 
 
-def await_task_end(turn: Transition, one: Connection, call: int, work: str) -> None:
+def await_task_end(transition: Transition, one: Connection, call: int, work: str) -> None:
     """Have the call answered when the task is over."""
-    kept = turn.state.connections[one.id].calls[call]
-    turn.put_call(one.id, kept._replace(work=work))
+    kept = transition.state.connections[one.id].calls[call]
+    transition.put_call(one.id, kept._replace(work=work))
 
 
 def parse_stage(content: CallArguments) -> Stage:

@@ -110,7 +110,7 @@ Events (EVENT, id 0), with "event" and:
 
 To add verbs that block (files, network), write functions `(call: ThreadedCall) -> dict` and add
 them to THREADED in threaded_methods.py. Each call runs in a thread of its own, reads and writes
-DATA by `call`, and raises CallRefused(word, sentence) for a FAIL. `call.house` knows folder, home
+DATA by `call`, and raises CallRefused(word, sentence) for a FAIL. `call.paths` has folder, home
 and environment. The agent itself does not use SIGCHLD: subprocess works there as usual.
 """
 
@@ -123,9 +123,9 @@ from tpuherd_host.agent.state_machine.transition import Transition
 
 
 def answer_ping(
-    turn: Transition, one: Connection, call: int, content: Mapping[str, Any]
+    transition: Transition, one: Connection, call: int, content: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    return {"time": turn.now}
+    return {"time": transition.now}
 
 
 #: Answered by the state machine itself: pure functions.

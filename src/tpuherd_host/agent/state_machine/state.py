@@ -148,7 +148,7 @@ class AgentState(NamedTuple):
 
 def task_json(work: Task) -> Dict[str, Any]:
     """Return the task as replies and events show it."""
-    told: Dict[str, Any] = {
+    fields: Dict[str, Any] = {
         "id": work.id,
         "kind": work.kind,
         "phase": work.phase,
@@ -172,7 +172,7 @@ def task_json(work: Task) -> Dict[str, Any]:
     }
     if work.kind != COMMAND:
         current = work.stages[work.stage] if work.stage < len(work.stages) else None
-        told.update(
+        fields.update(
             slot=work.slot,
             number=work.number,
             stage=work.stage,
@@ -186,4 +186,4 @@ def task_json(work: Task) -> Dict[str, Any]:
             free=work.free,
             holders=[dict(holder) for holder in work.holders],
         )
-    return told
+    return fields

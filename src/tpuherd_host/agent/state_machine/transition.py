@@ -44,7 +44,7 @@ class Transition:
     def __init__(self, state: AgentState, now: float) -> None:
         self.state = state
         self.now = now
-        self.deeds: List[Effect] = []
+        self.effects: List[Effect] = []
 
     def put_task(self, work: Task) -> Task:
         self.state = self.state._replace(works={**self.state.works, work.id: work})
@@ -59,8 +59,8 @@ class Transition:
         one = self.state.connections[connection]
         self.put_connection(one._replace(calls={**one.calls, call.id: call}))
 
-    def add_effects(self, *deeds: Effect) -> None:
-        self.deeds += deeds
+    def add_effects(self, *effects: Effect) -> None:
+        self.effects += effects
 
     def send_frame(self, connection: int, frame: bytes) -> None:
         """Send a frame unless the connection is closed."""
@@ -208,13 +208,13 @@ def parse_fields(content: Mapping[str, Any], **kinds: Any) -> Dict[str, Any]:
     return found
 
 
-def check_epoch(turn: Transition, one: Connection) -> None:
+def check_epoch(transition: Transition, one: Connection) -> None:
     """Refuse all but the newest engine of an owner."""
-    known = turn.state.epochs.get(one.owner, 0)
+    known = transition.state.epochs.get(one.owner, 0)
     if one.epoch < known or not one.epoch:
         sentence = f"an engine with epoch {known} leads here; this one has {one.epoch}"
         raise CallRefused("outdated", sentence)
     if one.epoch > known:
-        epochs = {**turn.state.epochs, one.owner: one.epoch}
-        turn.state = turn.state._replace(epochs=epochs)
-        turn.add_effects(SaveEpochs(epochs))
+        epochs = {**transition.state.epochs, one.owner: one.epoch}
+        transition.state = transition.state._replace(epochs=epochs)
+        transition.add_effects(SaveEpochs(epochs))
