@@ -306,7 +306,9 @@ class AsyncHerd:
 
 
 def submission_result(result: SubmitResult) -> Submission:
-    return Submission(job=result.wish.job, did=result.word, revision=result.wish.revision)
+    return Submission(
+        job=result.stored_job.job, did=result.word, revision=result.stored_job.revision
+    )
 
 
 def split_event(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,7 +121,7 @@ class Link(Protocol):
 class Survey:
     """All bids that the cloud shows, ours and other owners'."""
 
-    sights: Mapping[str, BidObservation]  #: by bid
+    observations: Mapping[str, BidObservation]  #: by bid
     zones: frozenset[str]  #: zones that answered for both nodes and requests
     begun_at: float
     reads: int = 2  #: number of pages requested

@@ -13,7 +13,7 @@ from tpuherd.model.stored_job import StoredJob
 def desire(wishes: Mapping[str, StoredJob]) -> DesiredState:
     """What an engine makes of wishes."""
     return DesiredState(
-        wishes=wishes_of(wishes),
+        desired_slots=wishes_of(wishes),
         order=order_of,
         launch=lambda slot: launch_of(slot, wishes[slot.job]),
         rows=wishes,

@@ -97,7 +97,7 @@ def slots(wish: StoredJob) -> tuple[Slot, ...]:
             offers=offers,
             node_digest=told["node"],
             code_digest=told["code"],
-            wished_at=wish.made_at,
+            desired_since=wish.made_at,
             nodes=told["nodes"],
             limits=Limits(**told["limits"]),
             outputs=told["outputs"],

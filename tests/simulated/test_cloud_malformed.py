@@ -126,7 +126,7 @@ def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
         user.wire.instead = instead
         survey = await bids.survey_bids([ZONE, "us-central1-a"])
         assert survey.zones == {"us-central1-a", "europe-west4-a"}
-        assert list(survey.sights) == ["gpt-1-g1-abc"]
+        assert list(survey.observations) == ["gpt-1-g1-abc"]
         assert survey.trouble.startswith(f"{ZONE}: the cloud's reply is malformed")
 
     with_bids(main)

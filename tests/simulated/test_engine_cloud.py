@@ -50,7 +50,7 @@ async def until(bids: BidsApi, happens: Callable[[Any], bool]) -> Any:
     """Look until the bid is so; give it as it was seen."""
     async with asyncio.timeout(7200):
         while True:
-            sight = (await bids.survey_bids([ZONE])).sights.get(BID)
+            sight = (await bids.survey_bids([ZONE])).observations.get(BID)
             if happens(sight):
                 return sight
             await asyncio.sleep(5)
@@ -59,7 +59,7 @@ async def until(bids: BidsApi, happens: Callable[[Any], bool]) -> Any:
 def test_a_request_from_asking_to_gone() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await bids.submit_bid(an_ask(), ORDER)
-        first = (await bids.survey_bids([ZONE])).sights[BID]
+        first = (await bids.survey_bids([ZONE])).observations[BID]
         assert first.request is RequestState.QUEUED
         assert first.card == CARD
         ready = await until(bids, lambda one: one.request is RequestState.ACTIVE)
@@ -149,7 +149,7 @@ def test_a_cut_connection_says_nothing_and_asking_again_is_fine() -> None:
         with pytest.raises(NotReached):
             await bids.submit_bid(an_ask(), ORDER)
         await bids.submit_bid(an_ask(), ORDER)
-        assert BID in (await bids.survey_bids([ZONE])).sights
+        assert BID in (await bids.survey_bids([ZONE])).observations
 
     with_bids(main)
 
@@ -168,6 +168,6 @@ def test_a_zone_that_does_not_answer_is_not_empty() -> None:
 def test_what_others_made_by_hand_is_no_bid() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await user.node("handmade")
-        assert (await bids.survey_bids([ZONE])).sights == {}
+        assert (await bids.survey_bids([ZONE])).observations == {}
 
     with_bids(main)

@@ -81,7 +81,7 @@ def test_an_error_that_nobody_has_foreseen_is_one_of_its_host() -> None:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert play.engine is not None
-        watch = next(iter(play.engine._crew._watches.values()))[0]
+        watch = next(iter(play.engine._gang_client._watches.values()))[0]
         broken = watch._take_event
 
         def break_once(*told: Any) -> None:

@@ -55,7 +55,7 @@ def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> 
         (_, machine) = await started(play)
         machine.stick(7200.0)
         assert play.engine is not None
-        crew = play.engine._crew
+        crew = play.engine._gang_client
         bid = str(play.events("bid.requested")[0].facts["bid"])
 
         def trouble() -> str:

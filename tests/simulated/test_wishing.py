@@ -420,7 +420,7 @@ def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
     office.buckets = {"mine": "EUROPE-WEST4"}
     slot = load_desired_state(
         office.desk.store.stored_jobs(), office.desk.place, owner="abc"
-    ).wishes.slots["gpt-0"]
+    ).desired_slots.slots["gpt-0"]
     assert {one.zone for one in slot.offers} == {"europe-west4-a", "europe-west4-b"}
     with pytest.raises(
         InvalidInput, match="bucket mine is in EUROPE-WEST4, and no v4-16 is available"
@@ -441,7 +441,7 @@ def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> Non
     for told in (office.desk.get_job("gpt").document, *(one.facts for one in office.log())):
         assert "hush" not in json.dumps(told)
     launch = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
-    order = launch.launch(launch.wishes.slots["gpt-0"])
+    order = launch.launch(launch.desired_slots.slots["gpt-0"])
     assert order.secrets == ("COMMAND", "FILE", "OTHER", "TOKEN")
     assert "hush" not in repr(order)
 
@@ -496,7 +496,7 @@ def test_the_code_is_taken_as_it_is_now(office: Office, tmp_path: Path) -> None:
 
 def setup_hash(office: Office) -> str:
     found = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
-    (step,) = found.launch(found.wishes.slots["gpt-0"]).setup
+    (step,) = found.launch(found.desired_slots.slots["gpt-0"]).setup
     return str(step["hash"])
 
 
@@ -541,7 +541,7 @@ def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
     assert office.word(JOB.replace("v4-16", "v5litepod-16")) == "submitted"
     assert office.person.asked == []
     found = load_desired_state(office.desk.store.stored_jobs(), office.desk.place, owner="abc")
-    (offer,) = found.wishes.slots["gpt-0"].offers
+    (offer,) = found.desired_slots.slots["gpt-0"].offers
     assert (offer.zone, offer.price) == ("us-east5-a", 0.0)
     office.desk.store.close()
 
@@ -551,7 +551,7 @@ def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
     wish = office.desk.get_job("gpt")
     newer = replace(wish, document={**wish.document, "warp": 9})
     found = build_desired_state({"gpt": newer}, Allowance(everything=True), owner="abc")
-    assert found.wishes.slots == {}
+    assert found.desired_slots.slots == {}
     assert isinstance(read_job.read_fields(newer.document), list)
 
 

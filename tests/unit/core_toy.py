@@ -53,7 +53,7 @@ def slot(name: str = "gpt-0", **changes: object) -> Slot:
         offers=tuple(offer(zone) for zone in ZONES),
         node_digest="n",
         code_digest="c",
-        wished_at=0.0,
+        desired_since=0.0,
     )
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -141,7 +141,7 @@ class Toy:
 
     def observed(self) -> ObservedState:
         return ObservedState(
-            sights=self.sights() if self.survey is None else self.survey,
+            observations=self.sights() if self.survey is None else self.survey,
             zones=self.zones,
             surveyed_at=self.now - 0.5,
             hosts=self.hosts(),

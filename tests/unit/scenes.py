@@ -65,7 +65,7 @@ def case(
     *bid_statuses: BidStatus, observed: ObservedState | None = None, **changes: Any
 ) -> SlotContext:
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=observed or seen(), history=History(),
+        desired=DesiredSlots(slots={}, owner="me"), observed=observed or seen(), history=History(),
             now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
@@ -81,7 +81,7 @@ def stood(**changes: Any) -> BidStatus:
     both = (host(0), host(1))
     base: dict[str, Any] = {
         "bid": bid(granted_at=1.0, ready_at=2.0), "stage": BidPhase.READY, "hosts": both,
-        "sight": sight(NodeState.READY), "whole": True, "role": Role.INCUMBENT,
+        "observation": sight(NodeState.READY), "whole": True, "role": Role.INCUMBENT,
     }  # fmt: skip
     return BidStatus(**base | changes)
 

@@ -66,7 +66,7 @@ def test_the_seat_of_what_is_given_back_is_where_it_ran() -> None:
 def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
     far = (host(0, reached=False), host(1, reached=False))
     never = tuple(replace(one, heard_at=0.0) for one in far)
-    sick = bid(granted_at=1.0, ready_at=2.0, sick_at=3.0)
+    sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=3.0)
     for one, shape in [
         (stood(), GangState.BARE),
         (stood(stage=BidPhase.HIDDEN), GangState.BARE),
@@ -225,7 +225,7 @@ def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
 def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
     runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
     hosts = tuple(host(one, works=(runs,)) for one in range(2))
-    mine = bid(granted_at=1.0, ready_at=2.0, noticed_at=NOW - 1)
+    mine = bid(granted_at=1.0, ready_at=2.0, notice_at=NOW - 1)
     slot_history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40, boots=("b0", "b1")))
     found = judge_attempt(slot(), slot_history, mine, seen(hosts={NAME: hosts}), NOW)
     assert isinstance(found, Pending) and found.held and found.wake_at == NOW - 1 + 25 + 5
@@ -337,7 +337,7 @@ def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
     }
     toy.history = replace(toy.history, slots={**toy.history.slots, **others})
     toy.home.cut = True
-    found = again(toy, sights={}, hosts={})
+    found = again(toy, observations={}, hosts={})
     assert found.frozen and found.survey_s == 5
     assert toy.now < found.wake_at <= toy.now + 60
     assert all(one.action.event.kind == "engine.deletions_paused" for one in found.steps[:1])  # type: ignore[union-attr]

@@ -34,7 +34,7 @@ STALL_S = 600.0
 def case(*bid_statuses: BidStatus, **changes: Any) -> SlotContext:
     """A slot whose bids have their roles."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
+        desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     base: dict[str, Any] = {
@@ -49,7 +49,7 @@ def stood(name: str = NAME, **changes: Any) -> BidStatus:
     marks = tuple(f"i b{worker}" for worker in (0, 1))
     mine = bid(name=name, granted_at=1.0, ready_at=2.0, prepared="c", prepared_on=marks)
     base: dict[str, Any] = {
-        "bid": mine, "stage": BidPhase.READY, "sight": sight(NodeState.READY), "whole": True,
+        "bid": mine, "stage": BidPhase.READY, "observation": sight(NodeState.READY), "whole": True,
         "hosts": (host(0), host(1)), "role": Role.INCUMBENT,
     }  # fmt: skip
     return BidStatus(**base | changes)
@@ -94,7 +94,7 @@ def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang()
         hosts = (host(0, works=(works(),)), host(1, works=(works(),), reached=reached))
         mine = stood().bid
         history = History(slots={"gpt-0": SlotHistory(bids={NAME: mine}, generation=1)})
-        observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+        observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
         wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
         found = plan(wishes, observed, history, NOW)
         events = [getattr(step.action, "event", None) for step in found.steps]
@@ -118,7 +118,7 @@ def notes(
     slot_history: SlotHistory, hosts: tuple[HostStatus, ...] = (), **changes: Any
 ) -> EnginePlan:
     """The plan for a slot on one READY node, with these hosts."""
-    observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+    observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
     wishes = DesiredSlots(slots={"gpt-0": slot(**changes)}, owner="me")
     return plan(wishes, observed, History(slots={"gpt-0": slot_history}), NOW)
 
@@ -237,7 +237,7 @@ def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_
     }
     for first, second in product(states, repeat=2):
         hosts = (host(0, **states[first]), host(1, **states[second]))
-        observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+        observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
         found = gang_progress.build_gang(slot(), attempt, stood().bid, observed)
         assert found.has_live_runs == ("runs" in {first, second})
         assert len(found.live_members) == sum(one in {"runs", "absent"} for one in (first, second))
@@ -341,7 +341,7 @@ def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_we
     for second in NodeState:
         shown = sight(NodeState.READY, second)
         observed = seen(
-            sights={one.name: shown for one in bids.values()},
+            observations={one.name: shown for one in bids.values()},
             hosts={one.name: far for one in bids.values()},
         )
         assert bool(deletion_guard.silence_reason(observed, history)) == (second is NodeState.READY)
@@ -432,7 +432,7 @@ def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
         hosts = tuple(host(worker, works=(other, works(word=word))) for worker in (0, 1))
         found = judge_attempt(
             slot(), SlotHistory(attempt=launched()), stood().bid,
-            seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}), NOW,
+            seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}), NOW,
         )  # fmt: skip
         goes_on = word not in {RunState.ENDED, RunState.LOST, RunState.ABSENT}
         assert (found == gang_progress.Pending()) == goes_on, word

@@ -51,7 +51,7 @@ def event(kind: str, **facts: object) -> HistoryEvent:
 
 def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() -> None:
     one, late = (offer("a"),), NOW - 1
-    toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, wished_at=late))
+    toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, desired_since=late))
     toy.now = NOW
     toy.wishes = replace(toy.wishes, creates_per_min=1)
     for first, second, asks in ((10.0, 100.0, "gpt-1"), (100.0, 10.0, "gpt-0"), (5, None, "gpt-0")):
@@ -188,13 +188,13 @@ def test_five_times_in_a_row_are_too_often() -> None:
 
 
 def test_why_a_node_is_worn() -> None:
-    sick = {"sick_at": NOW - bid_status.SICK_S_MAX}
+    sick = {"unhealthy_at": NOW - bid_status.UNHEALTHY_S_MAX}
     old = NOW - bid_status.MAKING_S_MAX
-    far = (host(0, reached=False, heard_at=NOW - bid_status.SICK_S_MAX), host(1))
+    far = (host(0, reached=False, heard_at=NOW - bid_status.UNHEALTHY_S_MAX), host(1))
     for one, why in [
         (stood(bid=bid(**sick, ready_at=2.0)), "it has been unhealthy for too long"),
         (stood(bid=bid(granted_at=old)), "it has not become READY in time"),
-        (stood(bid=bid(granted_at=old, sick_at=NOW - 1)), "it has not become READY in time"),
+        (stood(bid=bid(granted_at=old, unhealthy_at=NOW - 1)), "it has not become READY in time"),
         (stood(hosts=far, whole=False), "its hosts have not responded for too long"),
     ]:
         assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
@@ -225,7 +225,7 @@ def concluded(word: RunState, attempt: AttemptRecord = ATTEMPT, **changes: Any) 
     hosts = (host(0, works=(one,)), host(1, works=(one,)))
     attempt = replace(attempt, boots=("b0", "b1"), started_at=NOW - 40)
     mine = bid(granted_at=1.0, ready_at=2.0)
-    observed = seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
+    observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
     found = judge_attempt(
         slot(), SlotHistory(attempt=attempt, bids={NAME: mine}), mine, observed, NOW
     )

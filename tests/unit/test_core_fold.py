@@ -149,9 +149,13 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("bid.accepted", {}, {"answered_at": 100.0}),
     ("bid.granted", {}, {"granted_at": 100.0}),
     ("bid.ready", {}, {"ready_at": 100.0}),
-    ("bid.unhealthy", {"state": "REPAIRING"}, {"sick_at": 100.0, "sick_how": "REPAIRING"}),
-    ("bid.nodes_deleted", {}, {"freed_at": 100.0}),
-    ("bid.notice_received", {"host": "h", "notice": "preempted"}, {"noticed_at": 100.0}),
+    (
+        "bid.unhealthy",
+        {"state": "REPAIRING"},
+        {"unhealthy_at": 100.0, "unhealthy_state": "REPAIRING"},
+    ),
+    ("bid.nodes_deleted", {}, {"nodes_deleted_at": 100.0}),
+    ("bid.notice_received", {"host": "h", "notice": "preempted"}, {"notice_at": 100.0}),
     ("bid.missing", {}, {"missed_at": 100.0}),
     ("bid.lost", {"cause": "preempted"}, {"lost_at": 100.0, "lost_how": "preempted"}),
     (
@@ -186,7 +190,7 @@ def test_events_of_a_bid(kind: str, facts: dict[str, Any], changes: dict[str, An
 def test_what_passes_is_forgotten() -> None:
     sick = event("bid.unhealthy", bid=BID, state="REPAIRING")
     well = bid_after(sick, event("bid.healthy", bid=BID))
-    assert (well.sick_at, well.sick_how) == (None, "")
+    assert (well.unhealthy_at, well.unhealthy_state) == (None, "")
     missed = event("bid.missing", bid=BID)
     assert bid_after(missed, event("bid.reappeared", bid=BID)).missed_at is None
 

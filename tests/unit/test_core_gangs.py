@@ -265,7 +265,7 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
 
     def found(request: RequestState | None = RequestState.ACTIVE, **changes: Any) -> EnginePlan:
         late = replace(ready, bid=name, zone="b", request=request)
-        return again(toy, sights={**toy.sights(), name: late}, **changes)
+        return again(toy, observations={**toy.sights(), name: late}, **changes)
 
     (withdraw,) = actions(found(), Withdraw)
     assert (withdraw.bid, withdraw.zone, withdraw.slot) == (name, "b", "gpt-0")
@@ -291,10 +291,10 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
     hosts = {**toy.hosts(), **silent}
     sights = {**toy.sights(), **{bid: replace(ready, bid=bid) for bid in silent}}
     late = {name: replace(ready, bid=name, zone="b")}
-    frozen = again(toy, hosts=hosts, sights={**sights, **late})
+    frozen = again(toy, hosts=hosts, observations={**sights, **late})
     assert frozen.frozen and not actions(frozen, Withdraw)
     toy.wish(goal=Goal.GONE)
-    frozen = again(toy, hosts=hosts, sights={**sights, **late})
+    frozen = again(toy, hosts=hosts, observations={**sights, **late})
     assert frozen.frozen and name in {one.bid for one in actions(frozen, Withdraw)}
 
 

@@ -21,7 +21,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
-from tpuherd.planner.bid_status import SICK_S_MAX
+from tpuherd.planner.bid_status import UNHEALTHY_S_MAX
 
 
 def test_a_job_runs_once_and_leaves_nothing() -> None:
@@ -276,7 +276,7 @@ def test_a_sick_node_is_waited_for_and_then_replaced_beside() -> None:
     toy.run(until=Toy.running)
     old = toy.home.ask.bid
     toy.home.node = NodeState.UNHEALTHY
-    while toy.now < 1000 + SICK_S_MAX:
+    while toy.now < 1000 + UNHEALTHY_S_MAX:
         toy.tick()
         assert len(toy.things) == 1
     toy.run(until=lambda toy: len(toy.launches) == 2)

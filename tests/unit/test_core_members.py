@@ -35,7 +35,7 @@ SAYS: dict[str, dict[str, Any]] = {
 
 
 def observed(hosts: tuple[HostStatus, ...], **changes: Any) -> ObservedState:
-    return seen(sights={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}, **changes)
+    return seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts}, **changes)
 
 
 def waits(
@@ -78,9 +78,9 @@ def test_a_start_of_fewer_hosts_than_there_should_be_has_not_begun() -> None:
 
 
 def test_since_when_the_cloud_was_asked_counts_where_its_zone_has_answered() -> None:
-    for zones, told_at in ((frozenset("ab"), NOW - 7), (frozenset("b"), 0.0)):
+    for zones, surveyed_at in ((frozenset("ab"), NOW - 7), (frozenset("b"), 0.0)):
         gang = build_gang(slot(), ATTEMPT, bid(), observed((), zones=zones, surveyed_at=NOW - 7))
-        assert gang.told_at == told_at
+        assert gang.surveyed_at == surveyed_at
 
 
 def test_a_stop_is_not_heard_if_one_that_was_heard_since_goes_on() -> None:
@@ -108,7 +108,7 @@ def test_a_stop_is_over_when_all_have_ended_or_its_time_is_or_nobody_is_left() -
         since = NOW - 30.0 - margin + (0.0 if late else 1.0)
         attempt = replace(ATTEMPT, started_at=1.0, stopping_at=since, stopping_s=30.0)
         mine = bid(
-            lost_at=1.0 if node == "lost" else None, noticed_at=1.0 if node == "noticed" else None
+            lost_at=1.0 if node == "lost" else None, notice_at=1.0 if node == "noticed" else None
         )
         says = (first, second)
         # Whoever was started and has no record of it any longer is over, too.
@@ -125,7 +125,7 @@ def test_a_node_that_was_told_to_go_is_waited_for_until_all_ended_or_its_time_is
         noticed = NOW - 25.0 - NOTICE_S + (0.0 if late else 1.0)
         says = (first, second)
         attempt = replace(ATTEMPT, started_at=1.0)
-        found = waits(says, attempt, bid(noticed_at=noticed))
+        found = waits(says, attempt, bid(notice_at=noticed))
         ended = {"failed", "well", "absent"}
         done = set(says) <= ended or (late and "runs" not in says)
         assert (found is None) == done, (says, late)

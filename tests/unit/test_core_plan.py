@@ -156,7 +156,7 @@ def trail_of(state: State) -> SlotHistory:
         answered_at=NOW - 4990,
         granted_at=NOW - 3100,
         ready_at=None if state.stage == "making" else NOW - 3000,
-        noticed_at=NOW - 5 if state.doomed else None,
+        notice_at=NOW - 5 if state.doomed else None,
         withdrawn_at=NOW - 1000 if state.withdrawn else None,
         withdrawals=int(state.withdrawn),
         prepared="c" if state.prepared else "",
@@ -210,7 +210,7 @@ def observed_of(state: State) -> ObservedState:
         for worker in range(2)
     )
     return ObservedState(
-        sights=sights,
+        observations=sights,
         zones=frozenset() if state.stage == "hidden" else frozenset("abc"),
         surveyed_at=NOW - 1,
         hosts={} if state.hosts == "none" else {NAME: hosts},

@@ -20,7 +20,7 @@ from tpuherd.model.slots_and_plan import (
     Slot,
     Withdraw,
 )
-from tpuherd.planner.bid_status import SICK_S_MAX, BidStatus, NodeNeed
+from tpuherd.planner.bid_status import UNHEALTHY_S_MAX, BidStatus, NodeNeed
 from tpuherd.planner.bidding import AGAIN_S, apply_bid_table, assign_roles
 from tpuherd.planner.policy import BidPhase, Role
 from tpuherd.planner.slot_input import PlanContext, SlotContext
@@ -33,13 +33,17 @@ FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn
 def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
     """The bids of one slot, before anybody said what they are."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
+        desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     both = (host(0), host(1))
     bid_statuses = [
         BidStatus(
-            bid=one, stage=BidPhase.READY, sight=sight(NodeState.READY), hosts=both, whole=True
+            bid=one,
+            stage=BidPhase.READY,
+            observation=sight(NodeState.READY),
+            hosts=both,
+            whole=True,
         )
         for one in bids
     ]
@@ -60,10 +64,10 @@ def known(facts: frozenset[str], asked_ago: float) -> BidRecord:
         "withdrawn": {"withdrawn_at": NOW - 1, "withdrawn_why": "so"},
         "refused": {"refusal": Refusal.STOCKOUT, "sentence": "no"},
         "lost": {"lost_at": NOW - 1, "lost_how": "preempted"},
-        "noticed": {"noticed_at": NOW - 1},
+        "noticed": {"notice_at": NOW - 1},
         "outdated": {"node_digest": "another"},
         "granted": {"granted_at": NOW - 5, "ready_at": NOW - 4},
-        "worn": {"sick_at": NOW - SICK_S_MAX},
+        "worn": {"unhealthy_at": NOW - UNHEALTHY_S_MAX},
     }
     found = bid(asked_at=NOW - asked_ago)
     for fact in facts:
@@ -126,19 +130,21 @@ def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
 
 
 def test_a_sick_node_is_thought_of_again_when_it_will_have_been_sick_for_too_long() -> None:
-    for ago in (1.0, SICK_S_MAX - 1):
+    for ago in (1.0, UNHEALTHY_S_MAX - 1):
         judged = case(
-            WISHED, NodeNeed.SEEK, replace(known(frozenset({"granted"}), 9.0), sick_at=NOW - ago)
+            WISHED,
+            NodeNeed.SEEK,
+            replace(known(frozenset({"granted"}), 9.0), unhealthy_at=NOW - ago),
         )
         assign_roles(judged)
-        assert judged.wake_at == NOW - ago + SICK_S_MAX
+        assert judged.wake_at == NOW - ago + UNHEALTHY_S_MAX
 
 
 def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_is_due() -> None:
     for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
         gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
         judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
-        judged.bid_statuses[0].sight = sight(NodeState.READY, zone=shown)
+        judged.bid_statuses[0].observation = sight(NodeState.READY, zone=shown)
         assign_roles(judged)
         apply_bid_table(judged)
         assert [step.action for step in judged.steps] == (

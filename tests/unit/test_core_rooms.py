@@ -148,7 +148,7 @@ def test_every_host_is_reached_and_the_one_that_the_cloud_shows() -> None:
 def test_prepared_is_of_this_code_on_these_boots() -> None:
     mine = bid(prepared="c", prepared_on=("i b0", "i b1"))
     hosts = (host(0), host(1))
-    one = BidStatus(bid=mine, stage=BidPhase.READY, sight=None, hosts=hosts, whole=True)
+    one = BidStatus(bid=mine, stage=BidPhase.READY, observation=None, hosts=hosts, whole=True)
     assert bid_status.is_prepared(one, "c")
     assert not bid_status.is_prepared(one, "d")
     one.hosts = (host(0), host(1, boot="b2"))
@@ -216,7 +216,7 @@ def test_the_incumbent() -> None:
         (over, ["prepared", "early", "low", "high", "used"]),
     ]:
         left = [
-            BidStatus(bid=one, stage=BidPhase.READY, sight=None, hosts=(), whole=False)
+            BidStatus(bid=one, stage=BidPhase.READY, observation=None, hosts=(), whole=False)
             for one in rows
         ]
         for name in order:
@@ -232,7 +232,7 @@ def worn(
 ) -> tuple[str, float | None]:
     shown = sight(NodeState.READY)
     one = BidStatus(
-        bid=mine, stage=BidPhase.READY, sight=shown, hosts=hosts,
+        bid=mine, stage=BidPhase.READY, observation=shown, hosts=hosts,
         whole=bid_status.is_fully_reached(mine, shown, hosts),
     )  # fmt: skip
     return bid_status.needs_replacement(one, seen(**changes), history or History(), NOW)
@@ -248,8 +248,8 @@ def test_worn() -> None:
     assert worn(replace(ready, node_failures=most - 1), both)[0] == ""
     assert "failed 5 times" in worn(replace(ready, node_failures=most), both)[0]
     assert "failed 6 times" in worn(replace(ready, unprepared=most + 1), both)[0]
-    for ago, over in ((bid_status.SICK_S_MAX, True), (bid_status.SICK_S_MAX - 1, False)):
-        why, due = worn(replace(ready, sick_at=NOW - ago), both)
+    for ago, over in ((bid_status.UNHEALTHY_S_MAX, True), (bid_status.UNHEALTHY_S_MAX - 1, False)):
+        why, due = worn(replace(ready, unhealthy_at=NOW - ago), both)
         assert ("unhealthy" in why, due) == (over, None if over else NOW + 1)
     for ago, over in ((bid_status.MAKING_S_MAX, True), (bid_status.MAKING_S_MAX - 1, False)):
         why, due = worn(bid(granted_at=NOW - ago))
@@ -258,7 +258,7 @@ def test_worn() -> None:
 
 
 def test_nothing_is_worn_before_the_first_look_after_an_absence() -> None:
-    sick = bid(granted_at=1.0, ready_at=2.0, sick_at=3.0)
+    sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=3.0)
     assert worn(sick)[0]
     assert worn(sick, awake_at=NOW) == ("", inf)
     assert worn(sick, None or (), History(started_at=NOW)) == ("", inf)
@@ -267,7 +267,7 @@ def test_nothing_is_worn_before_the_first_look_after_an_absence() -> None:
 
 def test_silence_is_counted_from_when_we_could_have_heard() -> None:
     ready = bid(granted_at=NOW - 80_000, ready_at=NOW - 70_000)
-    most = bid_status.SICK_S_MAX
+    most = bid_status.UNHEALTHY_S_MAX
     for heard, awake, started, frozen, over in [
         (NOW - most, 0.0, 0.0, None, True),
         (NOW - most + 1, 0.0, 0.0, None, False),
@@ -318,11 +318,11 @@ def test_notes_of_what_the_cloud_shows() -> None:
     known = bid(granted_at=1.0, ready_at=2.0)
     assert kinds(known, ready, BidPhase.READY) == []
     assert kinds(replace(known, missed_at=3.0), ready, BidPhase.READY) == ["bid.reappeared"]
-    assert kinds(replace(known, sick_at=3.0), ready, BidPhase.READY) == ["bid.healthy"]
+    assert kinds(replace(known, unhealthy_at=3.0), ready, BidPhase.READY) == ["bid.healthy"]
     sick = sight(nodes=(node(), node(NodeState.UNHEALTHY, state="READY", health="UNHEALTHY_TPU")))
     (note,) = find_bid_events(known, BidPhase.UNHEALTHY, sick, ())
     assert (note.kind, note.facts) == ("bid.unhealthy", {"bid": NAME, "state": "UNHEALTHY_TPU"})
-    assert kinds(replace(known, sick_at=3.0), sick, BidPhase.UNHEALTHY) == []
+    assert kinds(replace(known, unhealthy_at=3.0), sick, BidPhase.UNHEALTHY) == []
     assert kinds(bid(), sick, BidPhase.UNHEALTHY) == ["bid.granted", "bid.unhealthy"]
     assert kinds(bid(), sight(request=RequestState.QUEUED), BidPhase.QUEUED) == []
     assert kinds(bid(), ready, BidPhase.CALLING) == []
@@ -372,7 +372,7 @@ def test_a_notice_is_noted_once_and_only_if_it_is_deadly() -> None:
     (note,) = find_bid_events(known, BidPhase.READY, shown, told)
     facts = {"bid": NAME, "host": f"{NAME}/w1", "notice": "preempted"}
     assert (note.kind, note.facts) == ("bid.notice_received", facts)
-    assert kinds(replace(known, noticed_at=5.0), shown, BidPhase.READY, told) == []
+    assert kinds(replace(known, notice_at=5.0), shown, BidPhase.READY, told) == []
     assert kinds(known, shown, BidPhase.READY, told[:1]) == []
 
 
@@ -396,7 +396,7 @@ def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
     for more in (
         {"zones": frozenset("b")},
         {"surveyed_at": NOW - 900},
-        {"sights": {NAME: sight()}},
+        {"observations": {NAME: sight()}},
         {"calling": frozenset([NAME])},
     ):
         assert found(known, **more) == ""
@@ -424,7 +424,7 @@ def fleet(nodes: int, silent: int, hosts: int = 2, **changes: Any) -> tuple[Obse
             host(worker, node=name, reached=number * hosts + worker >= silent)
             for worker in range(hosts)
         )
-    return seen(sights=sights, hosts=words), History(slots=history)
+    return seen(observations=sights, hosts=words), History(slots=history)
 
 
 def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
@@ -440,9 +440,9 @@ def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
 
 def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
     observed, history = fleet(3, 6)
-    lost = {name: sight(NodeState.LOST) for name in observed.sights}
-    assert not deletion_guard.silence_reason(replace(observed, sights=lost), history)
-    assert not deletion_guard.silence_reason(replace(observed, sights={}), history)
+    lost = {name: sight(NodeState.LOST) for name in observed.observations}
+    assert not deletion_guard.silence_reason(replace(observed, observations=lost), history)
+    assert not deletion_guard.silence_reason(replace(observed, observations={}), history)
     never = {
         name: tuple(replace(one, heard_at=0.0) for one in words)
         for name, words in observed.hosts.items()
@@ -463,16 +463,16 @@ def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
 def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
     for nodes, left in product(range(4), range(4)):
         observed, history = fleet(nodes, 99)
-        names = list(observed.sights)
-        shown = {name: observed.sights[name] for name in names[:left]}
+        names = list(observed.observations)
+        shown = {name: observed.observations[name] for name in names[:left]}
         expected = nodes >= 2 and left == 0
-        empty = replace(observed, sights=shown)
+        empty = replace(observed, observations=shown)
         assert bool(deletion_guard.empty_list_reason(empty, history)) == expected
         assert not deletion_guard.empty_list_reason(replace(empty, zones=frozenset()), history)
         assert not deletion_guard.empty_list_reason(replace(empty, surveyed_at=NOW - 900), history)
     observed, history = fleet(3, 5)
-    assert not deletion_guard.empty_list_reason(replace(observed, sights={}), history)
-    assert not deletion_guard.freeze_reason(replace(observed, sights={}), history)
+    assert not deletion_guard.empty_list_reason(replace(observed, observations={}), history)
+    assert not deletion_guard.freeze_reason(replace(observed, observations={}), history)
 
 
 def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> None:
@@ -491,7 +491,7 @@ def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> Non
 def test_the_numbers_that_the_docs_tell() -> None:
     """docs/explanation/planner.md says these in words."""
     told: dict[ModuleType, dict[str, float]] = {
-        bid_status: {"LAG_S": 60, "SICK_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
+        bid_status: {"LAG_S": 60, "UNHEALTHY_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
                 "FAULTS_MAX": 2, "NODE_FAILURES_MAX": 5},
         deletion_guard: {"HOSTS_MIN": 4, "SHARE": 0.5, "BIDS_MIN": 2, "BELIEVED_S": 60},
         gang_progress: {"HOLD_S": 20, "STOP_S": 45, "NOTICE_S": 5, "LAUNCH_S": 10,
@@ -637,7 +637,7 @@ def test_strays() -> None:
 
     def found(**sights: BidObservation) -> list[str]:
         named = {name.replace("_", "-"): one for name, one in sights.items()}
-        observed = replace(toy.observed(), sights=toy.sights() | named)
+        observed = replace(toy.observed(), observations=toy.sights() | named)
         return [one.bid for one in find_orphans(toy.wishes, observed, toy.history)]
 
     def shown(name: str) -> BidObservation:
@@ -677,7 +677,7 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     alien = replace(ready, bid="gpt2-0-g1-me")
     odd = replace(ready, bid="something")
     found = rebuild_records([ready, queued, making, bare, alien, odd], {}, NOW, "me@here")
-    (wish,) = found.wishes
+    (wish,) = found.stored_jobs
     assert (wish.job, wish.goal, wish.snapshot, wish.made_at) == ("gpt", Goal.IDLE, "t", 3.0)
     assert (wish.changed_at, wish.who, wish.document) == (NOW, "me@here", card()["job"])
     assert found.unknown == ("gpt-0-g4-me", "gpt2-0-g1-me", "something")
@@ -696,5 +696,5 @@ def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
     (event,) = rebuild_records([mixed], {"gpt": wish}, NOW, "me").events[1:]
     assert "ready_at" not in event.facts and event.facts["granted_at"] == 5.0
     again = rebuild_records([ready], {"gpt": wish}, NOW, "me@here")
-    assert not again.wishes
+    assert not again.stored_jobs
     assert again.events[0].kind == "job.changed"

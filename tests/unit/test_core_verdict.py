@@ -84,7 +84,7 @@ def concluded(
         ready_at=2,
         lost_at=NOW - 2 if scene.node == "lost" else None,
         lost_how="preempted" if scene.node == "lost" else "",
-        noticed_at=NOW - (100 if scene.late else 1) if scene.node == "noticed" else None,
+        notice_at=NOW - (100 if scene.late else 1) if scene.node == "noticed" else None,
     )
     told = hosts or (host(0, scene.first), host(1, scene.second))
     observed = ObservedState(

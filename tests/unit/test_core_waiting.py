@@ -16,7 +16,7 @@ from tpuherd.model.observed import (
 )
 from tpuherd.model.slot_history import History, SlotHistory, bid_cost
 from tpuherd.model.slots_and_plan import Ask, DesiredSlots, HistoryEvent, Refusal, Withdraw
-from tpuherd.planner.bid_status import SICK_S_MAX
+from tpuherd.planner.bid_status import UNHEALTHY_S_MAX
 from tpuherd.planner.gang_actions import stall_reason
 from tpuherd.planner.plan import plan
 from tpuherd.planner.retry_limits import total_cost
@@ -25,8 +25,8 @@ from tpuherd.planner.retry_limits import total_cost
 
 
 def test_creates_go_to_those_who_began_to_wait_first() -> None:
-    old = [slot(f"old-{n}", offers=(offer("a"),), wished_at=NOW - 500) for n in range(100)]
-    new = [slot(f"alpha-{n}", offers=(offer("a"),), wished_at=NOW - 5) for n in range(150)]
+    old = [slot(f"old-{n}", offers=(offer("a"),), desired_since=NOW - 500) for n in range(100)]
+    new = [slot(f"alpha-{n}", offers=(offer("a"),), desired_since=NOW - 5) for n in range(150)]
     wishes = DesiredSlots(
         slots={one.name: one for one in (*new, *old)}, owner="me", creates_per_min=60
     )
@@ -42,8 +42,8 @@ def test_a_slot_that_lost_its_node_waits_from_then_on() -> None:
                lost_how="preempted", withdrawn_at=NOW - 9)  # fmt: skip
     history = History(slots={"z-0": SlotHistory(bids={lost.name: lost}, generation=1)})
     slots = [
-        slot("z-0", offers=(offer("a"),), wished_at=NOW - 86400),
-        slot("a-0", offers=(offer("a"),), wished_at=NOW - 3600),
+        slot("z-0", offers=(offer("a"),), desired_since=NOW - 86400),
+        slot("a-0", offers=(offer("a"),), desired_since=NOW - 3600),
     ]
     wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
     found = plan(wishes, seen(), history, NOW)
@@ -94,12 +94,12 @@ def born_unhealthy(*zones: str) -> tuple[Toy, str]:
 def test_another_node_is_asked_for_at_once_where_one_is_born_unhealthy() -> None:
     toy, first = born_unhealthy("a")
     before = len(toy.kinds("bid.requested"))
-    sick_at = toy.now
+    unhealthy_at = toy.now
     toy.tick()
     assert len(toy.kinds("bid.requested")) == before + 1
     assert "unhealthy (UNHEALTHY)" in toy.last.states["gpt-0"]
     toy.run(until=lambda t: first not in t.things)
-    assert toy.now < sick_at + 300.0
+    assert toy.now < unhealthy_at + 300.0
     toy.run(until=lambda t: t.running())
 
 
@@ -127,9 +127,9 @@ def test_one_that_becomes_well_is_taken() -> None:
 def test_one_that_is_never_replaced_is_given_back_in_the_end() -> None:
     toy, first = born_unhealthy("a")
     toy.grants = lambda zone: float("inf")
-    sick_at = toy.now
+    unhealthy_at = toy.now
     toy.run(until=lambda t: first not in t.things)
-    assert sick_at + SICK_S_MAX <= toy.now < sick_at + SICK_S_MAX + 120.0
+    assert unhealthy_at + UNHEALTHY_S_MAX <= toy.now < unhealthy_at + UNHEALTHY_S_MAX + 120.0
 
 
 def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
@@ -176,24 +176,29 @@ def events_of(observed: ObservedState, history: History) -> list[HistoryEvent]:
 
 def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None:
     history = lingering()
-    (event,) = events_of(seen(sights={sight().bid: suspending()}), history)
+    (event,) = events_of(seen(observations={sight().bid: suspending()}), history)
     assert (event.kind, event.facts["bid"]) == ("bid.nodes_deleted", sight().bid)
     after = apply_event(history, event)
     one = after.slots["gpt-0"].bids[sight().bid]
     assert bid_cost(one, NOW + 9 * 3600) == bid_cost(one, NOW) > 0
     assert total_cost(after.slots["gpt-0"], NOW + 9 * 3600) == total_cost(after.slots["gpt-0"], NOW)
     assert not is_billed(one)
-    assert events_of(seen(sights={sight().bid: suspending()}), after) == []
+    assert events_of(seen(observations={sight().bid: suspending()}), after) == []
 
 
 def test_it_costs_as_long_as_its_node_is_listed() -> None:
-    assert events_of(seen(sights={sight().bid: suspending(NodeState.LEAVING)}), lingering()) == []
+    assert (
+        events_of(seen(observations={sight().bid: suspending(NodeState.LEAVING)}), lingering())
+        == []
+    )
 
 
 def test_it_is_deleted_when_the_cloud_lets_it() -> None:
-    history = lingering(freed_at=NOW - 500)
+    history = lingering(nodes_deleted_at=NOW - 500)
     gone = replace(suspending(), request=RequestState.LOST, state="SUSPENDED")
-    found = plan(DesiredSlots(slots={}, owner="me"), seen(sights={gone.bid: gone}), history, NOW)
+    found = plan(
+        DesiredSlots(slots={}, owner="me"), seen(observations={gone.bid: gone}), history, NOW
+    )
     assert [s.action.bid for s in found.steps if isinstance(s.action, Withdraw)] == [gone.bid]
 
 

@@ -22,7 +22,7 @@ from tpuherd.planner.slot_input import PlanContext, SlotContext
 def blank(slot_history: SlotHistory | None = None) -> SlotContext:
     """A slot of which nothing was judged yet."""
     world = PlanContext(
-        wishes=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
+        desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),
     )  # fmt: skip
     return SlotContext(
@@ -83,7 +83,7 @@ def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
         name: tuple(host(worker, node=name, reached=False) for worker in (0, 1)) for name in far
     }
     sights = {name: replace(sight(NodeState.READY), bid=name) for name in far}
-    observed = seen(sights=sights, hosts=hosts)
+    observed = seen(observations=sights, hosts=hosts)
     begun = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)
     for attempt, survey_s, wake_at in [
         (None, 5.0, NOW + BELIEVED_S),
@@ -113,7 +113,7 @@ def test_the_last_lines_are_waited_for_to_the_second() -> None:
         )  # fmt: skip
         case = blank(SlotHistory(attempt=attempt))
         one = BidStatus(
-            bid=bid(), stage=BidPhase.READY, sight=None, hosts=lines(drained), whole=True
+            bid=bid(), stage=BidPhase.READY, observation=None, hosts=lines(drained), whole=True
         )  # fmt: skip
         assert is_log_draining(case, one) == waits
         assert case.wake_at == (NOW - ago + DRAIN_S if waits else inf)
@@ -139,7 +139,7 @@ def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None
             DesiredSlots(slots=slots, owner="me"),
             History(slots={"gpt-0": slot_history}),
         )
-        observed = seen(sights=sights)
+        observed = seen(observations=sights)
         found = plan(wishes, observed, history, NOW)
         mine = taken_back == len(bids) or dropped or wished
         assert ("gpt-0" in found.states) == mine
@@ -152,7 +152,7 @@ def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
     history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     ghost = {NAME: sight(NodeState.READY)}
     for sights, told in (({}, False), (ghost, True)):
-        found = plan(DesiredSlots(slots={}, owner="me"), seen(sights=sights), history, NOW)
+        found = plan(DesiredSlots(slots={}, owner="me"), seen(observations=sights), history, NOW)
         assert ("gpt-0" in found.states) == told
         assert bool(actions(found, Withdraw)) == told
 
@@ -161,7 +161,7 @@ def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
     history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     found = plan(
         DesiredSlots(slots={}, owner="me"),
-        seen(sights={NAME: sight(NodeState.LEAVING)}),
+        seen(observations={NAME: sight(NodeState.LEAVING)}),
         history,
         NOW,
     )

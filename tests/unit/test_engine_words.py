@@ -172,13 +172,13 @@ def test_a_deadly_notice_stays() -> None:
     host = HostStatus(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
     assert agent_updates.apply_notice(host, "preempted", "FALSE", 1.0) == host
     doomed = agent_updates.apply_notice(host, "preempted", "TRUE", 2.0)
-    assert (doomed.notice, doomed.deadly, doomed.noticed_at) == ("preempted", True, 2.0)
+    assert (doomed.notice, doomed.deadly, doomed.notice_at) == ("preempted", True, 2.0)
     assert agent_updates.apply_notice(doomed, "preempted", "FALSE", 3.0) == doomed
     assert agent_updates.apply_notice(doomed, "maintenance-event", "NONE", 3.0) == doomed
     warned = agent_updates.apply_notice(
         host, "maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", 2.0
     )
-    assert (warned.deadly, warned.noticed_at) == (False, 2.0)
+    assert (warned.deadly, warned.notice_at) == (False, 2.0)
     assert agent_updates.apply_notice(warned, "maintenance-event", "NONE", 3.0) == host
 
 

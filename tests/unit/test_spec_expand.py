@@ -51,7 +51,7 @@ def slots(allowed: Allowance = EVERYTHING, **fields: object) -> tuple[Slot, ...]
 
 def test_the_least_job_is_one_slot_with_one_offer() -> None:
     (slot,) = slots()
-    assert (slot.name, slot.job, slot.goal, slot.nodes, slot.wished_at) == (
+    assert (slot.name, slot.job, slot.goal, slot.nodes, slot.desired_since) == (
         "gpt-0", "gpt", Goal.RUN, 1, 1.0,
     )  # fmt: skip
     (offer,) = slot.offers

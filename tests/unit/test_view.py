@@ -30,7 +30,7 @@ def wish(**changed: Any) -> StoredJob:
 def scene(story: StoryLog, **changed: Any) -> StoreView:
     usual = StoreView(
         now=story.now,
-        wishes={"gpt": wish()},
+        stored_jobs={"gpt": wish()},
         accounts=build_accounts(story.events, story.now),
         states={SLOT: "attempt 2 has run for 1 min"},
         engine=True,
@@ -77,14 +77,14 @@ def test_nothing_is_wished() -> None:
 def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
     story = preempted()
     document = {**DOCUMENT, "copies": 3}
-    three = scene(story, wishes={"gpt": wish(document=document)})
+    three = scene(story, stored_jobs={"gpt": wish(document=document)})
     assert job_slot_names(three, "gpt") == ("gpt-0", "gpt-1", "gpt-2")
     row = job_row(three, "gpt")
     assert (row["phase"], row["ready"], row["slots"]) == ("1 running, 2 waiting", 1, 3)
-    none = scene(story, wishes={"gpt": wish(document={**DOCUMENT, "copies": 0})})
+    none = scene(story, stored_jobs={"gpt": wish(document={**DOCUMENT, "copies": 0})})
     assert job_slot_names(none, "gpt") == ("gpt-0",)  # scaled away, and still there
     story.tell("job.removed", slot="")
-    gone = scene(story, wishes={})
+    gone = scene(story, stored_jobs={})
     row = job_row(gone, "gpt")
     fits("herd ls --json", [row])
     assert (row["goal"], row["phase"], row["slots"], row["ready"]) == ("removed", "leaving", 0, 1)

@@ -348,7 +348,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
 
 def is_billed(bid: BidRecord) -> bool:
     """Whether it costs money now."""
-    over = bid.lost_at is not None or bid.freed_at is not None
+    over = bid.lost_at is not None or bid.nodes_deleted_at is not None
     return (bid.ready_at or bid.granted_at) is not None and not over
 
 

@@ -44,8 +44,8 @@ async def run_gc(
         return 0
     for bid in found.withdrawn:
         await print_lines(console, f"Deleting {bid}")
-    if found.strays:
-        await print_lines(console, orphans_table(found.strays, console.line_width(1)))
+    if found.orphans:
+        await print_lines(console, orphans_table(found.orphans, console.line_width(1)))
     elif not found.withdrawn:
         await print_lines(console, f"No orphans in {found.zones} zones")
     if found.silent:

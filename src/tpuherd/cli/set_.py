@@ -61,7 +61,7 @@ async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "Ho
 async def print_change(asked: SetOptions, made: "SubmitResult", console: "Console") -> None:
     from tpuherd.cli.job_session import print_json, print_lines
 
-    change, wish = made.change, made.wish
+    change, wish = made.change, made.stored_job
     if asked.json_:
         about = {"job": wish.job, "revision": wish.revision, "difference": list(change.lines)}
         await print_json(console, {**about, "needs": change.needs, "document": wish.document})

@@ -195,7 +195,7 @@ async def print_submitted(
     asked: RunOptions, made: SubmitResult, found: CheckedJob, console: Console
 ) -> None:
     if asked.json_:
-        about = {"job": made.wish.job, "did": made.word, "revision": made.wish.revision}
+        about = {"job": made.stored_job.job, "did": made.word, "revision": made.stored_job.revision}
         await print_json(console, {**about, **change_summary(found, made.change)})
     elif console.said.loud >= 0:
         best = found.offers[0]
@@ -205,4 +205,4 @@ async def print_submitted(
         what = (
             f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
         )
-        await console.print_notice(f"{WORDS[made.word].format(made.wish.job)}: {what}")
+        await console.print_notice(f"{WORDS[made.word].format(made.stored_job.job)}: {what}")

@@ -55,7 +55,7 @@ class BidsApi:
         }
         there = {one.zone for one in sights.values()}
         return Survey(
-            sights=sights,
+            observations=sights,
             zones=frozenset((there | set(zones)) - silent - set(seen.unknown)),
             begun_at=begun_at,
             reads=self.cloud.rest.reads - reads,

@@ -39,7 +39,7 @@ class ActionContext:
     """What is at hand when something is done."""
 
     cloud: CloudPort
-    crew: GangClient
+    gang_client: GangClient
     shelf: LogStore
     clock: Clock
     desired: DesiredState
@@ -56,7 +56,7 @@ class ActionContext:
 
     def desired_slot(self, name: str) -> Slot:
         """As it is wished now."""
-        slot = self.desired.wishes.slots.get(name)
+        slot = self.desired.desired_slots.slots.get(name)
         if slot is None:
             raise NotFound(f"the job of {name} was removed")
         return slot
@@ -100,7 +100,7 @@ def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
 
 async def withdraw_bid(bench: ActionContext, withdraw: Withdraw, why: str) -> list[HistoryEvent]:
     """Its request and its nodes. That it is gone the next survey tells."""
-    await bench.cloud.withdraw_bid(withdraw, bench.survey.sights.get(withdraw.bid))
+    await bench.cloud.withdraw_bid(withdraw, bench.survey.observations.get(withdraw.bid))
     return []
 
 
@@ -110,7 +110,7 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         failures = await try_prepare(bench, prepare)
     except (HerdError, OSError) as error:
         failures = [HostFailure(host=prepare.bid, sentence=str(error))]
-    words = bench.crew.host_statuses().get(prepare.bid, ())
+    words = bench.gang_client.host_statuses().get(prepare.bid, ())
     if failures:
         hosts = [
             {"host": one.host, "exit": one.exit, "tail": list(one.tail[-LINES_MAX:])}
@@ -136,7 +136,9 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
         said = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
         return [HostFailure(host=prepare.bid, sentence=said, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
-    return await bench.crew.prepare_hosts(prepare.bid, row.snapshot if row else "", order, secrets)
+    return await bench.gang_client.prepare_hosts(
+        prepare.bid, row.snapshot if row else "", order, secrets
+    )
 
 
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
@@ -151,7 +153,7 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     secrets = {name: values[name] for name in order.secrets if name in values}
     write_attempt_info(bench, launch.slot, launch.attempt, launch.number, launch.bid)
     removed = bench.shelf.trim_job(job, newest=launch.attempt)
-    await bench.crew.launch_attempt(launch, order, secrets)
+    await bench.gang_client.launch_attempt(launch, order, secrets)
     started = bench.new_event(
         "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
     )
@@ -201,13 +203,13 @@ def write_log_info(bench: ActionContext, about: LogInfo) -> None:
 async def stop_attempt(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
     """TERM, grace, KILL, chips free; its stacks before, if they are wanted."""
     events = await save_stacks(bench, stop, why) if stop.stacks else []
-    await bench.crew.halt_attempt(stop.bid, stop.attempt, stop.grace_s, why)
+    await bench.gang_client.halt_attempt(stop.bid, stop.attempt, stop.grace_s, why)
     return events
 
 
 async def save_stacks(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
     """What its processes were doing, as a file."""
-    found = await bench.crew.collect_stacks(stop.bid, stop.attempt)
+    found = await bench.gang_client.collect_stacks(stop.bid, stop.attempt)
     file = bench.outputs / stop.slot / f"{stop.attempt}.stacks.txt"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -222,10 +224,12 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
     """Outputs and the rest of the logs."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
-    wished = collect.slot in bench.desired.wishes.slots  # of a dropped job only logs are wanted
+    wished = (
+        collect.slot in bench.desired.desired_slots.slots
+    )  # of a dropped job only logs are wanted
     order = bench.launch_spec(collect.slot) if wished else None
     try:
-        failures = await bench.crew.collect_outputs(collect.bid, order, into)
+        failures = await bench.gang_client.collect_outputs(collect.bid, order, into)
     except OSError as error:
         said = f"{into} cannot be written ({error.strerror})"
         failures = [HostFailure(host=collect.bid, sentence=said)]
@@ -249,7 +253,7 @@ def record_attempt(bench: ActionContext, record: RecordEvent) -> None:
 
 
 ActionFunction = Callable[[ActionContext, Any, str], Coroutine[Any, Any, list[HistoryEvent]]]
-DEEDS: Mapping[type[Any], ActionFunction] = {
+ACTION_FUNCTIONS: Mapping[type[Any], ActionFunction] = {
     Ask: ask_for_node,
     Withdraw: withdraw_bid,
     Prepare: prepare_hosts,

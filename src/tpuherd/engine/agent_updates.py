@@ -101,12 +101,12 @@ def apply_notice(host: HostStatus, key: str, value: str, at: float) -> HostStatu
     if value in NOTHING:
         if not mine or host.deadly:
             return host
-        return replace(host, notice="", noticed_at=None)
+        return replace(host, notice="", notice_at=None)
     if host.deadly and not deadly:
         return host
     return replace(
         host,
         notice=key if value == "TRUE" else f"{key} {value}",
-        noticed_at=host.noticed_at if host.deadly else at,
+        notice_at=host.notice_at if host.deadly else at,
         deadly=deadly,
     )

@@ -13,7 +13,7 @@ from tpuherd.model.stored_job import StoredJob
 class DesiredState:
     """Expanded from all jobs whenever one changes."""
 
-    wishes: DesiredSlots
+    desired_slots: DesiredSlots
     order: Callable[[Slot], NodeSpec]  #: of a node, without its card
     launch: Callable[[Slot], LaunchSpec]
     rows: Mapping[str, StoredJob]  #: by job: where the slots are from

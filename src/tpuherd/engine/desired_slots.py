@@ -50,7 +50,7 @@ def build_desired_state(
         return build_launch_spec(jobs[slot.job], slot, wish, snapshot_files(archive, wish.snapshot))
 
     return DesiredState(
-        wishes=DesiredSlots(
+        desired_slots=DesiredSlots(
             slots={slot.name: slot for slot in slots},
             owner=owner,
             creates_per_min=allowed.creates_per_min,

@@ -18,7 +18,7 @@ from math import inf
 from typing import Any
 
 from tpuherd.engine import actions, observe, sweep_step
-from tpuherd.engine.actions import DEEDS, ActionContext
+from tpuherd.engine.actions import ACTION_FUNCTIONS, ActionContext
 from tpuherd.engine.alarms import Alarms
 from tpuherd.engine.dependencies import EndReason, EngineDeps, LogFunction
 from tpuherd.engine.desired import DesiredState
@@ -72,7 +72,7 @@ class Engine:
         self._shout = self._alarms.raise_alarm
         self._version: int | None = None
         self._desired = DesiredState(
-            wishes=DesiredSlots(slots={}, owner=parts.owner),
+            desired_slots=DesiredSlots(slots={}, owner=parts.owner),
             order=lambda slot: NotImplemented,
             launch=lambda slot: NotImplemented,
             rows={},
@@ -115,14 +115,14 @@ class Engine:
             means = WatcherDeps(
                 hosts=hosts, shelf=shelf, clock=clock, stir=stir, tell=self._record_host_event
             )
-            self._crew = GangClient(means, self._spawn_task)
+            self._gang_client = GangClient(means, self._spawn_task)
             self._awake_at = parts.clock.now()
             parts.note("engine.begun", {"epoch": self.epoch})
             self.past.pending += [
                 self._new_event("engine.started", **parts.process, epoch=self.epoch)
             ]
             ours = (self._poll_store, self._renew_lease, self._save_periodically, self._retain_code)
-            for work in (self._informer.poll_cloud, self._crew.keep_leases_alive, *ours):
+            for work in (self._informer.poll_cloud, self._gang_client.keep_leases_alive, *ours):
                 self._spawn_task(work())
             ended = await self._run_planning()
             if self._deeds:
@@ -153,7 +153,7 @@ class Engine:
                 self._wake_at = self.parts.clock.now() + AGAIN_S
             if self._stopping:
                 return EndReason.STOPPED
-            if self._outdated or self._crew.outdated:
+            if self._outdated or self._gang_client.outdated:
                 return EndReason.OUTDATED
             if self._astray:
                 return EndReason.MOVED
@@ -190,7 +190,7 @@ class Engine:
         if self._blank and self._desired.rows:
             self._wake_at, self._resting_at = inf, inf  # to ask now might be to ask twice
             self.parts.store.put_slot_messages(
-                dict.fromkeys(self._desired.wishes.slots, INCOMPLETE)
+                dict.fromkeys(self._desired.desired_slots.slots, INCOMPLETE)
             )
             return
         self._watch_hosts()
@@ -198,7 +198,7 @@ class Engine:
         turn_at = sweep_step.run_sweep_steps(
             self.parts, self._desired, self.past, observed, self._shout
         )
-        self.plan = judge(self._desired.wishes, observed, self.past.history, now)
+        self.plan = judge(self._desired.desired_slots, observed, self.past.history, now)
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
@@ -215,11 +215,11 @@ class Engine:
 
     def _build_observed_state(self) -> ObservedState:
         return ObservedState(
-            sights=self._informer.survey.sights,
+            observations=self._informer.survey.observations,
             zones=self._informer.survey.zones,
             surveyed_at=self._informer.survey.begun_at,
             awake_at=self._awake_at,
-            hosts=self._crew.host_statuses(),
+            hosts=self._gang_client.host_statuses(),
             calling=frozenset(+self._calling),
             working=frozenset(+self._working),
         )
@@ -228,7 +228,9 @@ class Engine:
         survey, held = self._informer.survey, observe.slots_by_bid(self.past.history)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
-            self._crew.watch_bids(held, observe.reachable_hosts(self.parts.cloud, survey, held))
+            self._gang_client.watch_bids(
+                held, observe.reachable_hosts(self.parts.cloud, survey, held)
+            )
 
     def _read_store(self, now: float) -> None:
         """Read jobs and events that other processes wrote."""
@@ -250,7 +252,7 @@ class Engine:
 
     def _cancel_outdated(self) -> None:
         """Cancel preparations for code or jobs that have changed."""
-        for task in observe.outdated_preparations(self._desired.wishes, self._preparing):
+        for task in observe.outdated_preparations(self._desired.desired_slots, self._preparing):
             task.cancel()
             del self._preparing[task]
 
@@ -271,7 +273,7 @@ class Engine:
         parts = self.parts
         return ActionContext(
             cloud=parts.cloud,
-            crew=self._crew,
+            gang_client=self._gang_client,
             shelf=parts.shelf,
             clock=parts.clock,
             desired=self._desired,
@@ -285,7 +287,7 @@ class Engine:
     def _start_step(self, bench: ActionContext, step: PlannedStep) -> None:
         """Start one action as a task; until it ends, its bid or slot is busy."""
         action = step.action
-        work = DEEDS[type(action)](bench, action, step.why)
+        work = ACTION_FUNCTIONS[type(action)](bench, action, step.why)
         if isinstance(action, Ask | Withdraw):
             self._start_action(work, self._calling, action.bid)
         elif not isinstance(action, RecordEvent):
@@ -347,7 +349,7 @@ class Engine:
 
     def _zones_to_survey(self) -> frozenset[str]:
         """The zones that must answer; after a lost store, all of them."""
-        wishes, history = self._desired.wishes, self.past.history
+        wishes, history = self._desired.desired_slots, self.past.history
         return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, history)
 
     def _check_creations(self) -> None:
@@ -407,7 +409,7 @@ class Engine:
             rows = self._desired.rows.values()
             try:
                 if self._version is not None:
-                    await self._crew.retain_code(
+                    await self._gang_client.retain_code(
                         {one.job: one.snapshot for one in rows if one.snapshot}
                     )
             except OSError as error:

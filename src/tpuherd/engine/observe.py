@@ -12,7 +12,7 @@ from tpuherd.targets import split_bid_name
 Key = TypeVar("Key")
 
 STANDING = {NodeState.READY, NodeState.UNHEALTHY}
-NOTHING = Survey(sights={}, zones=frozenset(), begun_at=0.0)
+NOTHING = Survey(observations={}, zones=frozenset(), begun_at=0.0)
 
 
 def zones_to_survey(wishes: DesiredSlots, history: History) -> frozenset[str]:
@@ -40,7 +40,7 @@ def reachable_hosts(
     """The hosts of bids whose nodes are all available."""
     found: dict[str, Sequence[Host]] = {}
     for bid in slots:
-        sight = survey.sights.get(bid)
+        sight = survey.observations.get(bid)
         words = {node.word for node in sight.nodes} if sight else set()
         there = bool(words) and words <= STANDING
         if sight is not None and there and sight.request in (None, RequestState.ACTIVE):
@@ -50,7 +50,7 @@ def reachable_hosts(
 
 def own_observations(survey: Survey, owner: str) -> list[BidObservation]:
     found = []
-    for sight in survey.sights.values():
+    for sight in survey.observations.values():
         name = split_bid_name(sight.bid)
         if name is not None and name.owner == owner:
             found.append(sight)
@@ -64,7 +64,7 @@ def unlisted_creations(survey: Survey, history: History) -> Iterator[BidRecord]:
         if (
             bid.offer.kind is RequestKind.DIRECT
             and unsettled
-            and bid.name not in survey.sights
+            and bid.name not in survey.observations
             and bid.offer.zone in survey.zones
             and bid.answered_at is not None
             and survey.begun_at > bid.answered_at

@@ -44,7 +44,7 @@ def recover_store(
             events.append(recovered_event(sights, now))
         # In one transaction: a wish without its bids would ask for them anew, and a store
         # that knows some jobs would leave the others to be strays.
-        parts.store.add_jobs(found.wishes, events)
+        parts.store.add_jobs(found.stored_jobs, events)
     except HerdError as error:
         shout(error.sentence)
         return False

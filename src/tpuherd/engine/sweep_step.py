@@ -20,7 +20,7 @@ def run_sweep_steps(
 ) -> float:
     """What was decided is written down; when to look again at the latest."""
     wake_at = inf
-    for job, search, slots in sweeps_with_slots(desired.sweeps, desired.wishes.slots):
+    for job, search, slots in sweeps_with_slots(desired.sweeps, desired.desired_slots.slots):
         one = SweepStep(
             job=job,
             search=search,

@@ -48,14 +48,14 @@ def apply_trial_value(sweep: Sweep, event: HistoryEvent) -> Sweep:
     if not 0 <= number < len(sweep.trials):
         return sweep
     if facts["value"] is None:
-        return change_trial(sweep, number, lost=True, told_at=event.at)
+        return change_trial(sweep, number, lost=True, reported_at=event.at)
     points = sweep.trials[number].points
     # After a preemption it resumes from its checkpoint and reports later steps again.
     points = tuple(one for one in points if one[0] < facts["step"])
     if len(points) >= POINTS_MAX:
         points = points[::2]
     points = (*points, (facts["step"], facts["value"]))
-    return change_trial(sweep, number, points=points, lost=False, told_at=event.at)
+    return change_trial(sweep, number, points=points, lost=False, reported_at=event.at)
 
 
 def apply_trial_ended(sweep: Sweep, event: HistoryEvent) -> Sweep:

@@ -100,7 +100,7 @@ def learn_lifetime(history: History, event: HistoryEvent) -> History:
     bid = find_bid(history, event)
     if bid is None or bid.ready_at is None:
         return history
-    if bid.noticed_at is not None or bid.lost_at is not None:
+    if bid.notice_at is not None or bid.lost_at is not None:
         return history
     key = zone_stats_key(bid.offer)
     season = history.zone_stats.get(key, ZoneStats())

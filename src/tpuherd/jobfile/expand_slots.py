@@ -38,7 +38,7 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             offers=offers,
             node_digest=node,
             code_digest=code,
-            wished_at=stored.made_at,
+            desired_since=stored.made_at,
             nodes=job.slices,
             limits=slot_limits(job),
             outputs=bool(job.outputs),

@@ -15,7 +15,7 @@ from tpuherd.targets import split_bid_name
 class RebuiltRecords:
     """What to write to a store that does not know these bids."""
 
-    wishes: tuple[StoredJob, ...]  #: jobs that the store does not have
+    stored_jobs: tuple[StoredJob, ...]  #: jobs that the store does not have
     events: tuple[HistoryEvent, ...]  #: to write with them
     unknown: tuple[str, ...]  #: bids whose card is incomplete
 
@@ -52,7 +52,7 @@ def rebuild_records(
         events.append(HistoryEvent(at=now, kind=kind, job=job, facts={"who": who, "why": why}))
         events += (build_adopted_event(observation, now, who) for observation in mine)
     return RebuiltRecords(
-        wishes=tuple(stored_jobs), events=tuple(events), unknown=tuple(sorted(unknown))
+        stored_jobs=tuple(stored_jobs), events=tuple(events), unknown=tuple(sorted(unknown))
     )
 
 

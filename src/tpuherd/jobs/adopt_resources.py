@@ -36,7 +36,7 @@ async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
         project_settings.adopt_owner(
             here.config_folder, world=place.world, project=place.project, owner=owner
         )
-    here.store.add_jobs(found.wishes, found.events)
+    here.store.add_jobs(found.stored_jobs, found.events)
     bids = sorted({one.bid for one in observations} - set(found.unknown))
     return AdoptionResult(bids=tuple(bids), unknown=found.unknown)
 
@@ -47,7 +47,7 @@ def find_unknown_bids(
     """Return the bids of that owner, or ours, that the store does not know."""
     if owner is None:
         return list(inventory.find_orphans(load_history(here.store)).values())
-    owners = {parse_bid_name(bid).owner for bid in inventory.survey.sights}
+    owners = {parse_bid_name(bid).owner for bid in inventory.survey.observations}
     if owner not in owners:
         others = sorted(owners - inventory.owners)
         there = f"; owners are {', '.join(others)}" if others else ""

@@ -27,7 +27,7 @@ class CloudInventory:
         return self.bids_of_owners(self.owners)
 
     def bids_of_owners(self, owners: frozenset[str]) -> Mapping[str, BidObservation]:
-        observations = self.survey.sights
+        observations = self.survey.observations
         return {
             bid: observation
             for bid, observation in observations.items()

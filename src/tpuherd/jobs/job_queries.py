@@ -36,7 +36,7 @@ def load_scene(store: Database, now: float, kept: Ledger | None = None) -> Store
         kept = load_ledger(store)
     return StoreView(
         now=now,
-        wishes=store.stored_jobs(),
+        stored_jobs=store.stored_jobs(),
         accounts=current_accounts(kept, now),
         states=store.slot_messages(),
         engine=engine_control.is_engine_running(store, now),
@@ -48,7 +48,7 @@ def job_rows(store: Database, now: float) -> list[dict[str, Any]]:
     """Return the rows of `herd ls`, one per job."""
     view = load_scene(store, now)
     left = {one.job for one in view.accounts.values() if one.bids}  # includes removed jobs
-    return [job_row(view, job) for job in sorted({*view.wishes, *left})]
+    return [job_row(view, job) for job in sorted({*view.stored_jobs, *left})]
 
 
 def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def no_node_messages(store: Database, now: float) -> dict[str, str]:
     """Return what to say of each job and slot ({}) that has no node."""
     view = load_scene(store, now)
     said: dict[str, str] = {}
-    for stored in view.wishes.values():
+    for stored in view.stored_jobs.values():
         if stored.goal is Goal.GONE:
             said |= dict.fromkeys((stored.job, *stored.slot_names), STOPPED)
             continue
@@ -178,7 +178,7 @@ def job_ending(view: StoreView, job: str) -> tuple[int, str] | None:
     0 when every slot has succeeded, or its node is ready if the job has no command; else the
     greatest status of a command that failed for good, or 5.
     """
-    stored = view.wishes.get(job)
+    stored = view.stored_jobs.get(job)
     if stored is None:
         return ENDED, f"{job} was removed"
     if stored.goal is Goal.GONE:

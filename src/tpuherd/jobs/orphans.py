@@ -24,14 +24,14 @@ from tpuherd.targets import fold_names
 class OrphanReport:
     """What is left over, and what is being deleted."""
 
-    strays: Mapping[str, BidObservation]
+    orphans: Mapping[str, BidObservation]
     withdrawn: Sequence[str]
     zones: int  #: number of zones that answered
     silent: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:
         """Return the output of `herd gc --json`."""
-        orphans = [orphan_as_json(observation) for observation in self.strays.values()]
+        orphans = [orphan_as_json(observation) for observation in self.orphans.values()]
         return {
             "orphans": orphans,
             "withdrawn": list(self.withdrawn),
@@ -62,7 +62,7 @@ async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport |
         )
         await withdraw_bids(inventory, taken.values())
     return OrphanReport(
-        strays={
+        orphans={
             bid: observation for bid, observation in sorted(orphans.items()) if bid not in taken
         },
         withdrawn=sorted({**taken, **again}),

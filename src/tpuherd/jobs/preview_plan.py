@@ -34,7 +34,9 @@ async def preview_plan(name: str | None, here: Session) -> PlanPreview:
     rows = here.store.stored_jobs()
     if name is not None:
         rows = {name: here.get_job(name)}
-    desired = desired_slots.load_desired_state(rows, here.place, owner=inventory.owner).wishes
+    desired = desired_slots.load_desired_state(
+        rows, here.place, owner=inventory.owner
+    ).desired_slots
     history = load_history(here.store)
     now = here.clock.now()
     found = plan(desired, observed_cloud(inventory.survey, now), history, now)
@@ -50,7 +52,10 @@ async def preview_plan(name: str | None, here: Session) -> PlanPreview:
 def observed_cloud(survey: Survey, now: float) -> ObservedState:
     """Observe the cloud only, without the hosts."""
     return ObservedState(
-        sights=survey.sights, zones=survey.zones, surveyed_at=survey.begun_at, awake_at=now
+        observations=survey.observations,
+        zones=survey.zones,
+        surveyed_at=survey.begun_at,
+        awake_at=now,
     )
 
 

@@ -30,7 +30,7 @@ class RemovalPreview:
 
     jobs: tuple[str, ...]
     known: tuple[str, ...]  #: those that the store knows
-    strays: Mapping[str, BidObservation]  #: those that it does not know
+    orphans: Mapping[str, BidObservation]  #: those that it does not know
     losses: tuple[str, ...]  #: one line per loss
 
     @property
@@ -61,7 +61,7 @@ def removal_preview(
     return RemovalPreview(
         jobs=jobs,
         known=tuple(job for job in jobs if job in known),
-        strays=orphans,
+        orphans=orphans,
         losses=tuple(
             line for job in jobs for line in job_losses(job, stored_jobs, histories, orphans)
         ),
@@ -113,11 +113,11 @@ async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Se
         here.store.secrets.remove(job)
         archive.pin_snapshots(job, ())
     why = f"{user_at_machine()} removed its job"
-    if found.strays:
+    if found.orphans:
         here.store.append_events(
-            [withdrawal_event(observation, now, why) for observation in found.strays.values()]
+            [withdrawal_event(observation, now, why) for observation in found.orphans.values()]
         )
-        await withdraw_bids(inventory, found.strays.values())
+        await withdraw_bids(inventory, found.orphans.values())
 
 
 async def wait_until_gone(
@@ -153,7 +153,9 @@ def stuck_bids(there: Sequence[str], histories: History, now: float) -> set[str]
     return {
         bid.name
         for bid in bids
-        if bid.name in there and bid.freed_at is not None and now >= bid.freed_at + STUCK_S
+        if bid.name in there
+        and bid.nodes_deleted_at is not None
+        and now >= bid.nodes_deleted_at + STUCK_S
     }
 
 

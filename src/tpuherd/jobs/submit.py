@@ -70,7 +70,7 @@ class CheckedJob:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmitResult:
     word: str  #: made, changed, same, again, resumed
-    wish: StoredJob
+    stored_job: StoredJob
     change: JobDiff
 
 
@@ -252,19 +252,19 @@ def new_job_record(job: JobSpec, goal: Goal, snapshot: str, now: float) -> Store
 def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool) -> SubmitResult:
     """Compare a submitted job with the stored job of the same name."""
     if before is None:
-        return SubmitResult(word="submitted", wish=fresh, change=JobDiff())
+        return SubmitResult(word="submitted", stored_job=fresh, change=JobDiff())
     change = diff_documents(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
     if is_over:
-        return SubmitResult(word="restarted", wish=fresh, change=change)
+        return SubmitResult(word="restarted", stored_job=fresh, change=change)
     kept = replace(fresh, made_at=before.made_at)
     if before.goal is Goal.GONE:
-        return SubmitResult(word="resumed", wish=kept, change=change)
+        return SubmitResult(word="resumed", stored_job=kept, change=change)
     if before.goal is not fresh.goal:
         lines = (*change.lines, f"goal: {before.goal} → {fresh.goal}")
         change = replace(change, fields=(*change.fields, "goal"), lines=lines)
     if not change.lines:
-        return SubmitResult(word="unchanged", wish=before, change=change)
-    return SubmitResult(word="changed", wish=kept, change=change)
+        return SubmitResult(word="unchanged", stored_job=before, change=change)
+    return SubmitResult(word="changed", stored_job=kept, change=change)
 
 
 def write_job(
@@ -272,19 +272,21 @@ def write_job(
 ) -> SubmitResult:
     """Write to the store; secrets first, so that the engine finds them."""
     for name, value in found.secrets.items():
-        here.store.secrets.put(result.wish.job, name, value)
+        here.store.secrets.put(result.stored_job.job, name, value)
     if result.word == "unchanged":
-        histories = slot_histories(here.store, result.wish)
+        histories = slot_histories(here.store, result.stored_job)
         if any(bid.missing_inputs for history in histories for bid in history.bids.values()):
-            append_job_event("job.changed", "provided what was missing", result.wish, here)
+            append_job_event("job.changed", "provided what was missing", result.stored_job, here)
         elif refused_zones(here.store):
-            append_job_event("job.changed", ASKED_AGAIN, result.wish, here)
+            append_job_event("job.changed", ASKED_AGAIN, result.stored_job, here)
         return result
     kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(result.word, "job.submitted")
     why = f"submitted it: {', '.join(result.change.fields) or result.word}"
-    line = job_event(kind, result.wish, why, result.change)
+    line = job_event(kind, result.stored_job, why, result.change)
     revision = before.revision if before else 0
-    return replace(result, wish=here.store.put_job(result.wish, [line], expected=revision))
+    return replace(
+        result, stored_job=here.store.put_job(result.stored_job, [line], expected=revision)
+    )
 
 
 # ---- existing jobs ------------------------------------------------------------------------------
@@ -303,7 +305,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     if bool(job.run) != bool(before.document.get("run")):
         raise InvalidInput(f"run can't be {'set' if job.run else 'removed'}: {BY_COMMAND}")
     if not change.lines:
-        return SubmitResult(word="unchanged", wish=before, change=change)
+        return SubmitResult(word="unchanged", stored_job=before, change=change)
     place, now = here.place, here.clock.now()
     slots_with_offers(job, before.goal, here, project_settings.load_allowance(
         here.config_folder, world=place.world, project=place.project
@@ -315,7 +317,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
     line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)
     stored = here.store.put_job(fresh, [line], expected=before.revision)
-    return SubmitResult(word="changed", wish=stored, change=change)
+    return SubmitResult(word="changed", stored_job=stored, change=change)
 
 
 def stop_job(stored: StoredJob, here: Session) -> bool:

@@ -112,7 +112,7 @@ class HostStatus:
     heard_at: float  #: the last sign of life; 0: never
     boot: str = ""
     notice: str = ""  #: preempted, maintenance, shutdown, in a word
-    noticed_at: float | None = None
+    notice_at: float | None = None
     deadly: bool = False  #: the notice says that this host goes away
     works: tuple[HostRun, ...] = ()  #: those of the bid's slot
     trouble: str = ""  #: why it is not reached, for people
@@ -127,7 +127,7 @@ class HostStatus:
 class ObservedState:
     """All that is seen."""
 
-    sights: Mapping[str, BidObservation] = field(
+    observations: Mapping[str, BidObservation] = field(
         default_factory=dict
     )  #: by bid; all that bear an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests

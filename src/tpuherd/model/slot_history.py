@@ -36,13 +36,15 @@ class BidRecord:
     answered_at: float | None = None  #: when the cloud accepted it
     granted_at: float | None = None  #: its nodes are being created or exist
     ready_at: float | None = None
-    sick_at: float | None = None
-    sick_how: str = ""  #: the cloud's term for it: UNHEALTHY_TPU
-    noticed_at: float | None = None  #: the first preemption notice
+    unhealthy_at: float | None = None
+    unhealthy_state: str = ""  #: the cloud's term for it: UNHEALTHY_TPU
+    notice_at: float | None = None  #: the first preemption notice
     missed_at: float | None = None  #: since then the cloud's lists have omitted it
     lost_at: float | None = None
     lost_how: str = ""  #: preempted, terminated, vanished, …
-    freed_at: float | None = None  #: withdrawn and its nodes are deleted: only its request is left
+    nodes_deleted_at: float | None = (
+        None  #: withdrawn and its nodes are deleted: only its request is left
+    )
     withdrawn_at: float | None = None  #: the latest time it was sent
     withdrawals: int = 0  #: number of times it was sent
     withdrawn_why: str = ""
@@ -171,5 +173,5 @@ def bid_cost(bid: BidRecord, now: float) -> float:
     since = bid.ready_at or bid.granted_at
     if since is None or bid.offer.price is None:
         return 0.0
-    until = bid.lost_at or bid.freed_at or now
+    until = bid.lost_at or bid.nodes_deleted_at or now
     return max(0.0, until - since) / 3600 * bid.offer.price

@@ -73,7 +73,7 @@ class Slot:
     offers: tuple[Offer, ...]  #: all allowed ones; empty: `no_offer` says why
     node_digest: str  #: of all but the offer that needs a new node when changed
     code_digest: str  #: of all that needs a new attempt when changed: code, setup, command, env
-    wished_at: float
+    desired_since: float
     nodes: int = 1  #: a multislice run has several, granted together or not at all
     limits: Limits = field(default_factory=Limits)
     outputs: bool = False  #: there are paths to bring back before a node goes

@@ -42,7 +42,7 @@ class TrialRecord:
     attempts: int = 0
     points: tuple[tuple[int, float], ...] = ()  #: (step, value) as told, in the order of time
     lost: bool = False  #: the last that it told was no number
-    told_at: float | None = None
+    reported_at: float | None = None
     spent: TrialUsage = field(default_factory=TrialUsage)
     how: TrialEnd | None = None  #: None: it is not over
     ended_at: float | None = None

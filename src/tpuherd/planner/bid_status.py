@@ -16,7 +16,7 @@ from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.policy import BidPhase, Role
 
 LAG_S = 60.0  #: an accepted request may be missing from the lists this long
-SICK_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
+UNHEALTHY_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
 FAULTS_MAX = 2  #: chips that did not come up, in a row: the node is not tried any more
@@ -37,7 +37,7 @@ class BidStatus:
 
     bid: BidRecord
     stage: BidPhase
-    sight: BidObservation | None
+    observation: BidObservation | None
     hosts: tuple[HostStatus, ...]
     whole: bool  #: every host is reached, and is the one that the cloud shows
     role: Role = Role.CANDIDATE
@@ -156,11 +156,15 @@ def has_reached_host(hosts: Iterable[HostStatus]) -> bool:
 
 
 def build_bid_status(bid: BidRecord, observed: ObservedState, now: float) -> BidStatus:
-    sight = observed.sights.get(bid.name)
+    sight = observed.observations.get(bid.name)
     hosts = observed.hosts.get(bid.name, ())
     seen = bid_phase(bid, sight, observed, now)
     return BidStatus(
-        bid=bid, stage=seen, sight=sight, hosts=hosts, whole=is_fully_reached(bid, sight, hosts)
+        bid=bid,
+        stage=seen,
+        observation=sight,
+        hosts=hosts,
+        whole=is_fully_reached(bid, sight, hosts),
     )
 
 
@@ -204,8 +208,8 @@ def needs_replacement(
         return "its chips failed to initialize", None
     if bid.node_failures >= NODE_FAILURES_MAX or bid.unprepared >= NODE_FAILURES_MAX:
         return f"it failed {max(bid.node_failures, bid.unprepared)} times in a row", None
-    if bid.sick_at is not None:
-        dues.append(bid.sick_at + SICK_S_MAX)
+    if bid.unhealthy_at is not None:
+        dues.append(bid.unhealthy_at + UNHEALTHY_S_MAX)
     if bid.ready_at is None and bid.granted_at is not None:
         dues.append(bid.granted_at + MAKING_S_MAX)
     if bid.ready_at is not None and history.frozen_at is None:
@@ -213,7 +217,7 @@ def needs_replacement(
     due = min(dues, default=float("inf"))
     if now < due:
         return "", due
-    if bid.sick_at is not None and due == bid.sick_at + SICK_S_MAX:
+    if bid.unhealthy_at is not None and due == bid.unhealthy_at + UNHEALTHY_S_MAX:
         return "it has been unhealthy for too long", None
     if bid.ready_at is None:
         return "it has not become READY in time", None
@@ -228,8 +232,8 @@ def silence_deadline(
         return float("inf")
     silent = silent_since(standing, observed, history)
     if silent is not None:
-        return silent + SICK_S_MAX
-    many = expected_hosts(standing.bid, standing.sight) >= 64
+        return silent + UNHEALTHY_S_MAX
+    many = expected_hosts(standing.bid, standing.observation) >= 64
     return max(ready_at, observed.awake_at, history.started_at) + BOOT_S_MAX * (1 + many)
 
 

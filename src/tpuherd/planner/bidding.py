@@ -5,7 +5,7 @@ from tpuherd.model.observed import BidObservation, NodeState, RequestState
 from tpuherd.model.slot_history import BidRecord, has_running_attempt
 from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Withdraw
 from tpuherd.planner.bid_status import (
-    SICK_S_MAX,
+    UNHEALTHY_S_MAX,
     BidStatus,
     NodeNeed,
     choose_incumbent,
@@ -55,7 +55,7 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.DEAD, f"refused: {bid.sentence}"
     if bid.lost_at is not None:
         return Role.DEAD, f"it was {bid.lost_how}"
-    if bid.noticed_at is not None:
+    if bid.notice_at is not None:
         return Role.DEAD, "it received a preemption notice"
     if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
         why = "the job asks for another node type now"
@@ -64,8 +64,8 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return candidate_role(case, bid)
     if case.need is not NodeNeed.SEEK:
         return Role.INCUMBENT, ""
-    if bid.sick_at is not None and bid.ready_at is None:
-        return unhealthy_role(case, one, bid.sick_at)
+    if bid.unhealthy_at is not None and bid.ready_at is None:
+        return unhealthy_role(case, one, bid.unhealthy_at)
     why, worn_at = needs_replacement(one, case.world.observed, case.world.history, case.now)
     if worn_at is not None:
         case.wake_by(worn_at)
@@ -88,9 +88,9 @@ def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
 def unhealthy_role(case: SlotContext, one: BidStatus, since: float) -> tuple[Role, str]:
     """The role of a node that was never healthy: another is requested at once."""
     one.unfit = True
-    what = f"it is unhealthy ({one.bid.sick_how})"
-    case.wake_by(since + SICK_S_MAX)
-    if case.slot.exact or case.now >= since + SICK_S_MAX:
+    what = f"it is unhealthy ({one.bid.unhealthy_state})"
+    case.wake_by(since + UNHEALTHY_S_MAX)
+    if case.slot.exact or case.now >= since + UNHEALTHY_S_MAX:
         return Role.DEAD, f"{what} since it was made"
     return Role.UNHEALTHY, what
 
@@ -123,7 +123,7 @@ def apply_bid_table(case: SlotContext) -> None:
         match BIDS[one.role][one.stage]:
             case BidAction.WITHDRAW if may_withdraw(case, one):
                 why = f"{one.bid.name}: {one.why or 'another request was granted'}"
-                zone = one.sight.zone if one.sight is not None else one.bid.offer.zone
+                zone = one.observation.zone if one.observation is not None else one.bid.offer.zone
                 action = Withdraw(bid=one.bid.name, slot=case.slot.name, zone=zone)
                 case.add_step(action, why)
             case BidAction.ASK:
@@ -250,7 +250,7 @@ def ask_for_nodes(case: SlotContext) -> None:
         if not slot_history.bids:
             case.give_up(f"no node can be requested: {choice.fatal}")
         return
-    many = bid_count(choice, slot, len(live), len(slot_history.bids), world.wishes.hedge)
+    many = bid_count(choice, slot, len(live), len(slot_history.bids), world.desired.hedge)
     sick = {one.bid.offer.zone for one in case.bid_statuses if one.unfit}
     offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
     if slot.exact and offers:
@@ -261,7 +261,7 @@ def ask_for_nodes(case: SlotContext) -> None:
     for place, offer in enumerate(offers[:many]):
         generation += 1
         ask = Ask(
-            bid=f"{slot.name}-g{generation}-{world.wishes.owner}",
+            bid=f"{slot.name}-g{generation}-{world.desired.owner}",
             slot=slot.name,
             generation=generation,
             offer=offer,
@@ -281,9 +281,9 @@ def waiting_since(case: SlotContext) -> float:
     slot_history, attempt = case.slot_history, case.slot_history.attempt
     if slot_history.searching_at is not None:
         return slot_history.searching_at
-    losses = [bid.noticed_at or bid.lost_at or 0.0 for bid in slot_history.bids.values()]
+    losses = [bid.notice_at or bid.lost_at or 0.0 for bid in slot_history.bids.values()]
     ended_at = attempt.ended_at if attempt is not None else None
-    marks = (case.slot.wished_at, ended_at or 0.0, *losses, *slot_history.freed.values())
+    marks = (case.slot.desired_since, ended_at or 0.0, *losses, *slot_history.freed.values())
     return min(case.now, max(marks))
 
 

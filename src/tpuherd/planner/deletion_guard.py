@@ -21,7 +21,7 @@ def silence_reason(observed: ObservedState, history: History) -> str:
     held = silent = 0
     for bid in known_bids(history):
         hosts = observed.hosts.get(bid.name, ())
-        if hosts and has_ready_nodes(observed.sights.get(bid.name)):
+        if hosts and has_ready_nodes(observed.observations.get(bid.name)):
             heard = [host for host in hosts if host.heard_at]
             held += len(heard)
             silent += sum(not host.reached for host in heard)
@@ -39,7 +39,7 @@ def empty_list_reason(observed: ObservedState, history: History) -> str:
     for bid in known_bids(history):
         if bid.offer.zone not in observed.zones or observed.surveyed_at <= bid.sent_at:
             continue
-        if bid.name in observed.sights or is_bid_reached(observed.hosts, bid.name):
+        if bid.name in observed.observations or is_bid_reached(observed.hosts, bid.name):
             return ""
         missing += 1
     if missing < BIDS_MIN:

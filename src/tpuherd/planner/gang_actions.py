@@ -88,7 +88,7 @@ def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
     if (
         not there
         or seat.stage not in {BidPhase.READY, BidPhase.HIDDEN}
-        or seat.bid.sick_at is not None
+        or seat.bid.unhealthy_at is not None
     ):
         heard = silent_since(seat, case.world.observed, case.world.history) is not None
         return (
@@ -168,7 +168,7 @@ def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
-    doomed = here.bid.lost_at is not None or here.bid.noticed_at is not None
+    doomed = here.bid.lost_at is not None or here.bid.notice_at is not None
     limits = case.slot.limits
     reason = why
     if shape is GangState.DOOMED:
@@ -264,7 +264,7 @@ def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
         Launch(
             bid=seat.bid.name,
             slot=slot.name,
-            attempt=f"{slot.name}-a{many}-{case.world.wishes.owner}",
+            attempt=f"{slot.name}-a{many}-{case.world.desired.owner}",
             number=many,
             resume=slot_history.first_launch_at is not None,
             code_digest=slot.code_digest,

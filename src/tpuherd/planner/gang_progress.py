@@ -79,7 +79,7 @@ class Gang:
     hosts: int  #: expected number of hosts
     whole: bool  #: every host that there should be has told of its end
     working: bool  #: it is being launched or stopped just now
-    told_at: float  #: when the survey was begun that last told of its zone
+    surveyed_at: float  #: when the survey was begun that last told of its zone
     awake_at: float  #: what was launched before was launched by another, who may not have sent it
 
     @property
@@ -93,7 +93,7 @@ class Gang:
 
 def build_gang(slot: Slot, attempt: AttemptRecord, bid: BidRecord, observed: ObservedState) -> Gang:
     members = tuple(build_member(host, attempt) for host in observed.hosts.get(bid.name, ()))
-    hosts = expected_hosts(bid, observed.sights.get(bid.name))
+    hosts = expected_hosts(bid, observed.observations.get(bid.name))
     return Gang(
         slot=slot,
         attempt=attempt,
@@ -102,7 +102,7 @@ def build_gang(slot: Slot, attempt: AttemptRecord, bid: BidRecord, observed: Obs
         hosts=hosts,
         whole=len(members) >= hosts and all(one.over for one in members),
         working=slot.name in observed.working,
-        told_at=observed.surveyed_at if bid.offer.zone in observed.zones else 0.0,
+        surveyed_at=observed.surveyed_at if bid.offer.zone in observed.zones else 0.0,
         awake_at=observed.awake_at,
     )
 
@@ -114,9 +114,9 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
         return pending_stop(gang, attempt.stopping_at, now)
     if bid.lost_at is not None:
         return Pending(broken=f"{bid.name} was {bid.lost_how}") if gang.live_members else None
-    if bid.noticed_at is not None:
+    if bid.notice_at is not None:
         # The agents stop it by themselves; we send the stop too while a host responds.
-        until = bid.noticed_at + gang.slot.limits.notice_grace_s + NOTICE_S
+        until = bid.notice_at + gang.slot.limits.notice_grace_s + NOTICE_S
         if gang.whole or (now >= until and not gang.live_members):
             return None
         broken = "its node received a preemption notice" if gang.live_members else ""
@@ -128,7 +128,7 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
 
 def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
     """What is pending after TERM was sent; None: all have ended, or time is up."""
-    doomed = gang.bid.lost_at is not None or gang.bid.noticed_at is not None
+    doomed = gang.bid.lost_at is not None or gang.bid.notice_at is not None
     until = since + gang.attempt.stopping_s + (NOTICE_S if doomed else STOP_S)
     nobody = gang.bid.lost_at is not None and not gang.live_members
     if gang.whole or now >= until or nobody:
@@ -176,7 +176,7 @@ def pending_run(gang: Gang, now: float) -> Pending | None:
     if gang.whole:
         done = any(one.work is not None and one.work.complete for one in over)
         until = max(ends) + HOLD_S
-        if done or gang.told_at > max(ends) or now >= until:
+        if done or gang.surveyed_at > max(ends) or now >= until:
             return None
         return Pending(wake_at=until, held=True)
     bad = next((one for one in over if one.lost or one.has_failed or one.was_sent_term), None)

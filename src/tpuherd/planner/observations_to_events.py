@@ -31,7 +31,7 @@ def find_bid_events(
         yield from absence_events(bid, stage)
     elif stage not in {BidPhase.CALLING, BidPhase.HIDDEN}:
         yield from observation_events(bid, stage, sight)
-    if hosts and bid.noticed_at is None and bid.withdrawn_at is None:
+    if hosts and bid.notice_at is None and bid.withdrawn_at is None:
         yield from notice_events(bid, hosts)
 
 
@@ -44,9 +44,9 @@ def observation_events(
         yield make_bid_event("bid.granted", bid, f"granted in {bid.offer.zone}")
     if stage is BidPhase.READY and bid.ready_at is None:
         yield make_bid_event("bid.ready", bid, "READY")
-    if stage is BidPhase.READY and bid.sick_at is not None:
+    if stage is BidPhase.READY and bid.unhealthy_at is not None:
         yield make_bid_event("bid.healthy", bid, "healthy again")
-    if stage is BidPhase.UNHEALTHY and bid.sick_at is None:
+    if stage is BidPhase.UNHEALTHY and bid.unhealthy_at is None:
         state = next(
             one.health or one.state for one in sight.nodes if one.word is NodeState.UNHEALTHY
         )
@@ -59,7 +59,7 @@ def observation_events(
     if bid.withdrawn_at is None:
         how = describe_loss(stage, sight)
         yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", cause=how)
-    elif bid.granted_at is not None and bid.freed_at is None and not sight.nodes:
+    elif bid.granted_at is not None and bid.nodes_deleted_at is None and not sight.nodes:
         yield make_bid_event(
             "bid.nodes_deleted", bid, "its nodes are deleted; its request is still being deleted"
         )
@@ -86,7 +86,7 @@ def vanishing_events(
     """A granted bid counts as lost if two surveys omit it and none of its hosts responds."""
     known = bid.granted_at is not None and bid.lost_at is None and bid.withdrawn_at is None
     fresh = bid.offer.zone in observed.zones and observed.surveyed_at > bid.sent_at
-    if not known or not fresh or bid.name in observed.sights or bid.name in observed.calling:
+    if not known or not fresh or bid.name in observed.observations or bid.name in observed.calling:
         return
     if has_reached_host(hosts):
         return

@@ -107,12 +107,12 @@ def build_plan_context(
             if waits and bid.offer.kind is RequestKind.DIRECT:
                 probed.add(zone_stats_key(bid.offer))
     unknown: dict[str, list[BidObservation]] = {}
-    for name, sight in observed.sights.items():
+    for name, sight in observed.observations.items():
         named = split_bid_name(name) if name not in known else None
         if named is not None and named.owner in {wishes.owner, *wishes.adopted}:
             unknown.setdefault(named.slot, []).append(sight)
     return PlanContext(
-        wishes=wishes,
+        desired=wishes,
         observed=observed,
         history=history,
         now=now,
@@ -158,7 +158,7 @@ def slots_to_plan(
                 offers=(),
                 node_digest="",
                 code_digest="",
-                wished_at=0.0,
+                desired_since=0.0,
             )
 
 
@@ -192,7 +192,7 @@ def record_observations(case: SlotContext) -> None:
     for bid in tuple(case.slot_history.bids.values()):
         one = build_bid_status(bid, observed, case.now)
         case.bid_statuses.append(one)
-        for note in find_bid_events(bid, one.stage, one.sight, one.hosts):
+        for note in find_bid_events(bid, one.stage, one.observation, one.hosts):
             case.record_event(note.kind, note.why, note.facts)
         for note in vanishing_events(bid, one.hosts, observed, sure=world.sure):
             case.record_event(note.kind, note.why, note.facts)
@@ -329,11 +329,11 @@ def find_orphans(
         if not was_withdrawn(history, slot, sight)
     ]
     held = [
-        observed.sights[name]
+        observed.observations[name]
         for slot, slot_history in history.slots.items()
         if slot not in named
         for name in slot_history.bids
-        if name in observed.sights
+        if name in observed.observations
     ]
     return (*loose, *held)
 

@@ -26,7 +26,7 @@ from tpuherd.planner.zone_choice import PendingAsk
 class PlanContext:
     """What all slots share."""
 
-    wishes: DesiredSlots
+    desired: DesiredSlots
     observed: ObservedState
     history: History
     now: float

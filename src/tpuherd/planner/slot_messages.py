@@ -42,7 +42,11 @@ def ending_message(case: SlotContext) -> str:
     if any(needs_collecting(case, one) for one in case.bid_statuses):
         what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
         return f"{head}; fetching {what} of its log first"
-    seen = {one.bid.name: one.sight.state for one in case.bid_statuses if one.sight is not None}
+    seen = {
+        one.bid.name: one.observation.state
+        for one in case.bid_statuses
+        if one.observation is not None
+    }
     names = [
         f"{name} ({seen[name]})" if seen.get(name) else name for name in sorted(slot_history.bids)
     ]
@@ -104,14 +108,17 @@ def searching_message(case: SlotContext) -> str:
 def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -> str:
     name, bid = seat.bid.name, seat.bid
     where = f"{name} in {bid.offer.zone}"
-    if bid.ready_at is None and bid.sick_at is None:
+    if bid.ready_at is None and bid.unhealthy_at is None:
         age = format_age(case.now - (bid.granted_at or case.now))
         return f"{where} is being created ({age} so far)"
     if seat.stage is BidPhase.UNKNOWN:
-        return f"{where} is in a state that herd does not know ({seat.sight and seat.sight.state})"
-    if bid.sick_at is not None:
-        since = format_age(case.now - bid.sick_at)
-        return f"{where} is unhealthy ({bid.sick_how}), for {since}; waiting for it to recover"
+        state = seat.observation and seat.observation.state
+        return f"{where} is in a state that herd does not know ({state})"
+    if bid.unhealthy_at is not None:
+        since = format_age(case.now - bid.unhealthy_at)
+        return (
+            f"{where} is unhealthy ({bid.unhealthy_state}), for {since}; waiting for it to recover"
+        )
     if not seat.whole:
         reached = sum(host.reached for host in seat.hosts)
         trouble = next((f": {one.trouble}" for one in seat.hosts if one.trouble), "")

@@ -81,7 +81,7 @@ def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStat
     """Whether it has started and every responding host reports that it runs."""
     if attempt.started_at is None or attempt.stopping_at is not None:
         return False
-    if bid.lost_at is not None or bid.noticed_at is not None:
+    if bid.lost_at is not None or bid.notice_at is not None:
         return False
     for host in hosts:
         if host.boot not in attempt.boots:
@@ -181,7 +181,7 @@ def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
         return Verdict.SUCCESS, "the run is complete", None
     if bid.lost_at is not None:
         return Verdict.PREEMPTED, f"{bid.name} was {bid.lost_how}", None
-    if bid.noticed_at is not None:
+    if bid.notice_at is not None:
         return Verdict.PREEMPTED, f"{bid.name} received a preemption notice", None
     for one in gang.members:
         if one.lost:

@@ -97,7 +97,7 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
     step, value, last = found
     known = (trial.step, trial.value, trial.lost)
     pause_s = max(TOLD_S, TOLD_SHARE * (turn.now - trial.made_at))
-    due = last or trial.told_at is None or turn.now >= trial.told_at + pause_s
+    due = last or trial.reported_at is None or turn.now >= trial.reported_at + pause_s
     if known == (step, value, value is None) or not due:
         return
     if value is None and trial.lost:
@@ -172,7 +172,7 @@ def is_surely_over(history: SlotHistory) -> bool:
 
 def is_staying(bid: BidRecord) -> bool:
     """Whether the node exists and is not about to go."""
-    gone = bid.lost_at is not None or bid.noticed_at is not None or bid.withdrawn_at is not None
+    gone = bid.lost_at is not None or bid.notice_at is not None or bid.withdrawn_at is not None
     return bid.ready_at is not None and not gone
 
 
@@ -188,7 +188,7 @@ def is_free_slot(slot: Slot, history: SlotHistory) -> bool:
 def is_ready_slot(slot: Slot, history: SlotHistory) -> bool:
     """Whether the slot could start a command at once."""
     return not has_running_attempt(history) and any(
-        is_staying(bid) and bid.sick_at is None and bid.prepared == slot.code_digest
+        is_staying(bid) and bid.unhealthy_at is None and bid.prepared == slot.code_digest
         for bid in history.bids.values()
     )
 
@@ -215,14 +215,14 @@ def make_trial(turn: SweepStep, slot: Slot) -> None:
     said = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
     turn.record_event(
         "trial.created", f"trial {number}: {said}", "", trial=number, params=params,
-        run_id=run_id(turn.job, number, slot.wished_at), metric=search.metric,
+        run_id=run_id(turn.job, number, slot.desired_since), metric=search.metric,
         direction=search.goal,
     )  # fmt: skip
 
 
-def run_id(job: str, number: int, wished_at: float) -> str:
+def run_id(job: str, number: int, desired_since: float) -> str:
     """Return an id that all attempts of a trial share; it changes if the job is submitted anew."""
-    word = sha256(f"{job} t{number} {wished_at!r}".encode()).hexdigest()[:8]
+    word = sha256(f"{job} t{number} {desired_since!r}".encode()).hexdigest()[:8]
     return f"{job}-t{number}-{word}"
 
 

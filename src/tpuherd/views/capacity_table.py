@@ -31,7 +31,7 @@ class ZoneTally:
 class OpenBid:
     key: ZoneKey
     asked_at: float
-    told: set[str] = field(default_factory=set)
+    counted_kinds: set[str] = field(default_factory=set)
     ready_at: float | None = None
 
 
@@ -46,8 +46,8 @@ def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, 
             key = (str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier")))
             bids[name] = OpenBid(key=key, asked_at=event.at)
             tallies.setdefault(key, ZoneTally()).asked += event.kind == "bid.requested"
-        elif name in bids and event.kind not in bids[name].told:
-            bids[name].told.add(event.kind)
+        elif name in bids and event.kind not in bids[name].counted_kinds:
+            bids[name].counted_kinds.add(event.kind)
             count_event(tallies[bids[name].key], bids[name], event)
     return [capacity_row(key, tallies[key], now) for key in sorted(tallies)]
 

@@ -62,7 +62,7 @@ Json = dict[str, Any]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreView:
     now: float
-    wishes: Mapping[str, StoredJob] = field(default_factory=dict)
+    stored_jobs: Mapping[str, StoredJob] = field(default_factory=dict)
     accounts: Mapping[str, SlotAccount] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)  #: the engine's last sentence a slot
     engine: bool = False  #: whether one runs
@@ -75,7 +75,7 @@ def wanted_slots(wish: StoredJob) -> tuple[str, ...]:
 
 def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
     """The job's desired and existing slots, in order."""
-    wish = scene.wishes.get(job)
+    wish = scene.stored_jobs.get(job)
     there = [one.slot for one in scene.accounts.values() if one.job == job]
     if wish is not None and wish.goal is not Goal.GONE:
         there = [name for name in there if scene.accounts[name].bids]  # else it was scaled away
@@ -88,13 +88,13 @@ def slot_phase(account: SlotAccount | None) -> str:
         return "waiting"
     if account.state is GoodputState.STOPPED and account.bids:
         return LEAVING
-    if account.state in AT_NODES and any(bid.sick_at for bid in live_bids(account.bids)):
+    if account.state in AT_NODES and any(bid.unhealthy_at for bid in live_bids(account.bids)):
         return "unhealthy"
     return WORDS[account.state]
 
 
 def job_row(scene: StoreView, job: str) -> Json:
-    wish = scene.wishes.get(job)
+    wish = scene.stored_jobs.get(job)
     names = job_slot_names(scene, job)
     accounts = [scene.accounts[name] for name in names if name in scene.accounts]
     phases: dict[str, int] = {}
@@ -147,7 +147,7 @@ def slot_bid(account: SlotAccount) -> BidRecord | None:
 
 
 def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
-    wish = scene.wishes.get(job)
+    wish = scene.stored_jobs.get(job)
     return {
         **job_row(scene, job),
         "submitted_at": wish.made_at if wish else None,
@@ -208,8 +208,11 @@ def bid_stage(bid: BidRecord) -> tuple[str, float]:
     stages = (
         (bid.withdrawn_at, "being deleted"),
         (bid.lost_at, bid.lost_how or "lost"),
-        (bid.noticed_at, "notice received"),
-        (bid.sick_at, f"unhealthy ({bid.sick_how})" if bid.sick_how else "unhealthy"),
+        (bid.notice_at, "notice received"),
+        (
+            bid.unhealthy_at,
+            f"unhealthy ({bid.unhealthy_state})" if bid.unhealthy_state else "unhealthy",
+        ),
         (bid.ready_at, "ready"),
         (bid.granted_at, "being created"),
     )
