@@ -233,7 +233,7 @@ async def pings(pod: Pod, many: int, rounds: int) -> list[float]:
     place = project_access.resolve_access(pod.user.env)
     async with open_remote.open_remote_session(place, WallClock()) as reach:
         hosts = (await reach.resolve_hosts("pod"))[:many]
-        links = await asyncio.gather(*map(reach.ways.get_link, hosts))
+        links = await asyncio.gather(*map(reach.pool.get_link, hosts))
         for _ in range(rounds):
             begun = perf_counter()
             await asyncio.gather(*(link.call(RpcRequest(name="ping")) for link in links))

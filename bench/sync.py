@@ -33,10 +33,10 @@ from tests.conformance.hosts_sshd import Town, lacking, town
 from tpuherd.ports import Host
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.connection_pool import ConnectionPool
-from tpuherd.sync.compressor import COMPRESSOR
 from tpuherd.sync.ship import ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
+from tpuherd.sync.transfer import COMPRESSOR
 from tpuherd_host.agent.snapshots.rpc_snapshots import TIDY_S
 
 FILES = 800

@@ -73,7 +73,7 @@ class Here(Daemon):
         )  # fmt: skip
         hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
         keys = key_pair(folders.config)
-        caller = ClientIdentity(login=Town.login, keys=keys, hello=hello, parcel=current_agent())
+        caller = ClientIdentity(login=Town.login, keys=keys, hello=hello, bundle=current_agent())
         self.near = Near(hosts, ConnectionPool(Known(), caller, Pins(home / "pins"), clock), clock)
 
     async def open_remote(

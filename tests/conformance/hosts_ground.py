@@ -62,20 +62,20 @@ def standing(kind: str) -> Iterator[Ground]:
 
 
 def opened(
-    ground: Ground, folder: Path, parcel: AgentBundle | None = None, ways: tuple[Route, ...] = ()
+    ground: Ground, folder: Path, bundle: AgentBundle | None = None, ways: tuple[Route, ...] = ()
 ) -> "Opened":
-    return Opened(ground, folder, parcel or small(), ways)
+    return Opened(ground, folder, bundle or small(), ways)
 
 
 class Opened:
     """Ways from here to a ground, with keys and pins in a folder."""
 
     def __init__(
-        self, ground: Ground, folder: Path, parcel: AgentBundle, ways: tuple[Route, ...] = ()
+        self, ground: Ground, folder: Path, bundle: AgentBundle, ways: tuple[Route, ...] = ()
     ) -> None:
         self.ground = ground
         self.folder = folder
-        self.parcel = parcel
+        self.bundle = bundle
         self.chosen = ways
 
     @asynccontextmanager
@@ -85,8 +85,8 @@ class Opened:
             login=self.ground.login,
             keys=key_pair(self.folder / "config"),
             hello=hello,
-            parcel=self.parcel,
-            ways=self.chosen,
+            bundle=self.bundle,
+            routes=self.chosen,
         )
         async with self.ground.register() as register:
             ways = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())

@@ -91,9 +91,9 @@ class Sim:
         urls = ServiceUrls(tpu=self.world.url, compute=self.world.url)
         async with world_http_client() as http:
             cloud = Cloud(RestClient(http, urls, AnonymousAuth()), "demo")
-            registrar = CloudNodeDirectory(cloud, int(self.world.facts["ssh_port"]), WallClock())
-            await registrar.list_nodes()
-            yield registrar
+            directory = CloudNodeDirectory(cloud, int(self.world.facts["ssh_port"]), WallClock())
+            await directory.list_nodes()
+            yield directory
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Partner:
         self.reader = frames.FrameReader()
         self.heard: list[Frame] = []
         self.closed = False
-        self.lane = Multiplexer(self)
+        self.multiplexer = Multiplexer(self)
 
     def write(self, piece: bytes) -> None:
         self.heard += self.reader.feed(piece)
@@ -50,7 +50,7 @@ class Partner:
         self.closed = True
 
     def say(self, kind: int, id: int, content: dict[str, Any]) -> None:
-        self.lane.feed(frames.pack_json(kind, id, content))
+        self.multiplexer.feed(frames.pack_json(kind, id, content))
 
     def kinds(self, id: int) -> list[int]:
         return [frame.kind for frame in self.heard if frame.id == id]
@@ -69,10 +69,10 @@ def met(work: Callable[[Partner], Awaitable[None]]) -> None:
 
 def test_calls_do_not_get_in_each_others_way() -> None:
     async def work(partner: Partner) -> None:
-        lane = partner.lane
+        multiplexer = partner.multiplexer
         first, second = (
-            lane.open_call(RpcRequest(name="a")),
-            lane.open_call(RpcRequest(name="b", arguments={"x": 1})),
+            multiplexer.open_call(RpcRequest(name="a")),
+            multiplexer.open_call(RpcRequest(name="b", arguments={"x": 1})),
         )
         assert first.id != second.id
         assert json.loads(partner.heard[1].payload) == {"verb": "b", "x": 1}
@@ -80,19 +80,19 @@ def test_calls_do_not_get_in_each_others_way() -> None:
         partner.say(frames.REPLY, first.id, {"one": 1})
         assert await first.reply() == {"one": 1}
         assert await second.reply() == {"two": 2}
-        assert lane.calls == {}
+        assert multiplexer.calls == {}
 
     met(work)
 
 
 def test_frames_come_in_any_pieces() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
         text = frames.pack_data(call.id, PORT, b"hello") + frames.pack_json(
             frames.REPLY, call.id, {}
         )
         for at in range(len(text)):
-            partner.lane.feed(text[at : at + 1])
+            partner.multiplexer.feed(text[at : at + 1])
         assert await call.read() == (PORT, b"hello")
         assert await call.read() is None
 
@@ -110,7 +110,7 @@ def test_frames_come_in_any_pieces() -> None:
 )
 def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
         partner.say(frames.FAIL, call.id, {"error": word, "sentence": "so it is"})
         assert await call.read() is None
         with pytest.raises(kind, match="so it is"):
@@ -121,13 +121,13 @@ def test_failures_are_sentences(word: str, kind: type[HerdError]) -> None:
 
 def test_a_writer_waits_for_credit() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
         text = bytes(range(256)) * (frames.WINDOW // 128)  # twice the window
         writing = asyncio.create_task(call.write(PORT, text))
         await CLOCK.sleep(QUIET_S)
         assert not writing.done()
         assert len(partner.data(call.id)) == frames.WINDOW
-        partner.lane.feed(frames.pack_credit(call.id, frames.WINDOW))
+        partner.multiplexer.feed(frames.pack_credit(call.id, frames.WINDOW))
         await writing
         assert partner.data(call.id) == text
 
@@ -136,10 +136,12 @@ def test_a_writer_waits_for_credit() -> None:
 
 def test_a_slow_reader_gives_no_credit() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
         for _ in range(4):
-            partner.lane.feed(frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
-        partner.lane.feed(frames.pack_data(call.id, PORT + 1, b"y"))
+            partner.multiplexer.feed(
+                frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1))
+            )
+        partner.multiplexer.feed(frames.pack_data(call.id, PORT + 1, b"y"))
         await CLOCK.sleep(QUIET_S)
         got = await call.read()
         assert got is not None and got[0] == PORT and len(got[1]) == frames.WINDOW - 4
@@ -153,13 +155,15 @@ def test_a_slow_reader_gives_no_credit() -> None:
 
 def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
         waiting = asyncio.create_task(call.reply())
         for _ in range(4):
-            partner.lane.feed(frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1)))
+            partner.multiplexer.feed(
+                frames.pack_data(call.id, PORT, b"x" * (frames.WINDOW // 4 - 1))
+            )
         await CLOCK.sleep(QUIET_S)
         assert frames.CREDIT in partner.kinds(call.id)
-        partner.lane.feed(frames.pack_json(frames.REPLY, call.id, {"exit": 0}))
+        partner.multiplexer.feed(frames.pack_json(frames.REPLY, call.id, {"exit": 0}))
         assert await waiting == {"exit": 0}
 
     met(work)
@@ -167,29 +171,32 @@ def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
 
 def test_a_broken_lane_fails_all_that_is_under_way_and_all_that_comes() -> None:
     async def work(partner: Partner) -> None:
-        lane = partner.lane
-        call, other = lane.open_call(RpcRequest(name="a")), lane.open_call(RpcRequest(name="b"))
-        partner.lane.feed(frames.pack_data(call.id, PORT, b"last words"))
-        lane.mark_broken(NotReached("the connection was cut"))
+        multiplexer = partner.multiplexer
+        call, other = (
+            multiplexer.open_call(RpcRequest(name="a")),
+            multiplexer.open_call(RpcRequest(name="b")),
+        )
+        partner.multiplexer.feed(frames.pack_data(call.id, PORT, b"last words"))
+        multiplexer.mark_broken(NotReached("the connection was cut"))
         assert await call.read() == (PORT, b"last words")
         for wait in (call.read(), call.reply(), other.read(), other.write(PORT, b"x")):
             with pytest.raises(NotReached, match="was cut"):
                 await wait
         with pytest.raises(NotReached):
-            lane.open_call(RpcRequest(name="c"))
-        assert [event async for event in lane.iter_events()] == []
+            multiplexer.open_call(RpcRequest(name="c"))
+        assert [event async for event in multiplexer.iter_events()] == []
 
     met(work)
 
 
 def test_leaving_says_so_and_hears_nothing_more() -> None:
     async def work(partner: Partner) -> None:
-        async with partner.lane.open_stream(RpcRequest(name="a")) as call:
+        async with partner.multiplexer.open_stream(RpcRequest(name="a")) as call:
             pass
         assert partner.kinds(call.id) == [frames.CALL, frames.CANCEL]
-        partner.lane.feed(frames.pack_data(call.id, PORT, b"too late"))
+        partner.multiplexer.feed(frames.pack_data(call.id, PORT, b"too late"))
         partner.say(frames.FAIL, call.id, {"error": "cancelled", "sentence": "cancelled"})
-        assert partner.lane.calls == {}
+        assert partner.multiplexer.calls == {}
         assert not call._pieces
 
     met(work)
@@ -197,7 +204,7 @@ def test_leaving_says_so_and_hears_nothing_more() -> None:
 
 def test_a_call_that_is_over_is_not_cancelled() -> None:
     async def work(partner: Partner) -> None:
-        async with partner.lane.open_stream(RpcRequest(name="a")) as call:
+        async with partner.multiplexer.open_stream(RpcRequest(name="a")) as call:
             partner.say(frames.REPLY, call.id, {})
         assert partner.kinds(call.id) == [frames.CALL]
 
@@ -209,7 +216,7 @@ def test_events_reach_all_who_listen() -> None:
         heard: list[list[Any]] = [[], []]
 
         async def listen(ear: list[Any]) -> None:
-            async for event in partner.lane.iter_events():
+            async for event in partner.multiplexer.iter_events():
                 ear.append(event["event"])
 
         async with asyncio.TaskGroup() as group:
@@ -218,7 +225,7 @@ def test_events_reach_all_who_listen() -> None:
             await CLOCK.sleep(QUIET_S)
             partner.say(frames.EVENT, 0, {"event": "notice"})
             partner.say(frames.EVENT, 0, {"event": "ended"})
-            partner.lane.mark_broken(NotReached("over"))
+            partner.multiplexer.mark_broken(NotReached("over"))
         assert heard == [["notice", "ended"]] * 2
 
     met(work)
@@ -228,7 +235,7 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(lanes, "EVENTS_MAX", 3)
 
     async def work(partner: Partner) -> None:
-        events = partner.lane.iter_events()
+        events = partner.multiplexer.iter_events()
         first = asyncio.ensure_future(anext(events))
         await CLOCK.sleep(QUIET_S)
         for number in range(9):
@@ -250,8 +257,8 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_nonsense_hangs_up(nonsense: bytes) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
-        partner.lane.feed(nonsense)
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
+        partner.multiplexer.feed(nonsense)
         assert partner.closed
         with pytest.raises(OperationFailed, match="violates the protocol"):
             await call.reply()
@@ -262,8 +269,8 @@ def test_nonsense_hangs_up(nonsense: bytes) -> None:
 @pytest.mark.parametrize("payload", [b"", b"\x00"])
 def test_short_frames_hang_up(payload: bytes) -> None:
     async def work(partner: Partner) -> None:
-        call = partner.lane.open_call(RpcRequest(name="a"))
-        partner.lane.feed(frames.pack_frame(frames.CREDIT, call.id, payload))
+        call = partner.multiplexer.open_call(RpcRequest(name="a"))
+        partner.multiplexer.feed(frames.pack_frame(frames.CREDIT, call.id, payload))
         assert partner.closed
 
     met(work)

@@ -17,7 +17,7 @@ from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.sync.copy_files import copy_from, copy_to
-from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
+from tpuherd.sync.ship import DEFAULT_OPTIONS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
 from tpuherd_host.agent.frames import LOG
@@ -60,10 +60,10 @@ class Desk:
         opened(self.ground, self.folder, current_agent()).run(limited)
 
     async def ship(
-        self, links: list[AgentLink], dest: str = "c", terms: ShipOptions = TERMS
+        self, links: list[AgentLink], dest: str = "c", options: ShipOptions = DEFAULT_OPTIONS
     ) -> Shipment:
         shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
-        return await ship(shot, dest, links, archive=self.archive, terms=terms)
+        return await ship(shot, dest, links, archive=self.archive, options=options)
 
     def look(self) -> str:
         """What LOOK says of our side."""

@@ -68,7 +68,7 @@ class User:
     wire: Wire
     clock: LoopClock
     cloud: Cloud
-    registrar: CloudNodeDirectory
+    directory: CloudNodeDirectory
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
         """A plain request of somebody else's."""
@@ -118,9 +118,9 @@ def live(work: Callable[[User], Awaitable[T]]) -> T:
             cloud = Cloud(
                 RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
             )
-            registrar = CloudNodeDirectory(cloud, 22, clock)
+            directory = CloudNodeDirectory(cloud, 22, clock)
             return await work(
-                User(world=world, wire=wire, clock=clock, cloud=cloud, registrar=registrar)
+                User(world=world, wire=wire, clock=clock, cloud=cloud, directory=directory)
             )
 
     return run(main())

@@ -45,7 +45,7 @@ class Way:
                 if self.line.machine.fleet.called(self.line, piece):
                     self.line.machine.heard(self.line, piece)
             else:
-                self.line.lane.feed(piece)
+                self.line.multiplexer.feed(piece)
                 self.line.machine.flushed(self.line, len(piece))
 
 
@@ -58,7 +58,7 @@ class Line:
         self.broken = False
         self.up = Way(self, up=True)
         self.down = Way(self, up=False)
-        self.lane = Multiplexer(self)
+        self.multiplexer = Multiplexer(self)
 
     def write(self, piece: bytes) -> None:
         """The engine says something."""
@@ -73,7 +73,7 @@ class Line:
         """Both sides see at once that it is over."""
         if not self.broken:
             self.broken = True
-            self.lane.mark_broken(error)
+            self.multiplexer.mark_broken(error)
             self.machine.left(self)
 
     def hold(self) -> None:
@@ -85,7 +85,7 @@ class Line:
         """Keep-alives were not answered for long; the host's side notices later still."""
         if not self.broken and not self.machine.answers:
             self.broken = True
-            self.lane.mark_broken(
+            self.multiplexer.mark_broken(
                 NotReached(f"{self.machine.name} gave no answer in {SILENCE_S:g} s")
             )
             asyncio.get_running_loop().call_later(DEAF_S, self.machine.left, self)

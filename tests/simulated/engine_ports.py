@@ -139,13 +139,13 @@ class Hosts:
         self.life.check(f"link {host.name}")
         line = machine.open()
         self.lines.append(line)
-        line.lane.send_hello({"protocol": frames.PROTOCOL, **self.hello})
+        line.multiplexer.send_hello({"protocol": frames.PROTOCOL, **self.hello})
         try:
             async with asyncio.timeout(60.0):
-                hello = await line.lane.hello
+                hello = await line.multiplexer.hello
         except TimeoutError as error:
             raise NotReached(f"the agent of {host.name} gave no answer in 60 s") from error
-        link = self.links[key] = AgentLink(host, hello, line.lane, Tunnels())
+        link = self.links[key] = AgentLink(host, hello, line.multiplexer, Tunnels())
         return link
 
     def at(self, host: Host) -> Machine | None:

@@ -11,7 +11,7 @@ from typing import Any
 from tpuherd.errors import NotReached, OperationFailed
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_channel import ERRORS
-from tpuherd.sync.ship import TERMS, Shipment, ShipOptions, ship
+from tpuherd.sync.ship import DEFAULT_OPTIONS, Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 from tpuherd_host.agent.frames import WINDOW
@@ -171,9 +171,9 @@ class Desk:
         return snapshot_folder(self.code, self.archive, ENVIRONMENT)
 
     def ship(
-        self, hosts: Sequence[NearHost], dest: str = "c", terms: ShipOptions = TERMS
+        self, hosts: Sequence[NearHost], dest: str = "c", options: ShipOptions = DEFAULT_OPTIONS
     ) -> Shipment:
-        return asyncio.run(ship(self.shot(), dest, hosts, archive=self.archive, terms=terms))
+        return asyncio.run(ship(self.shot(), dest, hosts, archive=self.archive, options=options))
 
 
 def herd(folder: Path, many: int) -> list[NearHost]:

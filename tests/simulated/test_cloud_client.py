@@ -91,11 +91,11 @@ def test_a_recreated_node_is_another_incarnation() -> None:
         first = await host_of(user, "pod")
         await user.ask("DELETE", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
         await asyncio.sleep(3600)
-        assert await user.registrar.find_current(first) is None
+        assert await user.directory.find_current(first) is None
         await user.node("pod")
         second = await host_of(user, "pod")
         assert second.incarnation != first.incarnation
-        found = await user.registrar.find_current(first)
+        found = await user.directory.find_current(first)
         assert found is not None
         assert found.incarnation == second.incarnation
 
@@ -106,13 +106,13 @@ def test_a_preempted_node_is_an_obstacle() -> None:
     async def work(user: User) -> None:
         await user.node("pod", schedulingConfig={"spot": True})
         host = await host_of(user, "pod")
-        assert user.registrar.unreachable_reason(host) is None
+        assert user.directory.unreachable_reason(host) is None
         await user.weather("preempt", target="pod", notice_s=0)
         await asyncio.sleep(60)
-        await user.registrar.list_nodes()
-        assert user.registrar.unreachable_reason(host) == "its node is PREEMPTED"
+        await user.directory.list_nodes()
+        assert user.directory.unreachable_reason(host) == "its node is PREEMPTED"
         with pytest.raises(NotReached, match="its node is PREEMPTED"):
-            await user.registrar.find_current(host)
+            await user.directory.find_current(host)
 
     live(work)
 
@@ -123,13 +123,13 @@ def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
         user.cloud.project_keys = True
-        await user.registrar.install_key(host, "me", PUBLIC)
+        await user.directory.install_key(host, "me", PUBLIC)
         assert await project_keys(user) == f"{THEIRS}\nme:{PUBLIC} tpuherd"
         project = parse.parse_project(await user.ask("GET", PROJECT))
         assert project.items["other"] == "stays"
         await asyncio.sleep(10)
         asked = len(user.wire.asked)
-        await user.registrar.install_key(host, "me", PUBLIC)
+        await user.directory.install_key(host, "me", PUBLIC)
         assert not [one for one in user.wire.asked[asked:] if not one.startswith("GET")]
 
     live(work)
@@ -149,7 +149,7 @@ def test_two_who_write_at_once_lose_nothing() -> None:
                 metadata["ssh-keys"] = f"{metadata.get('ssh-keys', '')}\n{line}".strip()
 
         user.wire.between = between
-        await user.registrar.install_key(host, "me", PUBLIC)
+        await user.directory.install_key(host, "me", PUBLIC)
         lines = (await project_keys(user)).splitlines()
         assert lines == ["bert:ssh-rsa AAAAB", "carl:ssh-rsa AAAAC", f"me:{PUBLIC} tpuherd"]
 
@@ -161,7 +161,7 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
         metadata = {"ssh-keys": THEIRS, "block-project-ssh-keys": "TRUE", "startup-script": "true"}
         await user.node("pod", metadata=metadata, labels={"a": "b"})
         host = await host_of(user, "pod")
-        await user.registrar.install_key(host, "me", PUBLIC)
+        await user.directory.install_key(host, "me", PUBLIC)
         await asyncio.sleep(30)
         node = await user.ask("GET", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
         expected = {**metadata, "ssh-keys": f"{THEIRS}\nme:{PUBLIC} tpuherd"}
@@ -179,7 +179,7 @@ def test_os_login_in_the_way_is_said(where: str) -> None:
             await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "TRUE"} if where == "node" else {})
         with pytest.raises(NotAllowed, match="OS Login") as caught:
-            await user.registrar.install_key(await host_of(user, "pod"), "me", PUBLIC)
+            await user.directory.install_key(await host_of(user, "pod"), "me", PUBLIC)
         assert "enable-oslogin=FALSE" in caught.value.hint
 
     live(work)
@@ -189,7 +189,7 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
     async def work(user: User) -> None:
         await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "FALSE"})
-        await user.registrar.install_key(await host_of(user, "pod"), "me", PUBLIC)
+        await user.directory.install_key(await host_of(user, "pod"), "me", PUBLIC)
         await asyncio.sleep(30)
         node = await user.cloud.get_node(ZONE, "pod")
         assert node is not None and f"me:{PUBLIC}" in node.metadata["ssh-keys"]
@@ -201,7 +201,7 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
 def test_host_keys_that_come_late_are_waited_for() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await user.registrar.list_nodes()
+        await user.directory.list_nodes()
         host = await host_of(user, "pod", 1)
 
         async def later() -> None:
@@ -211,7 +211,7 @@ def test_host_keys_that_come_late_are_waited_for() -> None:
         before = user.clock.now()
         async with asyncio.TaskGroup() as group:
             group.create_task(later())
-            vouched, instance = await user.registrar.look_up_host(host)
+            vouched, instance = await user.directory.look_up_host(host)
         assert vouched.host_keys == (f"ssh-ed25519 {KEY}",)
         assert instance == "t1v-n-x-w-1"
         assert 7 <= user.clock.now() - before < 10
@@ -222,14 +222,14 @@ def test_host_keys_that_come_late_are_waited_for() -> None:
 def test_host_keys_that_never_come_are_not_waited_for_long_and_not_at_all_on_an_old_node() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
-        await user.registrar.list_nodes()
+        await user.directory.list_nodes()
         host = await host_of(user, "pod")
         before = user.clock.now()
-        assert (await user.registrar.look_up_host(host))[0].host_keys == ()
+        assert (await user.directory.look_up_host(host))[0].host_keys == ()
         assert LATE_KEYS_S <= user.clock.now() - before < LATE_KEYS_S + 2
         await asyncio.sleep(3600)
         before = user.clock.now()
-        await user.registrar.look_up_host(host)
+        await user.directory.look_up_host(host)
         assert user.clock.now() == before
 
     live(work)
@@ -242,7 +242,7 @@ def test_many_hosts_ask_once() -> None:
         await user.publish("pod", 0, KEY)
         await asyncio.sleep(3600)
         asked = len(user.wire.asked)
-        await asyncio.gather(*(user.registrar.find_current(host) for host in hosts))
+        await asyncio.gather(*(user.directory.find_current(host) for host in hosts))
         assert len(user.wire.asked) - asked == 2  # the node, and what its guests say
 
     live(work)
@@ -254,8 +254,8 @@ def test_a_failed_question_is_asked_again() -> None:
         host = await host_of(user, "pod")
         await user.weather("http-error", http=503, times=1)
         with pytest.raises(OperationFailed):
-            await user.registrar.find_current(host)
-        assert await user.registrar.find_current(host) is not None
+            await user.directory.find_current(host)
+        assert await user.directory.find_current(host) is not None
 
     live(work)
 

@@ -22,7 +22,7 @@ class Linked:
 
 def reach_of(user: User) -> tuple[RemoteSession, Linked]:
     linked = Linked()
-    return RemoteSession(user.registrar, linked, user.clock, lambda: {"7kq"}), linked  # type: ignore[arg-type]
+    return RemoteSession(user.directory, linked, user.clock, lambda: {"7kq"}), linked  # type: ignore[arg-type]
 
 
 def names(hosts: list[Host]) -> list[str]:
@@ -112,7 +112,7 @@ def test_a_node_that_is_new_is_found_at_once() -> None:
         linked.open.update(await reach.resolve_hosts("pod"))
         await user.node("late")
         await reach.resolve_hosts("pod")
-        await user.registrar.list_nodes()
+        await user.directory.list_nodes()
         assert names(await reach.resolve_hosts("late/w0")) == ["late/w0"]
 
     live(work)

@@ -39,9 +39,9 @@ class Hosts:
 
 def begun(user: User, file: Path) -> tuple[RemoteSession, Hosts]:
     """A new process of ours."""
-    registrar = CloudNodeDirectory(user.cloud, 22, user.clock, NodeCache(file))
+    directory = CloudNodeDirectory(user.cloud, 22, user.clock, NodeCache(file))
     hosts = Hosts()
-    return RemoteSession(registrar, hosts, user.clock, lambda: {"7kq"}), hosts  # type: ignore[arg-type]
+    return RemoteSession(directory, hosts, user.clock, lambda: {"7kq"}), hosts  # type: ignore[arg-type]
 
 
 async def asked(user: User, reach: RemoteSession, target: str) -> int:

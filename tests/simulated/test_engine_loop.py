@@ -156,9 +156,11 @@ def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
         assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
         machine = max(play.ground.machines(), key=lambda one: one.view.worker)
         line = machine.open()
-        line.lane.send_hello({"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1})
+        line.multiplexer.send_hello(
+            {"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1}
+        )
         theirs = {"attempt": "theirs", "slot": "gpt-0", "number": 0, "shell": "sleep 9999"}
-        async with line.lane.open_stream(RpcRequest(name="start", arguments=theirs)) as call:
+        async with line.multiplexer.open_stream(RpcRequest(name="start", arguments=theirs)) as call:
             await call.reply()
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert machine.state is not None

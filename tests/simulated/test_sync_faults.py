@@ -106,7 +106,7 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
     done = desk.ship([*near, *far])
     assert (set(done.failed), done.got) == ({"down/w0"}, ())
     far[0].down, far[0].up = False, 0
-    done = desk.ship([*near, *far], terms=ShipOptions(partial=True))
+    done = desk.ship([*near, *far], options=ShipOptions(partial=True))
     assert set(done.failed) == {"down/w0"}
     assert len(done.got) == 5
     assert all(tree(host.home / "c") == tree(desk.code) for host in (*near, *far[1:]))
@@ -114,7 +114,7 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
 
 def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path) -> None:
     hosts, before = herd(tmp_path, 3), set(relay.EARS)
-    done = desk.ship(hosts, terms=ShipOptions(relay=False))
+    done = desk.ship(hosts, options=ShipOptions(relay=False))
     assert (done.failed, done.slow) == ({}, {})
     assert all(host.up > 300_000 for host in hosts)
     assert relay.EARS.keys() <= before
@@ -131,7 +131,7 @@ def test_one_host_down_none_switches_and_it_is_named(desk: Desk, tmp_path: Path)
     assert done.failed == {"pod/w4": "pod/w4 is down"}
     assert done.got == ()
     assert all(tree(host.home / "c") == was for host in hosts)
-    done = desk.ship(hosts, terms=ShipOptions(partial=True))
+    done = desk.ship(hosts, options=ShipOptions(partial=True))
     assert set(done.failed) == {"pod/w4"}
     assert len(done.got) == 5
     assert all(tree(hosts[n].home / "c") == tree(desk.code) for n in (0, 1, 2, 3, 5))
@@ -160,14 +160,14 @@ def test_a_host_that_hangs_while_it_is_filled_holds_up_the_rest_for_a_moment(
 
 
 async def shipped(desk: Desk, hosts: list[NearHost]) -> Shipment:
-    terms = ShipOptions()
-    return await ship(desk.shot(), "c", hosts, archive=desk.archive, terms=terms)
+    options = ShipOptions()
+    return await ship(desk.shot(), "c", hosts, archive=desk.archive, options=options)
 
 
 def test_the_first_host_is_cut_and_another_takes_its_place(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 6)
     hosts[0].cut_after = 150_000
-    done = desk.ship(hosts, terms=ShipOptions(partial=True))
+    done = desk.ship(hosts, options=ShipOptions(partial=True))
     assert done.failed.keys() == {"pod/w0"}, done.failed
     assert set(done.got) == {f"pod/w{n}" for n in range(1, 6)}
     assert all(tree(host.home / "c") == tree(desk.code) for host in hosts[1:])

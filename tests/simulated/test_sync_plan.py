@@ -58,11 +58,11 @@ def test_laws(seed: int) -> None:
         if one.name not in sources.values() and dice.random() < 0.8
     ]
     alone = {one.name for one in waiting if dice.random() < 0.1}
-    strays = {name for name in names if dice.random() < 0.2}
+    unreachable = {name for name in names if dice.random() < 0.2}
     apart: set[NodePair] = {
         frozenset(two) for two in itertools.combinations(names, 2) if dice.random() < 0.2
     }
-    feeds = plan_relays(waiting, sources, alone=alone, strays=strays, apart=apart)
+    feeds = plan_relays(waiting, sources, alone=alone, unreachable=unreachable, apart=apart)
     nodes = {one.name: one.node for pod in pods.values() for one in pod}
     ups = [feed for feed in feeds if feed.up and not feed.alone]
 
@@ -80,12 +80,12 @@ def test_laws(seed: int) -> None:
                 continue
             entered.append(child.node)
             assert frozenset((node, child.node)) not in apart, f"{parent} can't reach {child.name}"
-            assert child.node not in strays
+            assert child.node not in unreachable
     assert len(entered) == len(set(entered)), "each node is entered once"
     assert not set(entered) & set(sources), "and not at all where a host has it"
     for one, other in itertools.combinations(ups, 2):
         two = {nodes[one.host], nodes[other.host]}
-        assert two & strays or apart, "one stream up where all meet"
+        assert two & unreachable or apart, "one stream up where all meet"
 
 
 def test_one_stream_up_where_all_meet_and_one_a_node_where_none_do() -> None:
@@ -99,7 +99,7 @@ def test_one_stream_up_where_all_meet_and_one_a_node_where_none_do() -> None:
     feeds = plan_relays(waiting, {}, apart=apart)
     assert [feed.host for feed in feeds] == [f"{name}/w0" for name in names]
     assert all(len(list(feed.iter_descendants())) == 3 for feed in feeds)
-    assert feeds == plan_relays(waiting, {}, strays=names)
+    assert feeds == plan_relays(waiting, {}, unreachable=names)
 
 
 def test_a_node_is_fed_by_its_own_ready_host_and_by_no_other() -> None:

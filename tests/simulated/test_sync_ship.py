@@ -274,7 +274,7 @@ def test_force_mixes_with_what_is_there_and_loses_nothing(desk: Desk, tmp_path: 
     write(desk.code, {"a": "new", "sub/x": "new"})
     hosts = herd(tmp_path, 1)
     write(hosts[0].home / "c", {"a": "old", "sub/y": "old", "other": "old"})
-    done = desk.ship(hosts, terms=ShipOptions(force=True))
+    done = desk.ship(hosts, options=ShipOptions(force=True))
     assert done.failed == {}
     found = {name: content for name, (_, content) in tree(hosts[0].home / "c").items()}
     assert found == {"a": b"new", "sub/x": b"new", "sub/y": b"old", "other": b"old"}

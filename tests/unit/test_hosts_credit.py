@@ -31,14 +31,14 @@ def fed(frame: Callable[[int], bytes], times: int) -> tuple[Multiplexer, Wire]:
     wires = Wire()
 
     async def main() -> Multiplexer:
-        lane = Multiplexer(wires)
-        call = lane.open_call(RpcRequest(name="follow"))
+        multiplexer = Multiplexer(wires)
+        call = multiplexer.open_call(RpcRequest(name="follow"))
         for _ in range(times):
-            lane.feed(frame(call.id))
-        if lane.error is not None:
+            multiplexer.feed(frame(call.id))
+        if multiplexer.error is not None:
             with pytest.raises(OperationFailed):
                 await call.reply()
-        return lane
+        return multiplexer
 
     return asyncio.run(main()), wires
 
@@ -48,14 +48,14 @@ def full(id: int) -> bytes:
 
 
 def test_as_much_as_was_granted_is_taken() -> None:
-    lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX)
-    assert (lane.error, wire.closed) == (None, False)
+    multiplexer, wire = fed(full, frames.WINDOW // frames.DATA_MAX)
+    assert (multiplexer.error, wire.closed) == (None, False)
 
 
 def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
-    lane, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
-    assert isinstance(lane.error, OperationFailed)
-    assert "more data than its credit" in lane.error.sentence
+    multiplexer, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
+    assert isinstance(multiplexer.error, OperationFailed)
+    assert "more data than its credit" in multiplexer.error.sentence
     assert wire.closed
 
 
@@ -63,19 +63,19 @@ def test_credit_grows_with_what_is_read() -> None:
     wire = Wire()
 
     async def main() -> Multiplexer:
-        lane = Multiplexer(wire)
-        call = lane.open_call(RpcRequest(name="follow"))
+        multiplexer = Multiplexer(wire)
+        call = multiplexer.open_call(RpcRequest(name="follow"))
         granted, sent = frames.WINDOW, 0
         for _ in range(100):
             many = min(frames.DATA_MAX - 1, granted - sent)
-            lane.feed(frames.pack_data(call.id, frames.LOG, bytes(many)))
+            multiplexer.feed(frames.pack_data(call.id, frames.LOG, bytes(many)))
             sent += many
             assert (await call.read()) is not None
             call._grant_credit()
             credits_ = [one for one in wire.written if one[4] == frames.CREDIT]
             granted = frames.WINDOW + sum(int.from_bytes(one[-4:], "big") for one in credits_)
         assert sent > 5 * frames.WINDOW
-        return lane
+        return multiplexer
 
     assert asyncio.run(main()).error is None
 
@@ -94,8 +94,8 @@ def test_credit_grows_with_what_is_read() -> None:
     ids=["no port", "half a credit", "no JSON", "no object", "deep", "long number", "http"],
 )
 def test_what_is_no_frame_ends_the_link_and_no_more(frame: bytes) -> None:
-    lane, wire = fed(lambda id: frame, 1)
-    assert isinstance(lane.error, OperationFailed)
+    multiplexer, wire = fed(lambda id: frame, 1)
+    assert isinstance(multiplexer.error, OperationFailed)
     assert wire.closed
 
 
@@ -105,13 +105,13 @@ def test_whoever_does_not_read_events_is_told_so_before_memory_is_full(
     monkeypatch.setattr(lanes, "EVENT_BYTES_MAX", 1 << 20)
 
     async def main() -> int:
-        lane = Multiplexer(Wire())
-        events = lane.iter_events()
+        multiplexer = Multiplexer(Wire())
+        events = multiplexer.iter_events()
         first = asyncio.ensure_future(anext(events))
         await asyncio.sleep(0)
         large = frames.pack_json(frames.EVENT, 0, {"event": "x" * 60_000})
         for _ in range(100):
-            lane.feed(large)
+            multiplexer.feed(large)
         await first
         return 1 + len([one async for one in events])
 

@@ -151,7 +151,7 @@ async def run_exec(
     into = wish.into or Path(f"herd-{id}")
     shown = create_printer(console, list(names.values()), wish.output, into, reach.clock)
     keeping = LogCapture(open_log_store(place), about, reach.clock)
-    cast = MultiHostRun(order, names, reach.ways, shown, keeping, reach.clock)
+    cast = MultiHostRun(order, names, reach.pool, shown, keeping, reach.clock)
     if stdin:
         cast.supply = StdinFanout(console, hosts)
     play = RunController(console, cast, shown, keeping, reach.clock)

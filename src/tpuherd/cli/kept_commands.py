@@ -39,7 +39,7 @@ CommandInfo = Mapping[str, Any]
 
 
 async def list_commands(reach: RemoteSession, host: Host) -> list[CommandInfo]:
-    link = await reach.ways.get_link(host)
+    link = await reach.pool.get_link(host)
     reply = await link.call(RpcRequest(name="commands"))
     found: list[CommandInfo] = reply["commands"]
     return found
@@ -59,7 +59,7 @@ async def hosts_to_ask(
             f"no command {id} was started on this machine",
             hint=f"name the target: herd exec TARGET --attach {id}",
         )
-    survey = await reach.registrar.list_nodes()
+    survey = await reach.directory.list_nodes()
     there = {(node.zone, node.name, node.incarnation) for node in survey.nodes}
     left = [one for one in places if (one.zone, one.node, one.incarnation) in there]
     if not left:
@@ -141,7 +141,7 @@ async def run_exec_kill(
     names = label_hosts(list(having))
 
     async def one(host: Host) -> CommandInfo:
-        link = await reach.ways.get_link(host)
+        link = await reach.pool.get_link(host)
         asked = {"id": id, "grace_s": GRACE_S, "why": "its user killed it"}
         return await link.call(RpcRequest(name="stop", arguments=asked))
 
@@ -191,5 +191,5 @@ async def run_exec_attach(
     into = how["into"] or Path(f"herd-{id}")
     shown = create_printer(console, list(names.values()), how["output"], into, reach.clock)
     keeping = LogCapture(kept, about, reach.clock)
-    cast = MultiHostRun(order, names, reach.ways, shown, keeping, reach.clock)
+    cast = MultiHostRun(order, names, reach.pool, shown, keeping, reach.clock)
     return await RunController(console, cast, shown, keeping, reach.clock).run(None)

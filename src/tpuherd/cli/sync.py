@@ -135,11 +135,11 @@ async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAcces
     snapshot = await ask_upload_consent(first.result(), taking, archive, talk)
     if snapshot is None:
         return ABORTED
-    terms = ShipOptions(relay=load.relay, force=load.force, partial=load.some)
+    options = ShipOptions(relay=load.relay, force=load.force, partial=load.some)
     there = linking.result()
     async with show_progress(console) as report:
         shipment = await ship(
-            snapshot, load.dest, there.links, archive=archive, report=report, terms=terms
+            snapshot, load.dest, there.links, archive=archive, report=report, options=options
         )
     title = f"Snapshot {snapshot.id[:12]} is in {load.dest} until the node is deleted"
     status = await print_shipment(title, shipment, load.json_, console, all=there.all)

@@ -109,7 +109,7 @@ class TerminalSession:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     async def _run_connected(self) -> int:
-        link = await self._reach.ways.get_link(self._host)
+        link = await self._reach.pool.get_link(self._host)
         async with link.open_stream(self._order.verb_from(self._offset)) as call:
             self._begun = True
             if self._offset or self._order.verb == "attach":

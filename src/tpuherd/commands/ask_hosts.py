@@ -37,7 +37,7 @@ async def ask_hosts(
     names = label_hosts(hosts)
 
     async def one(host: Host) -> Mapping[str, Any]:
-        link = await reach.ways.get_link(host)
+        link = await reach.pool.get_link(host)
         return await link.call(verb)
 
     results = await fanout.run_on_all(hosts, one, seconds=seconds)

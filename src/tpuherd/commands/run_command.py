@@ -62,7 +62,7 @@ async def run_command(
         OutputCollector(),
         LogCapture(LogStore(place.logs_folder), about, reach.clock),
     )
-    cast = MultiHostRun(order, names, reach.ways, written, keeping, reach.clock)
+    cast = MultiHostRun(order, names, reach.pool, written, keeping, reach.clock)
     late = False
     async with asyncio.TaskGroup() as group:
         playing = group.create_task(cast.run())

@@ -24,7 +24,7 @@ async def ship_folder(
     taking = partial(snapshot_folder, path, archive, here.talk.environ)
     snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
     assert snapshot is not None, "a caller never declines: it raises"
-    links = await asyncio.gather(*map(reach.ways.get_link, hosts))
+    links = await asyncio.gather(*map(reach.pool.get_link, hosts))
     return await ship(snapshot, dest, links, archive=archive)
 
 

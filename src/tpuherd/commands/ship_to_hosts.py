@@ -49,7 +49,7 @@ async def connect_hosts(
     hosts = await resolve_hosts(target, place, reach)
     if talk is not None:
         await confirm_foreign_hosts(hosts, talk)
-    results = await fanout.run_on_all(hosts, reach.ways.get_link, seconds=SECONDS)
+    results = await fanout.run_on_all(hosts, reach.pool.get_link, seconds=SECONDS)
     found = [done.value for done in results if done.value is not None]
     failed = fanout.failure_lines(results)
     if failed and not (partial and found):

@@ -53,8 +53,8 @@ async def create_engine(
         parts = EngineDeps(
             store=store,
             secrets=store.secrets,
-            cloud=BidsApi(reach.cloud, clock, place.ssh_port, reach.registrar.list_nodes),
-            hosts=EngineHosts(reach.ways, archive, environment, place.logs_folder.name),
+            cloud=BidsApi(reach.cloud, clock, place.ssh_port, reach.directory.list_nodes),
+            hosts=EngineHosts(reach.pool, archive, environment, place.logs_folder.name),
             shelf=LogStore(place.logs_folder),
             troubles=store.troubles,
             clock=clock,

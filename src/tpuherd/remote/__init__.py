@@ -1,1 +1,1 @@
-"""The way to the hosts: SSH connections that are kept, and the agents at their ends."""
+"""SSH connections to hosts, kept open, and the links to their agents."""

@@ -1,4 +1,4 @@
-"""Brings a channel to a host's agent: by its door, else by starting it, sent along if missing."""
+"""Opens a channel to a host's agent: to its socket, else by starting, or first installing, it."""
 
 import asyncio
 import shlex
@@ -16,10 +16,10 @@ from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.main import PREFIX, SUFFIX
 
-MARK = b"\x01tpuherd "  #: before it a host may say what it likes: the user's start files do
+MARK = b"\x01tpuherd "  #: what the shell profile prints before it is ignored
 NOISE_MAX = 1 << 16
 LAST_WORDS_MAX = 4096
-WINDOW = 2 << 20  #: of the channel; each call has its own credit within
+WINDOW = 2 << 20  #: of the channel; each call has its own credit within it
 HERE = Path(__file__).parent
 
 
@@ -36,95 +36,94 @@ class AgentBundle(Protocol):
 
 
 class AgentSession:
-    """The client's end of a channel, as a lane's wire."""
+    """The client's end of a channel; the multiplexer writes to it."""
 
     _channel: SSHChannel[bytes]
 
     def __init__(self, hello: Mapping[str, Any]) -> None:
-        self.lane = Multiplexer(self)
+        self.multiplexer = Multiplexer(self)
         self._hello = hello
 
     def connection_made(self, chan: Any) -> None:
         self._channel = chan
 
     def write(self, piece: bytes) -> None:
-        """For the lane. What is written to a broken one is lost with it."""
+        """Write for the multiplexer; does nothing if the channel is closing."""
         if not self._channel.is_closing():
             self._channel.write(piece)
 
     def close(self) -> None:
-        """Hang up. The agent goes on without us."""
+        """Close the channel; the agent keeps running."""
         self._channel.abort()
 
     def pause_writing(self) -> None:
-        self.lane.free.clear()
+        self.multiplexer.free.clear()
 
     def resume_writing(self) -> None:
-        self.lane.free.set()
+        self.multiplexer.free.set()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lane.mark_broken(self._closing_error())
+        self.multiplexer.mark_broken(self._closing_error())
 
     def _closing_error(self) -> HerdError:
-        """Why there is nothing more."""
         return NotReached("the connection was cut")
 
 
 class SocketSession(AgentSession, asyncssh.SSHUNIXSession[bytes]):
-    """Leads to the socket of an agent that lives: nothing is started on the host for it."""
+    """A channel to the socket of a running agent; starts nothing on the host."""
 
     def session_started(self) -> None:
-        self.lane.send_hello(self._hello)
+        self.multiplexer.send_hello(self._hello)
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        self.lane.feed(data)
+        self.multiplexer.feed(data)
 
 
 class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
-    """Starts what finds the agent, or starts that; then frames come."""
+    """Runs the start script, which finds or starts the agent; frames follow."""
 
-    def __init__(self, parcel: AgentBundle, hello: Mapping[str, Any]) -> None:
+    def __init__(self, bundle: AgentBundle, hello: Mapping[str, Any]) -> None:
         super().__init__(hello)
-        self._parcel = parcel
+        self._bundle = bundle
         self._noise = b""
-        self._there = False  #: what comes now is frames
+        self._attached = False  #: from now on the host sends frames
         self._last_words = b""
         self._status: int | None = None
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:
             self._last_words = (self._last_words + data)[-LAST_WORDS_MAX:]
-        elif self._there:
-            self.lane.feed(data)
+        elif self._attached:
+            self.multiplexer.feed(data)
         else:
             self._noise += data
             self._parse_script_output()
 
     def _parse_script_output(self) -> None:
-        """Look for what the start script has to say."""
-        while not self._there:
+        """Handle the start script's words: it wants the agent, has it, or found no Python."""
+        while not self._attached:
             start = self._noise.find(MARK)
             end = self._noise.find(b"\n", start)
             if start < 0 or end < 0:
                 if len(self._noise) > NOISE_MAX:
-                    self.lane.mark_broken(
+                    self.multiplexer.mark_broken(
                         OperationFailed("its shell says too much before the agent can start")
                     )
                     self.close()
                 return
             word, self._noise = self._noise[start + len(MARK) : end], self._noise[end + 1 :]
             if word == b"want":
-                self.write(b"%d\n" % len(self._parcel.compressed) + self._parcel.compressed)
+                self.write(b"%d\n" % len(self._bundle.compressed) + self._bundle.compressed)
             elif word == b"have":
-                self._there = True
-                self.lane.send_hello(self._hello)
-                self.lane.feed(self._noise)
+                self._attached = True
+                self.multiplexer.send_hello(self._hello)
+                self.multiplexer.feed(self._noise)
                 self._noise = b""
             else:
-                self.lane.mark_broken(
+                self.multiplexer.mark_broken(
                     OperationFailed("it has no python3", hint="the agent needs Python 3.8 or newer")
                 )
 
@@ -134,7 +133,7 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
     def _closing_error(self) -> HerdError:
         words = self._last_words.decode("utf-8", "replace").strip().splitlines()
         if self._status is not None and words:
-            kind = NotReached if self.lane.hello.done() else OperationFailed
+            kind = NotReached if self.multiplexer.hello.done() else OperationFailed
             return kind(f"the agent ended: {words[-1]}")
         if self._status is not None:
             return NotReached(f"the agent ended with status {self._status}")
@@ -143,22 +142,22 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
 
 @cache
 def minified_script(name: str) -> str:
-    """A program for hosts, without comments and docstrings, which have a line each."""
+    """A script for hosts without its comments and docstrings, each of which fits on one line."""
     lines = (HERE / name).read_text().splitlines()
     return "\n".join(line for line in lines if line.strip() and line.lstrip()[0] not in '#"')
 
 
-def bootstrap_command(parcel: AgentBundle) -> str:
-    """What the login shell of the host is given: what looks for Python, and what that does."""
+def bootstrap_command(bundle: AgentBundle) -> str:
+    """The command for the host's login shell: a script that finds Python, and one for Python."""
     shell, python = (
         shlex.quote(minified_script("bootstrap.sh")),
         shlex.quote(minified_script("bootstrap_on_host.py")),
     )
-    return " ".join(["exec sh -c", shell, "tpuherd", parcel.name, python])
+    return " ".join(["exec sh -c", shell, "tpuherd", bundle.name, python])
 
 
 def agent_socket_path(login: str) -> str:
-    """Where the agent of a login listens, on hosts that put homes where all do."""
+    """Where the agent of a login listens if its home is in the usual place."""
     home = "/root" if login == "root" else f"/home/{login}"
     return f"{home}/{FOLDER}/{SOCKET}"
 
@@ -166,35 +165,35 @@ def agent_socket_path(login: str) -> str:
 async def connect_to_agent(
     connection: asyncssh.SSHClientConnection,
     path: str,
-    parcel: AgentBundle,
+    bundle: AgentBundle,
     hello: Mapping[str, Any],
 ) -> tuple[Multiplexer, Mapping[str, Any]] | None:
-    """A lane to an agent that lives and is this one; None: `arrive` finds out what is there."""
+    """Connect to a running agent of this version; None if there is none: then bootstrap it."""
     try:
         _, end = await connection.create_unix_connection(
             lambda: SocketSession(hello), path, encoding=None, window=WINDOW
         )
     except (OSError, asyncssh.Error):
-        return None  # nobody is there, or its sshd allows no such way
+        return None  # no agent listens, or sshd does not forward sockets
     assert isinstance(end, SocketSession)
     try:
         theirs = await wait_for_hello(end)
     except HerdError:
         return None
-    if PREFIX + str(theirs.get("agent")) + SUFFIX == parcel.name:
-        return end.lane, theirs
-    end.close()  # who comes by `attach` may replace it
+    if PREFIX + str(theirs.get("agent")) + SUFFIX == bundle.name:
+        return end.multiplexer, theirs
+    end.close()  # bootstrapping may replace it
     return None
 
 
 async def bootstrap_agent(
-    connection: asyncssh.SSHClientConnection, parcel: AgentBundle, hello: Mapping[str, Any]
+    connection: asyncssh.SSHClientConnection, bundle: AgentBundle, hello: Mapping[str, Any]
 ) -> tuple[Multiplexer, Mapping[str, Any]]:
-    """A lane to the host's agent, and what that said of itself."""
+    """Find or start the host's agent; return its multiplexer and its hello."""
     try:
         _, arrival = await connection.create_session(
-            lambda: BootstrapSession(parcel, hello),
-            bootstrap_command(parcel),
+            lambda: BootstrapSession(bundle, hello),
+            bootstrap_command(bundle),
             encoding=None,
             window=WINDOW,
             request_pty=False,
@@ -209,13 +208,13 @@ async def bootstrap_agent(
             f"its agent speaks protocol {theirs.get('protocol')}, we speak {PROTOCOL}",
             hint="another tpuherd, newer than this one, is at work there: use that one",
         )
-    return arrival.lane, theirs
+    return arrival.multiplexer, theirs
 
 
 async def wait_for_hello(end: AgentSession) -> Mapping[str, Any]:
-    """What the agent says of itself; nobody stays behind where nobody waits for it any more."""
+    """Wait for the agent's hello; close the channel if the wait is cancelled."""
     try:
-        return await end.lane.hello
+        return await end.multiplexer.hello
     except asyncio.CancelledError:
         end.close()
         raise

@@ -174,8 +174,8 @@ class EventQueue:
 class Call:
     """One call: implements ports.Stream."""
 
-    def __init__(self, lane: Multiplexer, id: int) -> None:
-        self.lane = lane
+    def __init__(self, multiplexer: Multiplexer, id: int) -> None:
+        self.multiplexer = multiplexer
         self.id = id
         self._pieces: deque[bytes] = (
             deque()
@@ -252,7 +252,7 @@ class Call:
     def _grant_credit(self) -> None:
         """Give the agent credit for the data that was read."""
         if self._read >= frames.WINDOW // 2 and not self._over:
-            self.lane.wire.write(frames.pack_credit(self.id, self._read))
+            self.multiplexer.wire.write(frames.pack_credit(self.id, self._read))
             self._may_come += self._read
             self._read = 0
 
@@ -265,11 +265,11 @@ class Call:
                 self._credit.clear()
                 await self._credit.wait()
                 continue
-            await self.lane.free.wait()
+            await self.multiplexer.free.wait()
             if self._over:
                 break
             self._may_send -= many
-            self.lane.wire.write(frames.pack_data(self.id, port, bytes(rest[:many])))
+            self.multiplexer.wire.write(frames.pack_data(self.id, port, bytes(rest[:many])))
             rest = rest[many:]
         if isinstance(self._error, NotReached):
             raise self._error
@@ -277,7 +277,7 @@ class Call:
     async def send_eof(self, port: int) -> None:
         """Tell the agent that no more data follows on this port."""
         if not self._over:
-            self.lane.wire.write(frames.pack_frame(frames.END, self.id, bytes([port])))
+            self.multiplexer.wire.write(frames.pack_frame(frames.END, self.id, bytes([port])))
 
     async def reply(self) -> Mapping[str, Any]:
         """Wait for the reply; unread data is dropped."""
@@ -297,5 +297,5 @@ class Call:
         self._left = True
         self._pieces.clear()
         if not self._over:
-            self.lane.wire.write(frames.pack_frame(frames.CANCEL, self.id, b""))
+            self.multiplexer.wire.write(frames.pack_frame(frames.CANCEL, self.id, b""))
             self.fail_with(OperationFailed("the call was cancelled"))

@@ -26,17 +26,17 @@ class AgentLink:
     """ports.Link to one host; many callers may share it."""
 
     def __init__(
-        self, host: Host, hello: Mapping[str, Any], lane: Multiplexer, tunnels: PortForwarder
+        self, host: Host, hello: Mapping[str, Any], multiplexer: Multiplexer, tunnels: PortForwarder
     ) -> None:
         self.host = host
         self.hello = hello
-        self.lane = lane
+        self.multiplexer = multiplexer
         self.tunnels = tunnels
 
     @property
     def alive(self) -> bool:
         """Whether it can be used, as far as we know."""
-        return self.lane.error is None
+        return self.multiplexer.error is None
 
     async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
         """Call a verb and return its reply."""
@@ -45,22 +45,22 @@ class AgentLink:
 
     def open_stream(self, verb: RpcRequest) -> AbstractAsyncContextManager[Call]:
         """Call a verb with byte streams in both directions."""
-        return self.lane.open_stream(verb)
+        return self.multiplexer.open_stream(verb)
 
     def events(self) -> AsyncIterator[Mapping[str, Any]]:
         """The events that the agent sends; ends with the link."""
-        return self.lane.iter_events()
+        return self.multiplexer.iter_events()
 
     def disconnect(self, why: str) -> None:
         """Close the link; calls under way fail with this reason."""
-        self.lane.mark_broken(NotReached(why))
-        self.lane.wire.close()
+        self.multiplexer.mark_broken(NotReached(why))
+        self.multiplexer.wire.close()
 
     @asynccontextmanager
     async def forward_port(self, port: int) -> AsyncIterator[int]:
         """A local port that is forwarded to a port on the host's loopback interface."""
-        if self.lane.error is not None:
-            raise self.lane.error
+        if self.multiplexer.error is not None:
+            raise self.multiplexer.error
         try:
             listener = await self.tunnels.forward_local_port(LOOPBACK, 0, LOOPBACK, port)
         except (OSError, asyncssh.Error) as error:

@@ -92,8 +92,10 @@ class ClientIdentity:
     login: str
     keys: KeyPair
     hello: Mapping[str, Any]
-    parcel: AgentBundle  #: the agent that is sent to hosts
-    ways: tuple[Route, ...] = ()  #: routes to try in order; empty: whichever addresses the host has
+    bundle: AgentBundle  #: the agent that is sent to hosts
+    routes: tuple[
+        Route, ...
+    ] = ()  #: routes to try in order; empty: whichever addresses the host has
 
 
 class KeyRejected(Exception):
@@ -112,9 +114,9 @@ class ConnectionPool:
     """Opens connections and links, keeps them open, and shares them among callers."""
 
     def __init__(
-        self, register: HostDirectory, caller: ClientIdentity, pins: Pins, clock: Clock
+        self, directory: HostDirectory, caller: ClientIdentity, pins: Pins, clock: Clock
     ) -> None:
-        self.register = register
+        self.directory = directory
         self.caller = caller
         self.pins = pins
         self.clock = clock
@@ -123,9 +125,9 @@ class ConnectionPool:
         self._under_way: dict[IncarnationKey | str, asyncio.Task[Any]] = {}
         self._failed_at: dict[IncarnationKey, float] = {}
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
-        self._turnstile = HandshakeLimiter(GREETINGS, GREETING_S)
-        self._jump_turnstile = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
-        self._arrivals = HandshakeLimiter(ARRIVALS, GREETING_S)
+        self._direct_limiter = HandshakeLimiter(GREETINGS, GREETING_S)
+        self._jump_limiter = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
+        self._bootstrap_limiter = HandshakeLimiter(ARRIVALS, GREETING_S)
         self._agents = SharedTimeout(AGENT_PATIENCE_S)
         self._options = connection_options(caller)
 
@@ -197,32 +199,34 @@ class ConnectionPool:
         if connection is None or connection.is_closed():
             connection = self._connections[key] = await self._connect_with_refresh(key, host)
         try:
-            lane, hello = await self._agents.wait_for(self._reach_agent(connection, known=known))
+            multiplexer, hello = await self._agents.wait_for(
+                self._reach_agent(connection, known=known)
+            )
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent did not answer within {AGENT_PATIENCE_S:g} s") from error
-        link = self._links[key] = AgentLink(host, hello, lane, connection)
+        link = self._links[key] = AgentLink(host, hello, multiplexer, connection)
         return link
 
     async def _reach_agent(
         self, connection: asyncssh.SSHClientConnection, *, known: bool
     ) -> tuple[Multiplexer, Mapping[str, Any]]:
         """Attach to the agent's socket if it may be running, else start the agent."""
-        parcel, hello = self.caller.parcel, self.caller.hello
+        bundle, hello = self.caller.bundle, self.caller.hello
         if known and (
             found := await connect_to_agent(
-                connection, agent_socket_path(self.caller.login), parcel, hello
+                connection, agent_socket_path(self.caller.login), bundle, hello
             )
         ):
             return found
-        async with self._arrivals.handshake_slot():
-            return await bootstrap_agent(connection, parcel, hello)
+        async with self._bootstrap_limiter.handshake_slot():
+            return await bootstrap_agent(connection, bundle, hello)
 
     async def _connect_with_refresh(
         self, key: IncarnationKey, host: Host
     ) -> asyncssh.SSHClientConnection:
         """Connect; on failure ask the cloud about the host and retry if something has changed."""
-        obstacle = self.register.unreachable_reason(host)
+        obstacle = self.directory.unreachable_reason(host)
         if obstacle is not None:
             raise NotReached(obstacle)
         host, instance = await self._resolve_host(host)
@@ -230,7 +234,7 @@ class ConnectionPool:
             connection = await self._connect_by_routes(key, host, instance)
         except (NotReached, IdentityMismatch) as error:
             self._failed_at[key] = self.clock.now()
-            now = await self.register.find_current(host)
+            now = await self.directory.find_current(host)
             if now is None:
                 raise NotFound("the node no longer exists") from error
             if now.incarnation != host.incarnation:
@@ -246,33 +250,35 @@ class ConnectionPool:
 
     async def _resolve_host(self, host: Host) -> tuple[Host, str]:
         """The host with its keys and instance name; asks the cloud only if they are needed."""
-        wants_name = any("%n" in way.by for way in self.caller.ways)
+        wants_name = any("%n" in route.by for route in self.caller.routes)
         if wants_name or not (self.pins.pinned_keys(host) or host.host_keys):
-            return await self.register.look_up_host(host)
+            return await self.directory.look_up_host(host)
         return host, ""
 
     async def _connect_by_routes(
         self, key: IncarnationKey, host: Host, instance: str
     ) -> asyncssh.SSHClientConnection:
         """Connect by the first route that works."""
-        ways = [way for way in self.caller.ways or default_routes(host) if way.can_reach(host)]
+        routes = [
+            route for route in self.caller.routes or default_routes(host) if route.can_reach(host)
+        ]
         failed: HerdError = NotReached("no configured route reaches it: it has no external address")
-        for way in ways:
+        for route in routes:
             try:
-                return await self._connect_with_key_install(key, host, way, instance)
+                return await self._connect_with_key_install(key, host, route, instance)
             except (NotReached, IdentityMismatch) as error:
                 failed = error
         raise failed
 
     async def _connect_with_key_install(
-        self, key: IncarnationKey, host: Host, way: Route, instance: str
+        self, key: IncarnationKey, host: Host, route: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
         """Connect by this route; if the host rejects our key, install the key and retry."""
         end = self.clock.now() + ADMISSION_S
         pause_s = 0.5
         while True:
             try:
-                return await self._connect(key, host, way, instance)
+                return await self._connect(key, host, route, instance)
             except KeyRejected as refusal:
                 if self.clock.now() > end:
                     raise NotAllowed(
@@ -280,44 +286,44 @@ class ConnectionPool:
                         f" although the key has been in the metadata for {ADMISSION_S:g} s",
                         hint="its guest agent may be broken: check its serial console",
                     ) from refusal
-            await self.register.install_key(host, self.caller.login, self.caller.keys.public)
+            await self.directory.install_key(host, self.caller.login, self.caller.keys.public)
             await self.clock.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 5.0)
 
     async def _connect(
-        self, key: IncarnationKey, host: Host, way: Route, instance: str
+        self, key: IncarnationKey, host: Host, route: Route, instance: str
     ) -> asyncssh.SSHClientConnection:
         """Try once to connect by this route."""
-        doorman = HostKeyVerifier(host, self.pins)
-        more = await self._route_options(way, host, instance)
-        direct = way.kind in (RouteKind.EXTERNAL, RouteKind.INTERNAL)
-        turnstile = self._turnstile if direct else self._jump_turnstile
+        verifier = HostKeyVerifier(host, self.pins)
+        more = await self._route_options(route, host, instance)
+        direct = route.kind in (RouteKind.EXTERNAL, RouteKind.INTERNAL)
+        limiter = self._direct_limiter if direct else self._jump_limiter
         seconds = self._answer_timeout(key)
         try:
-            async with turnstile.handshake_slot(), asyncio.timeout(seconds) as patience:
-                doorman.heard = lambda: patience.reschedule(
+            async with limiter.handshake_slot(), asyncio.timeout(seconds) as patience:
+                verifier.heard = lambda: patience.reschedule(
                     asyncio.get_running_loop().time() + seconds
                 )
                 connection = await asyncssh.connect(
-                    way.host_address(host),
+                    route.host_address(host),
                     host.ssh_port,
                     options=self._options,
                     config=None,
-                    client_factory=lambda: doorman,
-                    server_host_key_algs=host_key_algorithms(doorman.known),
+                    client_factory=lambda: verifier,
+                    server_host_key_algs=host_key_algorithms(verifier.known),
                     **more,
                 )
-                doorman.pin_shown_key()
+                verifier.pin_shown_key()
                 return connection
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
         except asyncssh.PermissionDenied as error:
             raise KeyRejected from error
         except asyncssh.HostKeyNotVerifiable as error:
-            raise doorman.stranger_error() from error
+            raise verifier.stranger_error() from error
         except asyncssh.KeyExchangeFailed as error:
-            if doorman.known and "host key" in str(error).lower():
-                raise doorman.stranger_error() from error
+            if verifier.known and "host key" in str(error).lower():
+                raise verifier.stranger_error() from error
             raise OperationFailed(
                 f"its SSH server has no algorithm in common with us ({error})"
             ) from error
@@ -326,13 +332,15 @@ class ConnectionPool:
         except OSError as error:
             raise NotReached(unreachable_sentence(error, host.ssh_port)) from error
 
-    async def _route_options(self, way: Route, host: Host, instance: str) -> dict[str, Any]:
+    async def _route_options(self, route: Route, host: Host, instance: str) -> dict[str, Any]:
         """The options of asyncssh for this route."""
-        if way.kind is RouteKind.COMMAND:
-            return {"proxy_command": proxy_command(way, host, instance)}
-        if way.kind is RouteKind.JUMP:
+        if route.kind is RouteKind.COMMAND:
+            return {"proxy_command": proxy_command(route, host, instance)}
+        if route.kind is RouteKind.JUMP:
             return {
-                "tunnel": await self._single_flight(way.by, lambda: self._jump_connection(way.by))
+                "tunnel": await self._single_flight(
+                    route.by, lambda: self._jump_connection(route.by)
+                )
             }
         return {}
 

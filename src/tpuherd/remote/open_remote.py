@@ -3,7 +3,7 @@
 async with open_remote_session(access, WallClock()) as session:  # keep it as long as you like
     hosts = await session.resolve_hosts("gpt-[0-3]/w0,other")    # NotFound names near misses
     async for done in run_on_each(hosts, work, seconds=30):      # FanoutResult
-        ...                                # in `work`: await session.ways.get_link(host)
+        ...                                # in `work`: await session.pool.get_link(host)
 """
 
 import resource
@@ -46,7 +46,7 @@ async def open_remote_session(
         "epoch": epoch,
     }
     caller = ClientIdentity(
-        login=place.login, keys=keys, hello=hello, parcel=current_agent(), ways=place.ways
+        login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.ways
     )
     async with aclosing(
         LazyHttpClient(world_http_client if place.world else google_http_client)
@@ -61,12 +61,12 @@ async def open_remote_session(
         )
         cloud = Cloud(rest, place.project, project_keys=place.project_keys)
         seen = None if epoch else NodeCache(place.folders.state / "nodes" / place.logs_folder.name)
-        registrar = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
-        roads = ConnectionPool(registrar, caller, Pins(place.folders.state / "pins"), clock)
+        directory = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
+        pool = ConnectionPool(directory, caller, Pins(place.folders.state / "pins"), clock)
         try:
-            yield RemoteSession(registrar, roads, clock, lambda: own_owner_ids(place))
+            yield RemoteSession(directory, pool, clock, lambda: own_owner_ids(place))
         finally:
-            await roads.close()
+            await pool.close()
 
 
 def raise_descriptor_limit() -> None:

@@ -144,13 +144,13 @@ class RemoteSession:
 
     def __init__(
         self,
-        registrar: CloudNodeDirectory,
-        ways: ConnectionPool,
+        directory: CloudNodeDirectory,
+        pool: ConnectionPool,
         clock: Clock,
         owners: Callable[[], Collection[str]],
     ) -> None:
-        self.registrar = registrar
-        self.ways = ways
+        self.directory = directory
+        self.pool = pool
         self.clock = clock
         self.owners = (
             owners  #: owner ids that are ours: only their nodes can be named by job and slot
@@ -158,7 +158,7 @@ class RemoteSession:
 
     @property
     def cloud(self) -> Cloud:
-        return self.registrar.cloud
+        return self.directory.cloud
 
     async def resolve_hosts(
         self, target: str, without: Callable[[], Mapping[str, str]] = dict
@@ -173,18 +173,18 @@ class RemoteSession:
             names = parse_targets(target)
         except BadTarget as error:
             raise InvalidInput(str(error)) from error
-        known = self.registrar.survey
+        known = self.directory.survey
         if known is not None:
             hosts, missing = self._select_hosts(names, known)
-            fresh = self.clock.now() - self.registrar.surveyed_at < FRESH_S
-            linked = all(self.ways.is_alive(host) for host in hosts)
+            fresh = self.clock.now() - self.directory.surveyed_at < FRESH_S
+            linked = all(self.pool.is_alive(host) for host in hosts)
             if not missing and linked and (fresh or has_only_node_names(names, known.nodes)):
                 return hosts
-        elif self.registrar.seen is not None:
-            hosts = await self._hosts_from_cache(names, self.registrar.seen)
+        elif self.directory.seen is not None:
+            hosts = await self._hosts_from_cache(names, self.directory.seen)
             if hosts:
                 return hosts
-        survey = await self.registrar.list_nodes()
+        survey = await self.directory.list_nodes()
         hosts, missing = self._select_hosts(names, survey)
         if missing:
             missing = self._select_hosts(names, survey, without())[1]
@@ -197,9 +197,9 @@ class RemoteSession:
         if survey is None or not has_only_node_names(names, survey.nodes):
             return []
         hosts, missing = self._select_hosts(names, survey)
-        if missing or not all(map(self.ways.has_pinned_key, hosts)):
+        if missing or not all(map(self.pool.has_pinned_key, hosts)):
             return []
-        pending = {asyncio.ensure_future(self.ways.get_link(host)) for host in hosts}
+        pending = {asyncio.ensure_future(self.pool.get_link(host)) for host in hosts}
         try:
             while pending:
                 done, pending = await asyncio.wait(
@@ -211,7 +211,7 @@ class RemoteSession:
         finally:
             for one in pending:
                 one.cancel()
-        self.registrar.survey = survey
+        self.directory.survey = survey
         return hosts
 
     def _select_hosts(
@@ -220,7 +220,7 @@ class RemoteSession:
         owners = self.owners()
         nodes = {known_node(node, owners): node for node in survey.nodes}
         chosen = choose_workers(names, nodes, without)
-        port = self.registrar.ssh_port
+        port = self.directory.ssh_port
         hosts = [
             replace(parse.worker_host(nodes[there], worker, port), foreign=there.foreign)
             for there, worker in chosen.workers

@@ -79,10 +79,10 @@ async def copy_to(
     found, skipped = await asyncio.to_thread(collect_files, paths)
     rows = sorted(found)
     places = {parse_row(each).id: found[each] for each in rows if not parse_row(each).is_folder}
-    cargo = Payload(id=rows_id(rows).hex(), rows=rows, pieces=lambda id: read_pieces(places[id]))
+    payload = Payload(id=rows_id(rows).hex(), rows=rows, pieces=lambda id: read_pieces(places[id]))
     tops = tuple(sorted({os.fsdecode(parse_row(each).path.split(b"/")[0]) for each in rows}))
     shipment = await deliver_payload(
-        cargo, dest, links, report=report, terms=ShipOptions(tops=tops)
+        payload, dest, links, report=report, options=ShipOptions(tops=tops)
     )
     return replace(shipment, skipped=tuple(map(str, skipped)))
 

@@ -43,4 +43,4 @@ class RecentCache(Generic[K, V]):
 APART: RecentCache[NodePair, None] = RecentCache(HOUR_S)
 #: The snapshot that a host has at a destination, by node, host name and destination. It is only a
 #: hint: the host checks it.
-STANDS: RecentCache[tuple[str, str, str], str] = RecentCache(DAY_S)
+LAST_SHIPPED: RecentCache[tuple[str, str, str], str] = RecentCache(DAY_S)

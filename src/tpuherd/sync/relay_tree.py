@@ -68,28 +68,28 @@ def plan_relays(
     sources: Mapping[str, str],
     *,
     alone: Container[str] = (),
-    strays: Container[str] = (),
+    unreachable: Container[str] = (),
     apart: Container[NodePair] = (),
 ) -> list[RelayTree]:
     """Which host gets it from which. Within a node, hosts get it from the source, a host of the
     node that has it, else from the node's first host. The first host gets it from another node, or
-    over the user's uplink if the node is a stray or can't reach the others (`apart`)."""
-    feeds = [RelayTree(host=one.name, up=True, alone=True) for one in waiting if one.name in alone]
+    over the user's uplink if the node is unreachable for others, or for these (`apart`)."""
+    trees = [RelayTree(host=one.name, up=True, alone=True) for one in waiting if one.name in alone]
     nodes: dict[str, list[RelayHost]] = {}
     for one in waiting:
         if one.name not in alone:
             nodes.setdefault(one.node, []).append(one)
-    for top, *others in reachable_groups(list(nodes), list(sources), strays, apart):
+    for top, *others in reachable_groups(list(nodes), list(sources), unreachable, apart):
         heads = [rooted_at_first(nodes[node]) for node in others]
         inside = nodes.get(top, [])
         if top not in sources:
             first = rooted_at_first(inside)
             children = (*build_tree(heads, NODES), *first.children)
-            feeds.append(RelayTree(host=first.name, up=True, children=children))
+            trees.append(RelayTree(host=first.name, up=True, children=children))
         elif heads or inside:
             children = (*build_tree(heads, NODES), *build_tree(inside))
-            feeds.append(RelayTree(host=sources[top], up=False, children=children))
-    return feeds
+            trees.append(RelayTree(host=sources[top], up=False, children=children))
+    return trees
 
 
 def rooted_at_first(hosts: Sequence[RelayHost]) -> RelayHost:
@@ -101,7 +101,7 @@ def rooted_at_first(hosts: Sequence[RelayHost]) -> RelayHost:
 def reachable_groups(
     nodes: Sequence[str],
     sources: Sequence[str],
-    strays: Container[str],
+    unreachable: Container[str],
     apart: Container[NodePair],
 ) -> list[list[str]]:
     """Groups of nodes that may reach each other; the first of each has it or gets it first."""
@@ -112,7 +112,7 @@ def reachable_groups(
         fits = (
             group
             for group in groups
-            if node not in strays and not any(frozenset((node, one)) in apart for one in group)
+            if node not in unreachable and not any(frozenset((node, one)) in apart for one in group)
         )
         group = next(fits, None)
         if group is None:
@@ -122,15 +122,15 @@ def reachable_groups(
     return groups
 
 
-def detour_reasons(feed: RelayTree, *, stray: bool, again: bool) -> dict[str, str]:
+def detour_reasons(tree: RelayTree, *, unreachable: bool, again: bool) -> dict[str, str]:
     """Hosts that get it in another way than planned, with a description of that way."""
-    if not feed.up:
-        return {one.name: f"from {feed.host}, at a later try" for one in feed.iter_descendants()}
-    if feed.alone:
-        return {feed.host: "over its own link"}
-    if stray:
-        return {feed.host: "over its own link: other nodes can't reach its node"}
-    return {feed.host: "sent again over its own link"} if again else {}
+    if not tree.up:
+        return {one.name: f"from {tree.host}, at a later try" for one in tree.iter_descendants()}
+    if tree.alone:
+        return {tree.host: "over its own link"}
+    if unreachable:
+        return {tree.host: "over its own link: other nodes can't reach its node"}
+    return {tree.host: "sent again over its own link"} if again else {}
 
 
 def node_key(host: Host) -> str:

@@ -5,13 +5,20 @@ from collections.abc import Sequence
 
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.ports import Link, host_labels
-from tpuherd.sync.shipment import TERMS, Payload, Progress, ProgressCallback, Shipment, ShipOptions
+from tpuherd.sync.shipment import (
+    DEFAULT_OPTIONS,
+    Payload,
+    Progress,
+    ProgressCallback,
+    Shipment,
+    ShipOptions,
+)
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot, load_snapshot
 from tpuherd.sync.transfer import Transfer
 
 __all__ = [
-    "TERMS",
+    "DEFAULT_OPTIONS",
     "Payload",
     "Progress",
     "ProgressCallback",
@@ -31,21 +38,21 @@ async def ship(
     *,
     archive: Archive,
     report: ProgressCallback = lambda progress: None,
-    terms: ShipOptions = TERMS,
+    options: ShipOptions = DEFAULT_OPTIONS,
 ) -> Shipment:
     """Ship a snapshot to all hosts. If one host can't receive it, none switches."""
     if not links:
         raise InvalidInput("no host to ship to")
     blobs = archive.blobs
     with blobs.shared_lock():
-        cargo = Payload(
+        payload = Payload(
             id=snapshot.id,
             rows=snapshot.rows,
             pieces=blobs.read_pieces,
             rows_of=archive.load_rows,
             kept=blobs.__contains__,
         )
-        return await deliver_payload(cargo, dest, links, report=report, terms=terms)
+        return await deliver_payload(payload, dest, links, report=report, options=options)
 
 
 async def ship_stored(id: str, dest: str, links: Sequence[Link], *, archive: Archive) -> Shipment:
@@ -65,34 +72,36 @@ def links_by_label(links: Sequence[Link]) -> dict[str, Link]:
 
 
 async def deliver_payload(
-    cargo: Payload,
+    payload: Payload,
     dest: str,
     links: Sequence[Link],
     *,
     report: ProgressCallback,
-    terms: ShipOptions,
+    options: ShipOptions,
 ) -> Shipment:
     """Ship a snapshot or a copy: fill all hosts, then switch them, or abandon it on all."""
     begun = asyncio.get_running_loop().time()
-    voyage = Transfer(cargo, dest, links_by_label(links), report, terms)
+    transfer = Transfer(payload, dest, links_by_label(links), report, options)
     try:
-        await voyage.fill_hosts()
-        if voyage.failed and not terms.partial:
-            await voyage.abandon_all()
+        await transfer.fill_hosts()
+        if transfer.failed and not options.partial:
+            await transfer.abandon_all()
         else:
-            await voyage.switch_hosts()
+            await transfer.switch_hosts()
     except BaseException:
-        await asyncio.shield(voyage.abandon_all())
+        await asyncio.shield(transfer.abandon_all())
         raise
     return Shipment(
-        id=cargo.id,
+        id=payload.id,
         dest=dest,
-        got=tuple(n for n in voyage.links if n in voyage.switched or n in voyage.unchanged),
-        unchanged=tuple(sorted(voyage.unchanged)),
-        failed=voyage.failed,
-        unsure=tuple(sorted(voyage.unsure)),
-        slow={name: way for name, way in voyage.slow.items() if name not in voyage.failed},
-        kept=voyage.kept,
-        bytes_up=voyage.sent,
+        got=tuple(n for n in transfer.links if n in transfer.switched or n in transfer.unchanged),
+        unchanged=tuple(sorted(transfer.unchanged)),
+        failed=transfer.failed,
+        unsure=tuple(sorted(transfer.unsure)),
+        slow={
+            name: reason for name, reason in transfer.slow.items() if name not in transfer.failed
+        },
+        kept=transfer.kept,
+        bytes_up=transfer.sent,
         seconds=asyncio.get_running_loop().time() - begun,
     )

@@ -29,7 +29,7 @@ class ShipOptions:
     tops: tuple[str, ...] | None = None  #: the top-level names of a copy; None for a snapshot
 
 
-TERMS = ShipOptions()
+DEFAULT_OPTIONS = ShipOptions()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -120,8 +120,8 @@ def list_files(folder: Path, empty: Path, environment: Environment, kinds: str =
 
 def index_path(folder: Path, environment: Environment) -> Path:
     """The path of git's index."""
-    said = run_git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
-    return folder / os.fsdecode(said.removesuffix(b"\n"))
+    output = run_git("rev-parse", "--git-path", "index", folder=folder, environment=environment)
+    return folder / os.fsdecode(output.removesuffix(b"\n"))
 
 
 def stamp_index(index: Path) -> IndexStamp | None:
@@ -144,8 +144,8 @@ def tracked_paths(
     """The paths of the index, and those of them that git compares with the work tree: no submodules
     and no paths marked assume-unchanged or skip-worktree.
     """
-    said = run_git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
-    lines = said.split(b"\0")[:-1]
+    output = run_git("ls-files", "-s", "-v", "-z", folder=folder, environment=environment)
+    lines = output.split(b"\0")[:-1]
     start = lines[0].index(b"\t") + 1 if lines else 0
     looked_at = frozenset(line[start:] for line in lines if line.startswith(ITSELF))
     return frozenset(line[start:] for line in lines), looked_at
@@ -247,16 +247,16 @@ def read_contents(
                 process.kill()
 
 
-def read_object(said: IO[bytes]) -> Iterator[bytes]:
+def read_object(stream: IO[bytes]) -> Iterator[bytes]:
     """The next content in pieces."""
-    head = said.readline().split()
+    head = stream.readline().split()
     if len(head) != 3:
         raise OperationFailed("git does not have all contents of the commit")
     left = int(head[2])
     while left:
-        piece = said.read(min(left, PIECE))
+        piece = stream.read(min(left, PIECE))
         if not piece:
             raise OperationFailed("git ended unexpectedly")
         left -= len(piece)
         yield piece
-    said.read(1)
+    stream.read(1)

@@ -107,13 +107,13 @@ def compare_with_git(
     stamp = snapshot_git.stamp_index(index) if index else None
     if index is None or stamp is None or stamp.ctime_ns > now:  # the clock was set back
         with ThreadPoolExecutor(1) as asking:
-            said = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env)
-            return unchanged_files(root, before, before), said.result(), None
+            listed = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env)
+            return unchanged_files(root, before, before), listed.result(), None
     known = archive.grounds.get(root)
     if known and (known.seen is not before or known.stamp != stamp):
         known = None
     with ThreadPoolExecutor(1) as asking:
-        said = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env, "-o")
+        listed = asking.submit(snapshot_git.list_files, root, empty_repo_path(archive), env, "-o")
         if known is None:
             changed = snapshot_git.changed_paths(root, env)
             tracked, agreed = snapshot_git.tracked_paths(root, env)
@@ -126,7 +126,7 @@ def compare_with_git(
             changed = snapshot_git.changed_paths(root, env)
             doubted = known.doubted | (before.keys() & changed)
             same, ground = unchanged_files(root, before, doubted), known._replace(doubted=doubted)
-        listing = said.result()
+        listing = listed.result()
     if (
         snapshot_git.stamp_index(index) != stamp
     ):  # rewritten meanwhile: unknown which version git read

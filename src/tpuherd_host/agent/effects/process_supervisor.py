@@ -226,7 +226,7 @@ class Supervisor:
             self.send_message(self.take_started_message(pid))
 
     def report_running(self) -> None:
-        """Report processes that are still silent after HUSH_S."""
+        """Report processes that are still silent after SILENT_S."""
         if self.unreported:
             now = time.monotonic()
             for pid in [pid for pid, until in self.unreported.items() if until <= now]:
