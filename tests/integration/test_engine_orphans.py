@@ -67,7 +67,7 @@ def test_an_engine_with_wishes_waits_and_can_be_stopped_without_its_world(world:
     assert status == 0
     assert f"its engine (pid {engine}) waits ten minutes for the world, because of gpt" in told
     assert lives(engine)
-    assert said(world, "engine", "stop") == (0, "the engine has ended\n")
+    assert said(world, "engine", "stop") == (0, "Stopped the engine\n")
     until(lambda: not lives(engine), "the engine to end")
 
 
@@ -77,7 +77,7 @@ def test_an_engine_can_be_stopped_when_the_folder_of_its_world_is_gone(world: Pa
     assert engine is not None
     os.kill(json.loads((world / "world.json").read_text())["pid"], 9)
     shutil.rmtree(world)
-    assert said(world, "engine", "stop") == (0, "the engine has ended\n")
+    assert said(world, "engine", "stop") == (0, "Stopped the engine\n")
     until(lambda: not lives(engine), "the engine to end")
     status, told = said(world, "engine", "status")
     assert (status, told.startswith("herd engine status: no engine is running")) == (7, True)

@@ -238,7 +238,7 @@ def test_bad_input_is_one_sentence_on_one_host(cache: Path, tmp_path: Path) -> N
     well(pod.run(place, "--steps", 2))
     refused(
         pod.run(place, "--width", 9),
-        "is of another model: ['w'] is [16, 8] in the checkpoint, [16, 9] in the program",
+        "belongs to another model: ['w'] is [16, 8] in the checkpoint, [16, 9] in the program",
     )
     refused(
         pod.run(place, lame=1),
