@@ -47,7 +47,8 @@ def test_jobs_go_on_and_every_reading_command_says_so_until_acknowledged(
     recovered = user.happened("store.recovered", seconds=60)
     assert recovered.facts["bids"] == []  # nothing was forgotten
     assert user.engine() is not None
-    until(lambda: user.herd("why", "gpt").stdout.count("has been running for"), "it to run", seconds=60)
+    running = "has been running for"
+    until(lambda: running in user.herd("why", "gpt").stdout, "it to run", seconds=60)
     assert len(user.events("attempt.launched")) == 1 and len(user.events("bid.requested")) >= 1
     assert [name.rpartition("/")[2] for name in user.all_there_is()].count(node) >= 1
     assert user.herd("engine", "acknowledge").returncode == 0
