@@ -116,9 +116,9 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
             {"host": one.host, "exit": one.exit, "tail": list(one.tail[-LINES_MAX:])}
             for one in failures
         ]
-        said = failure_message(failures)
+        message = failure_message(failures)
         missing = {"missing": True} if all(one.missing for one in failures) else {}
-        facts = {"bid": prepare.bid, "message": said, "hosts": hosts, "why": said, **missing}
+        facts = {"bid": prepare.bid, "message": message, "hosts": hosts, "why": message, **missing}
         return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
     on = [host_fingerprint(word) for word in words]
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
@@ -133,8 +133,8 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
     known = bench.secrets(slot.job)
     missing = [name for name in order.secrets if name not in known]
     if missing:
-        said = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
-        return [HostFailure(host=prepare.bid, sentence=said, missing=True)]
+        message = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
+        return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
     return await bench.gang_client.prepare_hosts(
         prepare.bid, row.snapshot if row else "", order, secrets
@@ -224,19 +224,21 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
     """Outputs and the rest of the logs."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
-    wished = (
+    is_desired = (
         collect.slot in bench.desired.desired_slots.slots
     )  # of a dropped job only logs are wanted
-    order = bench.launch_spec(collect.slot) if wished else None
+    order = bench.launch_spec(collect.slot) if is_desired else None
     try:
         failures = await bench.gang_client.collect_outputs(collect.bid, order, into)
     except OSError as error:
-        said = f"{into} cannot be written ({error.strerror})"
-        failures = [HostFailure(host=collect.bid, sentence=said)]
+        message = f"{into} cannot be written ({error.strerror})"
+        failures = [HostFailure(host=collect.bid, sentence=message)]
     if failures:
-        said = failure_message(failures)
+        message = failure_message(failures)
         return [
-            bench.new_event("slot.collect_failed", collect.slot, **facts, message=said, why=said)
+            bench.new_event(
+                "slot.collect_failed", collect.slot, **facts, message=message, why=message
+            )
         ]
     return [bench.new_event("slot.collected", collect.slot, **facts, folder=str(into), why=why)]
 

@@ -16,40 +16,40 @@ NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that 
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
 
 
-def merge_attempt_status(told: AttemptStatus, before: HostRun | None, now: float) -> HostRun:
+def merge_attempt_status(status: AttemptStatus, before: HostRun | None, now: float) -> HostRun:
     """An attempt as its agent tells it, with what is remembered of it here."""
-    known = before or HostRun(attempt=told.id, word=RunState.ABSENT)
+    known = before or HostRun(attempt=status.id, word=RunState.ABSENT)
     heard = replace(
         known,
-        word=run_state(told),
-        started=told.started,
-        ended=told.ended,
-        exit=told.exit,
-        signal=told.signal,
-        termed=told.stopped,
-        deadman=told.deadman,
-        why=told.why or "",
-        tail=told.tail[-TAIL:],
-        logged_at=last_output_time(told, known, now),
+        word=run_state(status),
+        started=status.started,
+        ended=status.ended,
+        exit=status.exit,
+        signal=status.signal,
+        termed=status.stopped,
+        deadman=status.deadman,
+        why=status.why or "",
+        tail=status.tail[-TAIL:],
+        logged_at=last_output_time(status, known, now),
     )
-    return merge_step_report(heard, parse_report(told.report), now)
+    return merge_step_report(heard, parse_report(status.report), now)
 
 
-def last_output_time(told: AttemptStatus, known: HostRun, now: float) -> float:
+def last_output_time(status: AttemptStatus, known: HostRun, now: float) -> float:
     """When its log grew last: as we saw it, or by the agent's word for what came unseen."""
-    grew = min(told.logged or 0.0, now)
-    return max(known.logged_at or 0.0, grew) or told.started or now
+    grew = min(status.logged or 0.0, now)
+    return max(known.logged_at or 0.0, grew) or status.started or now
 
 
-def run_state(told: AttemptStatus) -> RunState:
+def run_state(status: AttemptStatus) -> RunState:
     """How far it is. One that is being stopped is ending, whatever else its phase says."""
-    if told.phase == ENDED:
+    if status.phase == ENDED:
         return RunState.ENDED
-    if told.phase == LOST:
+    if status.phase == LOST:
         return RunState.LOST
-    if told.phase in ENDING or told.stopped:
+    if status.phase in ENDING or status.stopped:
         return RunState.ENDING
-    if told.stage < told.stages - 1:
+    if status.stage < status.stages - 1:
         return RunState.SETUP
     return RunState.RUNNING
 

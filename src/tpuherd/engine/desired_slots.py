@@ -39,15 +39,17 @@ def build_desired_state(
     archive: Archive | None = None,
 ) -> DesiredState:
     """The slots of all jobs. A job of a newer herd is skipped, and its nodes are left alone."""
-    jobs = {name: job for name, wish in rows.items() if (job := parse_stored_job(wish))}
+    jobs = {name: job for name, stored_job in rows.items() if (job := parse_stored_job(stored_job))}
     slots = [slot for name, job in jobs.items() for slot in expand_slots(job, rows[name], allowed)]
 
     def order(slot: Slot) -> NodeSpec:
         return build_node_spec(jobs[slot.job], slot)
 
     def launch(slot: Slot) -> LaunchSpec:
-        wish = rows[slot.job]
-        return build_launch_spec(jobs[slot.job], slot, wish, snapshot_files(archive, wish.snapshot))
+        stored_job = rows[slot.job]
+        return build_launch_spec(
+            jobs[slot.job], slot, stored_job, snapshot_files(archive, stored_job.snapshot)
+        )
 
     return DesiredState(
         desired_slots=DesiredSlots(
@@ -64,9 +66,9 @@ def build_desired_state(
     )
 
 
-def parse_stored_job(wish: StoredJob) -> read_job.JobSpec | None:
+def parse_stored_job(stored_job: StoredJob) -> read_job.JobSpec | None:
     """Parse a stored job; None if this herd does not understand it."""
-    found = read_job.read_fields(wish.document)
+    found = read_job.read_fields(stored_job.document)
     return found if isinstance(found, read_job.JobSpec) else None
 
 

@@ -73,9 +73,9 @@ class EventLog:
         gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)
         self._pruned_at = now if gone < PRUNED else -inf
         dropped = self.dropped_jobs()
-        wishes = self._store.stored_jobs()
+        stored_jobs = self._store.stored_jobs()
         return frozenset(
-            job for job, at in dropped.items() if at < now - KEEP_S and job not in wishes
+            job for job, at in dropped.items() if at < now - KEEP_S and job not in stored_jobs
         )
 
     def dropped_jobs(self) -> dict[str, float]:

@@ -172,14 +172,14 @@ class GangClient:
         for _ in range(SETUPS_MAX):
             id = f"{name}-{many}"
             answer = await call_agent(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
-            told = parse_attempt(answer)
-            if told.id != id:
+            status = parse_attempt(answer)
+            if status.id != id:
                 continue  # that was another one, which had to end first
-            if told.phase == "ended" and told.exit == 0:
+            if status.phase == "ended" and status.exit == 0:
                 return None
             many = self._setups[watch.word.name] = many + 1
-            if told.asked is None or told.asked >= began:
-                return setup_failure(watch, told)
+            if status.asked is None or status.asked >= began:
+                return setup_failure(watch, status)
         raise InvalidMessage(f"{SETUPS_MAX} setups in a row are of before")
 
     async def launch_attempt(
@@ -219,10 +219,10 @@ class GangClient:
         """What its processes are doing, a text a host."""
 
         async def look(watch: HostWatcher) -> str:
-            told = parse_message(
+            status = parse_message(
                 StacksReply, await call_agent(watch, "stacks", {"attempt": attempt}, CALL_S)
             )
-            parts = [f"# {one.pid} {one.command}\n{one.text}\n" for one in told.processes]
+            parts = [f"# {one.pid} {one.command}\n{one.text}\n" for one in status.processes]
             return "\n".join(parts)
 
         watches = [one for one in self._watches.get(bid, []) if one.link]
@@ -360,17 +360,17 @@ def unreached_failure(watch: HostWatcher) -> HostFailure:
     return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is unreachable")
 
 
-def setup_failure(watch: HostWatcher, told: AttemptStatus) -> HostFailure:
+def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
     """How the user's steps ended on a host."""
-    number, _, command = told.stage_name.partition(" ")
-    ending = f"signal {told.signal}" if told.exit is None else f"status {told.exit}"
-    why = told.why or f"setup step {number} ({command}) ended with {ending}"
+    number, _, command = status.stage_name.partition(" ")
+    ending = f"signal {status.signal}" if status.exit is None else f"status {status.exit}"
+    why = status.why or f"setup step {number} ({command}) ended with {ending}"
     return HostFailure(
         host=watch.word.name,
         sentence=why,
         # What could not even begin is the host's affair: no failure of the user's.
-        exit=None if why.startswith(UNBORN) else told.exit or told.signal,
-        tail=told.tail,
+        exit=None if why.startswith(UNBORN) else status.exit or status.signal,
+        tail=status.tail,
     )
 
 

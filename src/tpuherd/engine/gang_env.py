@@ -13,7 +13,7 @@ MEGASCALE_PORT = 8081
 def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
     """For the host at this place. The agent removes what the login has of these by itself."""
     mine, first = hosts[index], hosts[0]
-    told = {
+    variables = {
         "HERD_ATTEMPT": str(launch.number),
         "HERD_RESUME": str(int(launch.resume)),
         "HERD_WORKER": str(index),
@@ -25,10 +25,10 @@ def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mappi
     }
     nodes = list(dict.fromkeys(host.node for host in hosts))
     if len(nodes) > 1:
-        told |= {
+        variables |= {
             "MEGASCALE_COORDINATOR_ADDRESS": first.internal_ip,
             "MEGASCALE_NUM_SLICES": str(len(nodes)),
             "MEGASCALE_SLICE_ID": str(nodes.index(mine.node)),
             "MEGASCALE_PORT": str(MEGASCALE_PORT),
         }
-    return told
+    return variables

@@ -73,7 +73,7 @@ class HostWatcher:
         self._followed: set[str] = set()
         self._silence = ""  #: why we hung up
         self._trimmed: set[str] = set()
-        self._told: set[str] = set()  #: attempts that were told of since the list was asked for
+        self._reported: set[str] = set()  #: attempts that were told of since the list was asked for
         self._refused = 0  #: messages, or parts of them, that make no sense
         self._refused_at = -NONSENSE_S
         self._means = means
@@ -183,18 +183,18 @@ class HostWatcher:
         The greeting's notices may be old: of a link that came late to hand, or is used again.
         """
         before = set(self._works)
-        self._told.clear()
-        told = await link.call(RpcRequest(name="attempts"))
+        self._reported.clear()
+        answer = await link.call(RpcRequest(name="attempts"))
         now = self._means.clock.now()
         boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
         word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
         try:
-            status = parse_message(AttemptsReply, told)
+            status = parse_message(AttemptsReply, answer)
             for notice in parse_notices(status.notices):
                 word = agent_updates.apply_notice(word, notice.what, notice.value, now)
             understood = [self._take_row(one, link, group) for one in status.attempts]
             if all(understood):
-                self._forget_unlisted(before - self._told, boot, now)
+                self._forget_unlisted(before - self._reported, boot, now)
         except InvalidMessage as nonsense:
             self.report_invalid(nonsense)
         self._publish_status(replace(word, works=self._all_runs()))
@@ -217,17 +217,17 @@ class HostWatcher:
     def _take_event(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
         """Something that the agent said unasked."""
         now = self._means.clock.now()
-        said = parse_message(AgentEvent, event)
+        message = parse_message(AgentEvent, event)
         word = self.word
-        if said.event == "notice":
+        if message.event == "notice":
             notice = parse_notice(event)
             word = agent_updates.apply_notice(word, notice.what, notice.value, now)
-        elif said.event in ("attempt", "ended"):
+        elif message.event in ("attempt", "ended"):
             self._update_attempt(parse_attempt(event), link, group)
-        elif said.event == "step" and said.attempt is not None:
-            self._update_report(said.attempt, said.report, now)
-        elif said.event == "heartbeat":
-            for one in said.attempts:
+        elif message.event == "step" and message.attempt is not None:
+            self._update_report(message.attempt, message.report, now)
+        elif message.event == "heartbeat":
+            for one in message.attempts:
                 beat = parse_message(AttemptHeartbeat, one)
                 self._update_report(beat.id, beat.report, now)
         word = replace(word, heard_at=now, works=self._all_runs())
@@ -236,26 +236,26 @@ class HostWatcher:
         else:
             self.word = word
 
-    def _update_attempt(self, told: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
+    def _update_attempt(self, status: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
         """How an attempt stands, or a setup; its log is followed from now on."""
-        kind, id = told.kind, told.id
-        if told.slot != self.slot:
+        kind, id = status.kind, status.id
+        if status.slot != self.slot:
             return
         if kind == "attempt":
             if id not in self._works and len(self._works) >= ATTEMPTS_MAX:
                 raise InvalidMessage(f"it reports more than {ATTEMPTS_MAX} attempts")
-            self._told.add(id)
-            self._check_report(told.report)
+            self._reported.add(id)
+            self._check_report(status.report)
             self._works[id] = agent_updates.merge_attempt_status(
-                told, self._works.get(id), self._means.clock.now()
+                status, self._works.get(id), self._means.clock.now()
             )
             speaks = not self._works[id].drained
         else:
-            speaks = told.phase == "running" or bool(told.length)
+            speaks = status.phase == "running" or bool(status.length)
         if speaks and id not in self._followed:
             self._followed.add(id)
             if kind == SETUP:
-                self._write_setup_info(id, told.asked or 0.0)
+                self._write_setup_info(id, status.asked or 0.0)
             group.create_task(self._follow_log(link, id))
 
     def _check_report(self, content: Json | None) -> StepReport:
@@ -370,11 +370,11 @@ class HostWatcher:
 
 def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
     """The state whose change wakes the planner: not each step, nor each sign of life."""
-    told = [
+    status = [
         (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
         for one in word.works
     ]
-    return word.reached, word.boot, word.notice, word.deadly, word.trouble, told
+    return word.reached, word.boot, word.notice, word.deadly, word.trouble, status
 
 
 def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None:

@@ -99,7 +99,7 @@ class Engine:
         self._astray = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._deeds: set[asyncio.Task[None]] = set()
+        self._actions: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """End soon; attempts on hosts keep running."""
@@ -125,8 +125,8 @@ class Engine:
             for work in (self._informer.poll_cloud, self._gang_client.keep_leases_alive, *ours):
                 self._spawn_task(work())
             ended = await self._run_planning()
-            if self._deeds:
-                await asyncio.wait(self._deeds, timeout=PATIENCE_S)
+            if self._actions:
+                await asyncio.wait(self._actions, timeout=PATIENCE_S)
             for task in self._tasks:
                 task.cancel()
         if ended not in (EndReason.OUTDATED, EndReason.DAMAGED):
@@ -301,7 +301,7 @@ class Engine:
     ) -> asyncio.Task[None]:
         under_way[name] += 1
 
-        async def deed() -> None:
+        async def run_action() -> None:
             try:
                 came = await work  # `+= await` would put back the list of before
                 self.past.pending += came
@@ -315,9 +315,9 @@ class Engine:
                 under_way.subtract([name])
                 self._news.set()
 
-        task = self._spawn_task(deed())
-        self._deeds.add(task)
-        task.add_done_callback(self._deeds.discard)
+        task = self._spawn_task(run_action())
+        self._actions.add(task)
+        task.add_done_callback(self._actions.discard)
         return task
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -349,8 +349,8 @@ class Engine:
 
     def _zones_to_survey(self) -> frozenset[str]:
         """The zones that must answer; after a lost store, all of them."""
-        wishes, history = self._desired.desired_slots, self.past.history
-        return EVERYWHERE if self._blank else observe.zones_to_survey(wishes, history)
+        desired, history = self._desired.desired_slots, self.past.history
+        return EVERYWHERE if self._blank else observe.zones_to_survey(desired, history)
 
     def _check_creations(self) -> None:
         bench = self._action_context()

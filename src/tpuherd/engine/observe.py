@@ -15,9 +15,9 @@ STANDING = {NodeState.READY, NodeState.UNHEALTHY}
 NOTHING = Survey(observations={}, zones=frozenset(), begun_at=0.0)
 
 
-def zones_to_survey(wishes: DesiredSlots, history: History) -> frozenset[str]:
+def zones_to_survey(desired: DesiredSlots, history: History) -> frozenset[str]:
     """Zones where we may request nodes, or have requested some."""
-    offered = {offer.zone for slot in wishes.slots.values() for offer in slot.offers}
+    offered = {offer.zone for slot in desired.slots.values() for offer in slot.offers}
     return frozenset(offered | {bid.offer.zone for bid in held_bids(history)})
 
 
@@ -40,20 +40,20 @@ def reachable_hosts(
     """The hosts of bids whose nodes are all available."""
     found: dict[str, Sequence[Host]] = {}
     for bid in slots:
-        sight = survey.observations.get(bid)
-        words = {node.word for node in sight.nodes} if sight else set()
+        observation = survey.observations.get(bid)
+        words = {node.word for node in observation.nodes} if observation else set()
         there = bool(words) and words <= STANDING
-        if sight is not None and there and sight.request in (None, RequestState.ACTIVE):
+        if observation is not None and there and observation.request in (None, RequestState.ACTIVE):
             found[bid] = cloud.bid_hosts(bid)
     return found
 
 
 def own_observations(survey: Survey, owner: str) -> list[BidObservation]:
     found = []
-    for sight in survey.observations.values():
-        name = split_bid_name(sight.bid)
+    for observation in survey.observations.values():
+        name = split_bid_name(observation.bid)
         if name is not None and name.owner == owner:
-            found.append(sight)
+            found.append(observation)
     return found
 
 
@@ -72,10 +72,10 @@ def unlisted_creations(survey: Survey, history: History) -> Iterator[BidRecord]:
             yield bid
 
 
-def outdated_preparations(wishes: DesiredSlots, preparing: Mapping[Key, Prepare]) -> list[Key]:
+def outdated_preparations(desired: DesiredSlots, preparing: Mapping[Key, Prepare]) -> list[Key]:
     found = []
     for key, action in preparing.items():
-        slot = wishes.slots.get(action.slot)
+        slot = desired.slots.get(action.slot)
         if slot is None or slot.code_digest != action.code_digest:
             found.append(key)
     return found

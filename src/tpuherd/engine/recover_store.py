@@ -14,7 +14,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Survey
 from tpuherd.targets import fold_names, split_bid_name
 
-SILENT_S = 300.0  #: a zone that does not answer is waited for: what it has would be strays
+SILENT_S = 300.0  #: a zone that does not answer is waited for: its resources would become orphans
 EVERYWHERE = frozenset(zones())  #: what was forgotten may be anywhere
 
 
@@ -32,18 +32,18 @@ def recover_store(
         if lost is None and not past.is_blank():
             return True  # a job was submitted meanwhile: herd adopt does it
         dropped = past.dropped_jobs()
-        sights = [
+        observations = [
             one
             for one in observe.own_observations(survey, parts.owner)
             if is_unknown(one, past, known) and not was_dropped(one, dropped, known)
         ]
         remembered = lost.facts.get("lost_jobs", ()) if lost else ()
-        found = rebuild_records(sights, known, now, parts.who, remembered=remembered)
+        found = rebuild_records(observations, known, now, parts.who, remembered=remembered)
         events = list(found.events)
         if lost is not None:
-            events.append(recovered_event(sights, now))
-        # In one transaction: a wish without its bids would ask for them anew, and a store
-        # that knows some jobs would leave the others to be strays.
+            events.append(recovered_event(observations, now))
+        # In one transaction: a job without its bids would ask for them anew, and a store
+        # that knows some jobs would make the others orphans.
         parts.store.add_jobs(found.stored_jobs, events)
     except HerdError as error:
         shout(error.sentence)
@@ -53,31 +53,31 @@ def recover_store(
     return True
 
 
-def is_unknown(sight: BidObservation, past: EventLog, known: Mapping[str, StoredJob]) -> bool:
-    named = split_bid_name(sight.bid)
+def is_unknown(observation: BidObservation, past: EventLog, known: Mapping[str, StoredJob]) -> bool:
+    named = split_bid_name(observation.bid)
     if named is None:
         return False
-    wish, made = known.get(named.job), sight.card.get("made_at")
-    if wish is None:
+    stored_job, made = known.get(named.job), observation.card.get("made_at")
+    if stored_job is None:
         return True
     slot_history = past.history.slots.get(named.slot)
-    other_job = isinstance(made, int | float) and made != wish.made_at
-    return not other_job and (slot_history is None or sight.bid not in slot_history.bids)
+    other_job = isinstance(made, int | float) and made != stored_job.made_at
+    return not other_job and (slot_history is None or observation.bid not in slot_history.bids)
 
 
 def was_dropped(
-    sight: BidObservation, dropped: Mapping[str, float], known: Mapping[str, StoredJob]
+    observation: BidObservation, dropped: Mapping[str, float], known: Mapping[str, StoredJob]
 ) -> bool:
     """Whether the job that it was asked for is known to have been dropped since: it is on its way
     out, and to adopt it would bring the job back."""
-    named, made = split_bid_name(sight.bid), sight.card.get("made_at")
+    named, made = split_bid_name(observation.bid), observation.card.get("made_at")
     if named is None or named.job in known or not isinstance(made, int | float):
         return False
     return named.job in dropped and made <= dropped[named.job]
 
 
-def recovered_event(sights: list[BidObservation], now: float) -> HistoryEvent:
-    bids = sorted(sight.bid for sight in sights)
+def recovered_event(observations: list[BidObservation], now: float) -> HistoryEvent:
+    bids = sorted(observation.bid for observation in observations)
     what = fold_names(bids) if bids else "nothing"
     why = f"of what the cloud shows {what} was missing in the store that was damaged"
     return HistoryEvent(at=now, kind=RECOVERED, facts={"bids": bids, "why": why})

@@ -29,8 +29,8 @@ def find_bid(history: History, event: HistoryEvent) -> BidRecord | None:
     return slot_history.bids.get(event.facts["bid"]) if slot_history else None
 
 
-def with_zone_stats(history: History, key: tuple[str, str, str], season: ZoneStats) -> History:
-    return replace(history, zone_stats={**history.zone_stats, key: season})
+def with_zone_stats(history: History, key: tuple[str, str, str], stats: ZoneStats) -> History:
+    return replace(history, zone_stats={**history.zone_stats, key: stats})
 
 
 def count_ask(history: History, event: HistoryEvent) -> History:
@@ -44,25 +44,25 @@ def learn_refusal(history: History, event: HistoryEvent) -> History:
     if bid is None or refusal in {Refusal.TAKEN, Refusal.CONFIGURATION}:
         return history
     key = zone_stats_key(bid.offer)
-    season = history.zone_stats.get(key, ZoneStats())
+    stats = history.zone_stats.get(key, ZoneStats())
     if bid.refusal is not None:
         return history  # told twice
-    season = replace(
-        season,
-        refusals=season.refusals + (refusal is Refusal.STOCKOUT),
+    stats = replace(
+        stats,
+        refusals=stats.refusals + (refusal is Refusal.STOCKOUT),
         refused_at=event.at,
         refusal=refusal,
         sentence=event.facts["message"],
         hint=str(event.facts.get("hint") or ""),
-        pause_s=WAITS_S.get(refusal, next_pause(season, bid)),
+        pause_s=WAITS_S.get(refusal, next_pause(stats, bid)),
     )
-    return with_zone_stats(history, key, season)
+    return with_zone_stats(history, key, stats)
 
 
-def next_pause(season: ZoneStats, bid: BidRecord) -> float:
+def next_pause(stats: ZoneStats, bid: BidRecord) -> float:
     """Double the last pause, but only once for all requests sent before it ended."""
-    last = 0.0 if season.refusal in WAITS_S else season.pause_s
-    if last and bid.sent_at < season.refused_at:
+    last = 0.0 if stats.refusal in WAITS_S else stats.pause_s
+    if last and bid.sent_at < stats.refused_at:
         return last
     return min(PAUSE_S_MAX, max(PAUSE_S_MIN, last * 2))
 
@@ -72,17 +72,17 @@ def learn_grant(history: History, event: HistoryEvent) -> History:
     if bid is None or bid.granted_at is not None:
         return history
     key = zone_stats_key(bid.offer)
-    season = history.zone_stats.get(key, ZoneStats())
-    season = replace(
-        season,
+    stats = history.zone_stats.get(key, ZoneStats())
+    stats = replace(
+        stats,
         refusals=0,
         refusal=None,
         sentence="",
         hint="",
-        grants=season.grants + 1,
-        pause_s=max(0.0, min(season.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
+        grants=stats.grants + 1,
+        pause_s=max(0.0, min(stats.pause_s, PAUSE_S_MAX) - PAUSE_LESS_S),
     )
-    return with_zone_stats(history, key, season)
+    return with_zone_stats(history, key, stats)
 
 
 def learn_wait(history: History, event: HistoryEvent) -> History:
@@ -90,9 +90,9 @@ def learn_wait(history: History, event: HistoryEvent) -> History:
     if bid is None or bid.ready_at is not None:
         return history
     key = zone_stats_key(bid.offer)
-    season = history.zone_stats.get(key, ZoneStats())
-    waits = (*season.waits_s, event.at - bid.asked_at)[-KEPT:]
-    return with_zone_stats(history, key, replace(season, waits_s=waits))
+    stats = history.zone_stats.get(key, ZoneStats())
+    waits = (*stats.waits_s, event.at - bid.asked_at)[-KEPT:]
+    return with_zone_stats(history, key, replace(stats, waits_s=waits))
 
 
 def learn_lifetime(history: History, event: HistoryEvent) -> History:
@@ -103,26 +103,26 @@ def learn_lifetime(history: History, event: HistoryEvent) -> History:
     if bid.notice_at is not None or bid.lost_at is not None:
         return history
     key = zone_stats_key(bid.offer)
-    season = history.zone_stats.get(key, ZoneStats())
-    lives = (*season.lives_s, event.at - bid.ready_at)[-KEPT:]
-    return with_zone_stats(history, key, replace(season, lives_s=lives))
+    stats = history.zone_stats.get(key, ZoneStats())
+    lives = (*stats.lives_s, event.at - bid.ready_at)[-KEPT:]
+    return with_zone_stats(history, key, replace(stats, lives_s=lives))
 
 
 def lifetime_env(history: History, slot: str, bid: str) -> Mapping[str, str]:
     """The typical node lifetime there as a variable for scripts, if known."""
     slot_history = history.slots.get(slot)
     mine = slot_history.bids.get(bid) if slot_history else None
-    season = history.zone_stats.get(zone_stats_key(mine.offer)) if mine else None
-    return {"HERD_LIFE_S": f"{fmean(season.lives_s):.0f}"} if season and season.lives_s else {}
+    stats = history.zone_stats.get(zone_stats_key(mine.offer)) if mine else None
+    return {"HERD_LIFE_S": f"{fmean(stats.lives_s):.0f}"} if stats and stats.lives_s else {}
 
 
 def forget_refusals(history: History, event: HistoryEvent) -> History:
     """Try again what was refused, since the user has changed or resumed the job."""
     zone_stats = {
-        key: replace(season, refusal=None, pause_s=0.0, sentence="", hint="")
-        if season.refusal in WAITS_S
-        else season
-        for key, season in history.zone_stats.items()
+        key: replace(stats, refusal=None, pause_s=0.0, sentence="", hint="")
+        if stats.refusal in WAITS_S
+        else stats
+        for key, stats in history.zone_stats.items()
     }
     return replace(history, zone_stats=zone_stats)
 

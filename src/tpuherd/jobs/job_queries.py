@@ -107,17 +107,17 @@ STOPPED = "{} is stopped and has no node: `herd resume` continues it"
 def no_node_messages(store: Database, now: float) -> dict[str, str]:
     """Return what to say of each job and slot ({}) that has no node."""
     view = load_scene(store, now)
-    said: dict[str, str] = {}
+    states: dict[str, str] = {}
     for stored in view.stored_jobs.values():
         if stored.goal is Goal.GONE:
-            said |= dict.fromkeys((stored.job, *stored.slot_names), STOPPED)
+            states |= dict.fromkeys((stored.job, *stored.slot_names), STOPPED)
             continue
         each = {name: no_node_message(view.accounts.get(name)) for name in wanted_slots(stored)}
-        said |= each
+        states |= each
         words = set(each.values())
         ended = words <= {DONE, GAVE_UP}
-        said[stored.job] = words.pop() if len(words) == 1 else GAVE_UP if ended else AWAITED
-    return said
+        states[stored.job] = words.pop() if len(words) == 1 else GAVE_UP if ended else AWAITED
+    return states
 
 
 def no_node_message(account: SlotAccount | None) -> str:

@@ -33,5 +33,5 @@ def has_finished(store: Database, stored: StoredJob) -> bool:
 
 def refused_zones(store: Database) -> set[str]:
     """Return the zones whose last refusal was for quota, a role, an API or a reservation."""
-    seasons = load_history(store).zone_stats
-    return {zone for (zone, _, _), season in seasons.items() if season.refusal in WAITS_S}
+    zone_stats = load_history(store).zone_stats
+    return {zone for (zone, _, _), stats in zone_stats.items() if stats.refusal in WAITS_S}

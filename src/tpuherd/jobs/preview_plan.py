@@ -40,9 +40,9 @@ async def preview_plan(name: str | None, here: Session) -> PlanPreview:
     history = load_history(here.store)
     now = here.clock.now()
     found = plan(desired, observed_cloud(inventory.survey, now), history, now)
-    said = here.store.slot_messages()
+    messages = here.store.slot_messages()
     return PlanPreview(
-        states={slot: said.get(slot) or found.states.get(slot, "") for slot in desired.slots},
+        states={slot: messages.get(slot) or found.states.get(slot, "") for slot in desired.slots},
         frozen=found.frozen,
         steps=[step for step in found.steps if isinstance(step.action, Ask | Withdraw)
                and (name is None or step.action.slot in desired.slots)],

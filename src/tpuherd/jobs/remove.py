@@ -77,7 +77,9 @@ def job_losses(
     slots = {
         name: history for name, history in histories.slots.items() if name.rpartition("-")[0] == job
     }
-    lines = [f"{name}: {said}" for name, history in slots.items() if (said := slot_losses(history))]
+    lines = [
+        f"{name}: {parts}" for name, history in slots.items() if (parts := slot_losses(history))
+    ]
     lines += [
         f"{bid} in {observation.zone}, which no job uses"
         for bid, observation in orphans.items()
@@ -92,13 +94,13 @@ def job_losses(
 def slot_losses(history: SlotHistory) -> str:
     nodes = [one for one in history.bids.values() if one.ready_at is not None and not one.lost_at]
     asked = len(history.bids) - len(nodes)
-    said = [f"the node in {one.offer.zone} ({one.offer.type}, {one.offer.tier})" for one in nodes]
-    said += [f"{asked} request{'s' if asked > 1 else ''}"] if asked else []
+    parts = [f"the node in {one.offer.zone} ({one.offer.type}, {one.offer.tier})" for one in nodes]
+    parts += [f"{asked} request{'s' if asked > 1 else ''}"] if asked else []
     attempt = history.attempt
     if attempt is not None and attempt.ended_at is None:
         saved = "nothing saved yet" if history.saved is None else f"saved at step {history.saved}"
-        said.append(f"running attempt {attempt.number}, {saved}")
-    return ", ".join(said)
+        parts.append(f"running attempt {attempt.number}, {saved}")
+    return ", ".join(parts)
 
 
 async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Session) -> None:
@@ -165,8 +167,8 @@ def remaining_reasons(bids: Sequence[str], here: Session) -> str:
         return ": no engine is running yet to delete them"
     states = here.store.slot_messages()
     slots = sorted({parse_bid_name(bid).slot for bid in bids})
-    said = dict.fromkeys(state for slot in slots if (state := states.get(slot)))
-    return f": {'; '.join(said)}" if said else ""
+    parts = dict.fromkeys(state for slot in slots if (state := states.get(slot)))
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def not_yet_returned(jobs: Sequence[str], histories: History) -> list[str]:

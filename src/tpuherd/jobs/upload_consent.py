@@ -23,9 +23,9 @@ async def ask_upload_consent(
         if snapshot.findings:
             whys = [finding.why for finding in snapshot.findings]
             more = len(whys) - FINDINGS_MAX
-            said = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
+            findings = "; ".join(whys[:FINDINGS_MAX]) + (f"; and {more} more" if more > 0 else "")
             if not await prompter.ask_confirmation(
-                f"{said} (to exclude it, add it to .herdignore)"
+                f"{findings} (to exclude it, add it to .herdignore)"
             ):
                 return None
             archive.approve_findings(snapshot.findings)

@@ -131,7 +131,7 @@ class ObservedState:
         default_factory=dict
     )  #: by bid; all that bear an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
-    surveyed_at: float = 0.0  #: when the survey behind `sights` was begun
+    surveyed_at: float = 0.0  #: when the survey behind `observations` began
     awake_at: float = 0.0  #: since when the engine has run without a break
     hosts: Mapping[str, tuple[HostStatus, ...]] = field(default_factory=dict)  #: by bid
     calling: frozenset[str] = frozenset()  #: bids between our call and its answer

@@ -86,15 +86,15 @@ def is_current_attempt(slot: Slot, slot_history: SlotHistory) -> bool:
 
 
 def bid_phase(
-    bid: BidRecord, sight: BidObservation | None, observed: ObservedState, now: float
+    bid: BidRecord, observation: BidObservation | None, observed: ObservedState, now: float
 ) -> BidPhase:
     if bid.name in observed.calling:
         return BidPhase.CALLING
     since = max(bid.sent_at, bid.withdrawn_at or 0.0)
     if bid.offer.zone not in observed.zones or observed.surveyed_at <= since:
         return BidPhase.HIDDEN
-    if sight is not None:
-        return phase_from_cloud(bid, sight, observed.hosts.get(bid.name, ()))
+    if observation is not None:
+        return phase_from_cloud(bid, observation, observed.hosts.get(bid.name, ()))
     if bid.lost_at is not None or bid.withdrawn_at is not None:
         return BidPhase.VANISHED
     taken = bid.answered_at is not None and now < bid.sent_at + LAG_S
@@ -119,9 +119,9 @@ NODES = {
 
 
 def phase_from_cloud(
-    bid: BidRecord, sight: BidObservation, hosts: tuple[HostStatus, ...] = ()
+    bid: BidRecord, observation: BidObservation, hosts: tuple[HostStatus, ...] = ()
 ) -> BidPhase:
-    request, nodes = sight.request, sight.nodes
+    request, nodes = observation.request, observation.nodes
     if request in REQUESTS:
         return REQUESTS[request]
     if request is RequestState.QUEUED and not nodes:
@@ -144,11 +144,11 @@ def phase_from_cloud(
     return BidPhase.GRANTED
 
 
-def expected_hosts(bid: BidRecord, sight: BidObservation | None) -> int:
-    told, least = 0, bid.offer.hosts * bid.nodes
-    for node in sight.nodes if sight is not None else ():
-        told += node.hosts
-    return max(told, least)
+def expected_hosts(bid: BidRecord, observation: BidObservation | None) -> int:
+    reported, least = 0, bid.offer.hosts * bid.nodes
+    for node in observation.nodes if observation is not None else ():
+        reported += node.hosts
+    return max(reported, least)
 
 
 def has_reached_host(hosts: Iterable[HostStatus]) -> bool:
@@ -156,25 +156,27 @@ def has_reached_host(hosts: Iterable[HostStatus]) -> bool:
 
 
 def build_bid_status(bid: BidRecord, observed: ObservedState, now: float) -> BidStatus:
-    sight = observed.observations.get(bid.name)
+    observation = observed.observations.get(bid.name)
     hosts = observed.hosts.get(bid.name, ())
-    seen = bid_phase(bid, sight, observed, now)
+    seen = bid_phase(bid, observation, observed, now)
     return BidStatus(
         bid=bid,
         stage=seen,
-        observation=sight,
+        observation=observation,
         hosts=hosts,
-        whole=is_fully_reached(bid, sight, hosts),
+        whole=is_fully_reached(bid, observation, hosts),
     )
 
 
 def is_fully_reached(
-    bid: BidRecord, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
+    bid: BidRecord, observation: BidObservation | None, hosts: tuple[HostStatus, ...]
 ) -> bool:
     """Whether every host is reached and belongs to the incarnation that the cloud shows."""
-    if not hosts or len(hosts) < expected_hosts(bid, sight):
+    if not hosts or len(hosts) < expected_hosts(bid, observation):
         return False
-    shown = {} if sight is None else {node.name: node.incarnation for node in sight.nodes}
+    shown = (
+        {} if observation is None else {node.name: node.incarnation for node in observation.nodes}
+    )
     for host in hosts:
         if not host.reached or shown.get(host.node, host.incarnation) != host.incarnation:
             return False

@@ -132,8 +132,8 @@ def apply_bid_table(case: SlotContext) -> None:
                 pass
         if one.role is not Role.INCUMBENT or one.stage is not BidPhase.READY or not one.whole:
             case.survey_within(5.0)
-    for sight in case.world.unknown.get(case.slot.name, ()):
-        handle_unknown_bid(case, sight)
+    for observation in case.world.unknown.get(case.slot.name, ()):
+        handle_unknown_bid(case, observation)
 
 
 def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
@@ -196,21 +196,22 @@ def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
     return there and bid.uncollected < COLLECTS_MAX
 
 
-def handle_unknown_bid(case: SlotContext, sight: BidObservation) -> None:
+def handle_unknown_bid(case: SlotContext, observation: BidObservation) -> None:
     """Withdraw a bid without a record again if its withdrawal is recorded; else leave it alone."""
-    named = split_bid_name(sight.bid)
+    named = split_bid_name(observation.bid)
     if named is None or named.generation not in case.slot_history.gone:
         return
     case.survey_within(5.0)
-    leaving = sight.request in {RequestState.ENDING, RequestState.LEAVING} or (
-        sight.request is None and all(node.word is NodeState.LEAVING for node in sight.nodes)
+    leaving = observation.request in {RequestState.ENDING, RequestState.LEAVING} or (
+        observation.request is None
+        and all(node.word is NodeState.LEAVING for node in observation.nodes)
     )
-    if leaving or sight.bid in case.world.observed.calling:
+    if leaving or observation.bid in case.world.observed.calling:
         return
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return
-    why = f"{sight.bid} was deleted, but the cloud still lists it"
-    case.add_step(Withdraw(bid=sight.bid, slot=case.slot.name, zone=sight.zone), why)
+    why = f"{observation.bid} was deleted, but the cloud still lists it"
+    case.add_step(Withdraw(bid=observation.bid, slot=case.slot.name, zone=observation.zone), why)
 
 
 def resend_ask(case: SlotContext, bid: BidRecord) -> None:
@@ -290,7 +291,7 @@ def waiting_since(case: SlotContext) -> float:
 def highest_generation(case: SlotContext) -> int:
     """The highest generation ever used for the slot, by any engine."""
     shown = case.world.unknown.get(case.slot.name, ())
-    named = (split_bid_name(sight.bid) for sight in shown)
+    named = (split_bid_name(observation.bid) for observation in shown)
     numbers = (one.generation for one in named if one is not None)
     return max(case.slot_history.generation, *numbers) if shown else case.slot_history.generation
 

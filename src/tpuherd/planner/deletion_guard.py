@@ -64,8 +64,10 @@ def known_bids(history: History) -> Iterator[BidRecord]:
                 yield bid
 
 
-def has_ready_nodes(sight: BidObservation | None) -> bool:
-    return sight is not None and all(node.word is NodeState.READY for node in sight.nodes)
+def has_ready_nodes(observation: BidObservation | None) -> bool:
+    return observation is not None and all(
+        node.word is NodeState.READY for node in observation.nodes
+    )
 
 
 def is_bid_reached(hosts: Mapping[str, tuple[HostStatus, ...]], bid: str) -> bool:

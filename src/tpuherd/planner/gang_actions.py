@@ -27,34 +27,34 @@ AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED
 
 def choose_gang_action(case: SlotContext) -> GangState:
     """Apply the gang table, and return the gang's state."""
-    seat = gang_bid(case)
-    shape = gang_state(case, seat)
+    status = gang_bid(case)
+    state = gang_state(case, status)
     goal, why = gang_goal(case)
-    deed = GANG[shape][goal]
+    action = GANG[state][goal]
     if case.slot.name in case.world.observed.working:
         # A stop does not wait for what else is done there, unless that is the start itself.
         if (
-            deed is GangAction.STOP
+            action is GangAction.STOP
             and case.slot_history.attempt
             and case.slot_history.attempt.started_at is not None
         ):
-            stop_attempt(case, shape, why)
-        return shape
+            stop_attempt(case, state, why)
+        return state
     if stop_older_attempt(case):
-        return shape
-    if deed is GangAction.STOP:
-        stop_attempt(case, shape, why)
+        return state
+    if action is GangAction.STOP:
+        stop_attempt(case, state, why)
     elif has_running_attempt(case.slot_history):
         resend_to_hosts(case)
         prepare_replacement(case)
-    elif seat is not None:
-        if deed is GangAction.PREPARE:
-            prepare_hosts(case, seat)
-        elif deed is GangAction.LAUNCH:
-            launch_attempt(case, seat)
-        elif deed is GangAction.COLLECT:
-            collect_outputs(case, seat)
-    return shape
+    elif status is not None:
+        if action is GangAction.PREPARE:
+            prepare_hosts(case, status)
+        elif action is GangAction.LAUNCH:
+            launch_attempt(case, status)
+        elif action is GangAction.COLLECT:
+            collect_outputs(case, status)
+    return state
 
 
 def gang_bid(case: SlotContext) -> BidStatus | None:
@@ -68,35 +68,35 @@ def gang_bid(case: SlotContext) -> BidStatus | None:
     return min(ready, key=lambda one: one is not case.home, default=None)
 
 
-def gang_state(case: SlotContext, seat: BidStatus | None) -> GangState:
+def gang_state(case: SlotContext, status: BidStatus | None) -> GangState:
     slot_history = case.slot_history
     if slot_history.attempt is not None and slot_history.attempt.ended_at is None:
         if slot_history.attempt.stopping_at is not None:
             return GangState.STOPPING
         if case.open.broken:
             return GangState.DOOMED
-        return GangState.STALLED if stall_reason(case, seat) else GangState.RUNNING
-    if seat is None:
+        return GangState.STALLED if stall_reason(case, status) else GangState.RUNNING
+    if status is None:
         return GangState.NOWHERE
-    if seat.stage in {BidPhase.UNKNOWN, BidPhase.CALLING}:
+    if status.stage in {BidPhase.UNKNOWN, BidPhase.CALLING}:
         return GangState.UNKNOWN
-    if seat.bid.ready_at is None:
+    if status.bid.ready_at is None:
         return GangState.BOOTING
-    there, ended = seat.whole, is_current_attempt(case.slot, slot_history) and seat is case.home
+    there, ended = status.whole, is_current_attempt(case.slot, slot_history) and status is case.home
     if there and ended and (case.need is not NodeNeed.SEEK or case.limit):
         return state_after_attempt(case)
     if (
         not there
-        or seat.stage not in {BidPhase.READY, BidPhase.HIDDEN}
-        or seat.bid.unhealthy_at is not None
+        or status.stage not in {BidPhase.READY, BidPhase.HIDDEN}
+        or status.bid.unhealthy_at is not None
     ):
-        heard = silent_since(seat, case.world.observed, case.world.history) is not None
+        heard = silent_since(status, case.world.observed, case.world.history) is not None
         return (
             GangState.SILENT
-            if heard or there or seat.stage is not BidPhase.READY
+            if heard or there or status.stage is not BidPhase.READY
             else GangState.BOOTING
         )
-    if not is_prepared(seat, case.slot.code_digest):
+    if not is_prepared(status, case.slot.code_digest):
         return GangState.BARE
     return state_after_attempt(case) if ended else GangState.PREPARED
 
@@ -132,13 +132,13 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     return slot.goal, "the job should not run now"
 
 
-def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
+def stall_reason(case: SlotContext, status: BidStatus | None) -> str:
     """Why the attempt counts as stalled; "" if it does not."""
     slot_history, limits = case.slot_history, case.slot.limits
-    if seat is None or slot_history.attempt is None or not seat.whole:
+    if status is None or slot_history.attempt is None or not status.whole:
         return ""
-    works = [one for one in attempt_runs(seat, slot_history.attempt.id) if one.word in LIVE]
-    if len(works) < len(seat.hosts) or not works:
+    works = [one for one in attempt_runs(status, slot_history.attempt.id) if one.word in LIVE]
+    if len(works) < len(status.hosts) or not works:
         return ""
     begun = slot_history.attempt.first_step_at is not None or any(
         one.step is not None for one in works
@@ -154,26 +154,26 @@ def stall_reason(case: SlotContext, seat: BidStatus | None) -> str:
     since = max(since, case.world.observed.awake_at)  # earlier reports were not received
     case.wake_by(since + limit_s)
     # The agents' last report counts, not the clock: this machine may have slept.
-    if max(host.heard_at for host in seat.hosts) < since + limit_s:
+    if max(host.heard_at for host in status.hosts) < since + limit_s:
         return ""
     what = "step and no log output" if begun else "first step and no log output"
     return f"no {what} for {format_age(limit_s)}"
 
 
-def attempt_runs(seat: BidStatus, attempt: str) -> list[HostRun]:
-    return [work for host in seat.hosts for work in host.works if work.attempt == attempt]
+def attempt_runs(status: BidStatus, attempt: str) -> list[HostRun]:
+    return [work for host in status.hosts for work in host.works if work.attempt == attempt]
 
 
-def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
+def stop_attempt(case: SlotContext, state: GangState, why: str) -> None:
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or here is None:
         return
     doomed = here.bid.lost_at is not None or here.bid.notice_at is not None
     limits = case.slot.limits
     reason = why
-    if shape is GangState.DOOMED:
+    if state is GangState.DOOMED:
         reason = case.open.broken
-    elif shape is GangState.STALLED:
+    elif state is GangState.STALLED:
         reason = stall_reason(case, here)
     case.add_step(
         Stop(
@@ -181,7 +181,7 @@ def stop_attempt(case: SlotContext, shape: GangState, why: str) -> None:
             slot=case.slot.name,
             attempt=attempt.id,
             grace_s=limits.notice_grace_s if doomed else limits.grace_s,
-            stacks=shape is GangState.STALLED,
+            stacks=state is GangState.STALLED,
             last_at=max(map(run_last_sign, attempt_runs(here, attempt.id)), default=None),
             node_fault=here.unfit and case.slot.goal is Goal.RUN,
         ),
@@ -234,57 +234,57 @@ def prepare_replacement(case: SlotContext) -> None:
         prepare_hosts(case, new)
 
 
-def prepare_hosts(case: SlotContext, seat: BidStatus) -> None:
-    until = pause_until(case.slot_history, seat.bid)
+def prepare_hosts(case: SlotContext, status: BidStatus) -> None:
+    until = pause_until(case.slot_history, status.bid)
     if case.now < until:
         case.wake_by(until)
         return
     slot = case.slot
-    what = f"{seat.bid.name} is READY but not set up for this code"
-    case.add_step(Prepare(bid=seat.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
+    what = f"{status.bid.name} is READY but not set up for this code"
+    case.add_step(Prepare(bid=status.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
 
 
-def launch_attempt(case: SlotContext, seat: BidStatus) -> None:
+def launch_attempt(case: SlotContext, status: BidStatus) -> None:
     """Launch the next attempt once the last one has certainly ended everywhere."""
     slot_history, slot = case.slot_history, case.slot
-    until = pause_until(slot_history, seat.bid)
+    until = pause_until(slot_history, status.bid)
     if case.now < until:
         case.wake_by(until)
         return
     if slot.trials and slot_history.trial is None:
         return
-    if may_still_run_elsewhere(case, seat):
+    if may_still_run_elsewhere(case, status):
         return
     many = slot_history.attempts + 1
     last = slot_history.attempt
-    why = f"{seat.bid.name} is prepared"
+    why = f"{status.bid.name} is prepared"
     if last is not None and last.verdict is not None and slot_history.first_launch_at is not None:
         why = f"{why}, and attempt {last.number} ended: {last.verdict}"
     case.add_step(
         Launch(
-            bid=seat.bid.name,
+            bid=status.bid.name,
             slot=slot.name,
             attempt=f"{slot.name}-a{many}-{case.world.desired.owner}",
             number=many,
             resume=slot_history.first_launch_at is not None,
             code_digest=slot.code_digest,
-            boots=tuple(host.boot for host in seat.hosts),
+            boots=tuple(host.boot for host in status.hosts),
             trial=slot_history.trial if slot.trials else None,
         ),
         why,
     )
 
 
-def may_still_run_elsewhere(case: SlotContext, seat: BidStatus) -> bool:
+def may_still_run_elsewhere(case: SlotContext, status: BidStatus) -> bool:
     """Whether the last attempt may still run on another node."""
     attempt, here = case.slot_history.attempt, case.home
-    if attempt is None or attempt.sure or here is None or here is seat:
+    if attempt is None or attempt.sure or here is None or here is status:
         return False
     if here.stage in GOING:
         return False
     works = attempt_runs(here, attempt.id)
-    told = here.whole and all(work.word not in LIVE for work in works)
-    return not told
+    heard_of_all = here.whole and all(work.word not in LIVE for work in works)
+    return not heard_of_all
 
 
 def stop_older_attempt(case: SlotContext) -> bool:
@@ -315,9 +315,9 @@ def stop_older_attempt(case: SlotContext) -> bool:
     return False
 
 
-def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
-    attempt, bid = case.slot_history.attempt, seat.bid
-    if attempt is None or not needs_collecting(case, seat) or not seat.whole:
+def collect_outputs(case: SlotContext, status: BidStatus) -> None:
+    attempt, bid = case.slot_history.attempt, status.bid
+    if attempt is None or not needs_collecting(case, status) or not status.whole:
         return
     if bid.uncollected:
         pause = UNCOLLECTED_S * 2 ** min(bid.uncollected - 1, 10)
@@ -331,15 +331,15 @@ def collect_outputs(case: SlotContext, seat: BidStatus) -> None:
 
 def idle_limit_reason(case: SlotContext) -> str:
     """Why a kept node without a running command should go; "" if it may stay."""
-    seat = case.incumbent
+    status = case.incumbent
     limit_s = case.slot.limits.idle_s
     if (
         case.slot.goal is not Goal.IDLE
-        or seat is None
+        or status is None
         or limit_s == inf
         or has_running_attempt(case.slot_history)
     ):
         return ""
-    due = idle_since(case.slot_history, seat.bid) + limit_s
+    due = idle_since(case.slot_history, status.bid) + limit_s
     case.wake_by(due)
     return f"nothing has run on it for {format_age(limit_s)}" if case.now >= due else ""

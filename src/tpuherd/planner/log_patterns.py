@@ -82,8 +82,8 @@ def has_own_cause(lines: Sequence[str], exit_code: int | None, signal: int | Non
 
 def library_message(lines: Sequence[str]) -> str:
     """The last message of our library on the host."""
-    said = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
-    return next(said, "")
+    message = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
+    return next(message, "")
 
 
 def find_cause(lines: Sequence[str]) -> str:
@@ -95,14 +95,14 @@ def find_cause(lines: Sequence[str]) -> str:
     plain = [clean_line(line) for line in lines if not CONSEQUENCES.search(line)]
     alarms = [line for line in plain if ALARMS.search(line) and not starts_traceback(line)]
     spoken = [line for line in plain if line.strip()]
-    said = (
+    message = (
         library_message(plain)
         or traceback_error(plain)
         or next((line for line in alarms if not line.startswith(" ")), "")
         or next(iter(alarms + spoken[-1:]), "")
     )
-    said = said.strip()
-    return said if len(said) <= CAUSE_CHARS_MAX else f"{said[:CAUSE_CHARS_MAX]}…"
+    message = message.strip()
+    return message if len(message) <= CAUSE_CHARS_MAX else f"{message[:CAUSE_CHARS_MAX]}…"
 
 
 def traceback_error(lines: Sequence[str]) -> str:

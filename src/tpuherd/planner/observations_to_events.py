@@ -25,18 +25,21 @@ class BidEvent:
 
 
 def find_bid_events(
-    bid: BidRecord, stage: BidPhase, sight: BidObservation | None, hosts: tuple[HostStatus, ...]
+    bid: BidRecord,
+    stage: BidPhase,
+    observation: BidObservation | None,
+    hosts: tuple[HostStatus, ...],
 ) -> Iterator[BidEvent]:
-    if sight is None:
+    if observation is None:
         yield from absence_events(bid, stage)
     elif stage not in {BidPhase.CALLING, BidPhase.HIDDEN}:
-        yield from observation_events(bid, stage, sight)
+        yield from observation_events(bid, stage, observation)
     if hosts and bid.notice_at is None and bid.withdrawn_at is None:
         yield from notice_events(bid, hosts)
 
 
 def observation_events(
-    bid: BidRecord, stage: BidPhase, sight: BidObservation
+    bid: BidRecord, stage: BidPhase, observation: BidObservation
 ) -> Iterator[BidEvent]:
     if bid.missed_at is not None:
         yield make_bid_event("bid.reappeared", bid, "the cloud shows it again")
@@ -48,28 +51,33 @@ def observation_events(
         yield make_bid_event("bid.healthy", bid, "healthy again")
     if stage is BidPhase.UNHEALTHY and bid.unhealthy_at is None:
         state = next(
-            one.health or one.state for one in sight.nodes if one.word is NodeState.UNHEALTHY
+            one.health or one.state for one in observation.nodes if one.word is NodeState.UNHEALTHY
         )
         yield make_bid_event("bid.unhealthy", bid, f"the cloud reports {state}", state=state)
     if stage is BidPhase.REFUSED and bid.refusal is None:
-        refusal, sentence = sight.refusal or Refusal.BROKEN, sight.sentence or sight.state
+        refusal, sentence = (
+            observation.refusal or Refusal.BROKEN,
+            observation.sentence or observation.state,
+        )
         yield make_bid_event("bid.refused", bid, sentence, refusal=str(refusal), message=sentence)
     if stage not in OVER or bid.lost_at is not None:
         return
     if bid.withdrawn_at is None:
-        how = describe_loss(stage, sight)
+        how = describe_loss(stage, observation)
         yield make_bid_event("bid.lost", bid, f"{bid.name} was {how}", cause=how)
-    elif bid.granted_at is not None and bid.nodes_deleted_at is None and not sight.nodes:
+    elif bid.granted_at is not None and bid.nodes_deleted_at is None and not observation.nodes:
         yield make_bid_event(
             "bid.nodes_deleted", bid, "its nodes are deleted; its request is still being deleted"
         )
 
 
 def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[BidEvent]:
-    told = next((host for host in hosts if host.deadly), None)
-    if told is not None:
-        why = f"{told.name} received the notice {told.notice}"
-        yield make_bid_event("bid.notice_received", bid, why, host=told.name, notice=told.notice)
+    deadly_host = next((host for host in hosts if host.deadly), None)
+    if deadly_host is not None:
+        why = f"{deadly_host.name} received the notice {deadly_host.notice}"
+        yield make_bid_event(
+            "bid.notice_received", bid, why, host=deadly_host.name, notice=deadly_host.notice
+        )
 
 
 def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
@@ -98,13 +106,13 @@ def vanishing_events(
         )
 
 
-def describe_loss(stage: BidPhase, sight: BidObservation) -> str:
+def describe_loss(stage: BidPhase, observation: BidObservation) -> str:
     if stage is BidPhase.LEAVING:
         return "deleted by someone else"
-    for node in sight.nodes:
+    for node in observation.nodes:
         if node.word is NodeState.LOST:
             return node.state.lower() or "lost"
-    return (sight.state or "lost").lower()
+    return (observation.state or "lost").lower()
 
 
 def quarantine_events(bid: BidRecord, history: History) -> Iterator[BidEvent]:

@@ -55,14 +55,16 @@ DIGITS_MAX = 6  #: of an attempt's number; what a host calls one with more is no
 SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
 
 
-def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: float) -> EnginePlan:
+def plan(
+    desired: DesiredSlots, observed: ObservedState, history: History, now: float
+) -> EnginePlan:
     """Return the steps that bring the observed state closer to the desired one."""
-    world = build_plan_context(wishes, observed, history, now)
+    world = build_plan_context(desired, observed, history, now)
     steps = list(freeze_steps(world))
     requests: list[PendingAsk] = []
-    told: dict[str, str] = {}
+    messages: dict[str, str] = {}
     wake, survey, rest = inf, SURVEY_S, True
-    for slot in slots_to_plan(wishes, history, world.unknown):
+    for slot in slots_to_plan(desired, history, world.unknown):
         case = SlotContext(
             world=world,
             slot=slot,
@@ -72,14 +74,14 @@ def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: f
         plan_slot(case)
         steps += case.steps
         requests += case.requests
-        told[slot.name] = case.state
+        messages[slot.name] = case.state
         wake, survey = min(wake, case.wake_at), min(survey, case.survey_s)
         rest = rest and is_at_rest(case)
-    now_asked, later, room_at = admit_requests(requests, history.asks, wishes.creates_per_min, now)
+    now_asked, later, room_at = admit_requests(requests, history.asks, desired.creates_per_min, now)
     steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
     for one in later:
-        told[one.ask.slot] = (
-            f"waiting for its turn: at most {wishes.creates_per_min} creates a minute"
+        messages[one.ask.slot] = (
+            f"waiting for its turn: at most {desired.creates_per_min} creates a minute"
         )
     if world.frozen:
         wake, survey = min(wake, now + deletion_guard.BELIEVED_S), min(survey, QUICK_S)
@@ -87,14 +89,14 @@ def plan(wishes: DesiredSlots, observed: ObservedState, history: History, now: f
         steps=tuple(steps),
         wake_at=min(wake, room_at),
         survey_s=survey,
-        states=told,
+        states=messages,
         frozen=world.frozen,
         rest=rest and not steps,
     )
 
 
 def build_plan_context(
-    wishes: DesiredSlots, observed: ObservedState, history: History, now: float
+    desired: DesiredSlots, observed: ObservedState, history: History, now: float
 ) -> PlanContext:
     known: set[str] = set()
     probed: set[object] = set()
@@ -107,12 +109,12 @@ def build_plan_context(
             if waits and bid.offer.kind is RequestKind.DIRECT:
                 probed.add(zone_stats_key(bid.offer))
     unknown: dict[str, list[BidObservation]] = {}
-    for name, sight in observed.observations.items():
+    for name, observation in observed.observations.items():
         named = split_bid_name(name) if name not in known else None
-        if named is not None and named.owner in {wishes.owner, *wishes.adopted}:
-            unknown.setdefault(named.slot, []).append(sight)
+        if named is not None and named.owner in {desired.owner, *desired.adopted}:
+            unknown.setdefault(named.slot, []).append(observation)
     return PlanContext(
-        desired=wishes,
+        desired=desired,
         observed=observed,
         history=history,
         now=now,
@@ -139,13 +141,13 @@ def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:
 
 
 def slots_to_plan(
-    wishes: DesiredSlots, history: History, unknown: Collection[str]
+    desired: DesiredSlots, history: History, unknown: Collection[str]
 ) -> Iterator[Slot]:
     """Every desired slot, then removed ones that still have bids or attempts."""
-    yield from wishes.slots.values()
-    jobs = {slot.job for slot in wishes.slots.values()}
+    yield from desired.slots.values()
+    jobs = {slot.job for slot in desired.slots.values()}
     for name, slot_history in history.slots.items():
-        if name in wishes.slots or not (
+        if name in desired.slots or not (
             slot_history.bids or has_running_attempt(slot_history) or name in unknown
         ):
             continue
@@ -181,10 +183,10 @@ def plan_slot(case: SlotContext) -> None:
         keeps = case.slot.limits
         case.wake_by((case.slot_history.done_at or inf) + keeps.done_keep_s)
         case.wake_by((case.slot_history.gave_up_at or inf) + keeps.failed_keep_s)
-    shape = gang_actions.choose_gang_action(case)
+    state = gang_actions.choose_gang_action(case)
     bidding.apply_bid_table(case)
     bidding.ask_for_nodes(case)
-    case.state = slot_messages.slot_message(case, shape)
+    case.state = slot_messages.slot_message(case, state)
 
 
 def record_observations(case: SlotContext) -> None:
@@ -317,16 +319,16 @@ def is_at_rest(case: SlotContext) -> bool:
 
 
 def find_orphans(
-    wishes: DesiredSlots, observed: ObservedState, history: History
+    desired: DesiredSlots, observed: ObservedState, history: History
 ) -> tuple[BidObservation, ...]:
     """Resources with our names that no event requested or withdrew."""
-    world = build_plan_context(wishes, observed, history, 0.0)
-    named = {slot.name for slot in slots_to_plan(wishes, history, ())}
+    world = build_plan_context(desired, observed, history, 0.0)
+    named = {slot.name for slot in slots_to_plan(desired, history, ())}
     loose = [
-        sight
-        for slot, sights in world.unknown.items()
-        for sight in sights
-        if not was_withdrawn(history, slot, sight)
+        observation
+        for slot, observations in world.unknown.items()
+        for observation in observations
+        if not was_withdrawn(history, slot, observation)
     ]
     held = [
         observed.observations[name]
@@ -338,6 +340,6 @@ def find_orphans(
     return (*loose, *held)
 
 
-def was_withdrawn(history: History, slot: str, sight: BidObservation) -> bool:
-    found, slot_history = split_bid_name(sight.bid), history.slots.get(slot)
+def was_withdrawn(history: History, slot: str, observation: BidObservation) -> bool:
+    found, slot_history = split_bid_name(observation.bid), history.slots.get(slot)
     return found is not None and slot_history is not None and found.generation in slot_history.gone

@@ -8,20 +8,20 @@ from tpuherd.planner.retry_limits import format_age, pause_until
 from tpuherd.planner.slot_input import SlotContext
 
 
-def slot_message(case: SlotContext, shape: GangState) -> str:
+def slot_message(case: SlotContext, state: GangState) -> str:
     """What `herd why` says of the slot."""
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:
         return f"is being ended: {case.limit}"
     if case.slot_history.attempt is not None and case.slot_history.attempt.ended_at is None:
-        return attempt_message(case, shape)
+        return attempt_message(case, state)
     if case.need is NodeNeed.HOLD:
         return holding_message(case)
-    seat = case.incumbent
-    if seat is None:
+    status = case.incumbent
+    if status is None:
         return searching_message(case)
-    return granted_node_message(case, seat, shape)
+    return granted_node_message(case, status, state)
 
 
 def ending_message(case: SlotContext) -> str:
@@ -53,7 +53,7 @@ def ending_message(case: SlotContext) -> str:
     return f"{head}; deleting {', '.join(names)}"
 
 
-def attempt_message(case: SlotContext, shape: GangState) -> str:
+def attempt_message(case: SlotContext, state: GangState) -> str:
     attempt = case.slot_history.attempt
     assert attempt is not None
     here = case.home
@@ -61,7 +61,7 @@ def attempt_message(case: SlotContext, shape: GangState) -> str:
     where = f"{trial}attempt {attempt.number} on {attempt.bid}"
     if here is not None:
         where = f"{where} in {here.bid.offer.zone}"
-    if shape is GangState.STOPPING:
+    if state is GangState.STOPPING:
         return f"{where} is being stopped: {attempt.stopping_why}"
     if case.open.broken:
         return f"{where} will be stopped: {case.open.broken}"
@@ -105,29 +105,29 @@ def searching_message(case: SlotContext) -> str:
     return "; ".join(parts) or "waiting until its last node is deleted"
 
 
-def granted_node_message(case: SlotContext, seat: BidStatus, shape: GangState) -> str:
-    name, bid = seat.bid.name, seat.bid
+def granted_node_message(case: SlotContext, status: BidStatus, state: GangState) -> str:
+    name, bid = status.bid.name, status.bid
     where = f"{name} in {bid.offer.zone}"
     if bid.ready_at is None and bid.unhealthy_at is None:
         age = format_age(case.now - (bid.granted_at or case.now))
         return f"{where} is being created ({age} so far)"
-    if seat.stage is BidPhase.UNKNOWN:
-        state = seat.observation and seat.observation.state
-        return f"{where} is in a state that herd does not know ({state})"
+    if status.stage is BidPhase.UNKNOWN:
+        reported_state = status.observation and status.observation.state
+        return f"{where} is in a state that herd does not know ({reported_state})"
     if bid.unhealthy_at is not None:
         since = format_age(case.now - bid.unhealthy_at)
         return (
             f"{where} is unhealthy ({bid.unhealthy_state}), for {since}; waiting for it to recover"
         )
-    if not seat.whole:
-        reached = sum(host.reached for host in seat.hosts)
-        trouble = next((f": {one.trouble}" for one in seat.hosts if one.trouble), "")
+    if not status.whole:
+        reached = sum(host.reached for host in status.hosts)
+        trouble = next((f": {one.trouble}" for one in status.hosts if one.trouble), "")
         many = bid.offer.hosts * bid.nodes
         return f"{where} is READY, {reached} of {many} hosts reached{trouble}"
     until = pause_until(case.slot_history, bid)
     if case.now < until:
         return f"{where} will be tried again soon: {case.slot_history.failed_why}"
-    if case.slot.name in case.world.observed.working or shape is GangState.BARE:
+    if case.slot.name in case.world.observed.working or state is GangState.BARE:
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"

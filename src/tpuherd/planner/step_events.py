@@ -23,10 +23,10 @@ def record_progress(case: SlotContext) -> None:
         for work in host.works
         if work.attempt == attempt.id
     ]
-    told = first_step_facts(works) if attempt.first_step_at is None else {}
-    if told:
-        why = f"attempt {attempt.number} makes progress: step {told['step']}"
-        case.record_event("attempt.first_step", why, {"attempt": attempt.id, **told})
+    facts = first_step_facts(works) if attempt.first_step_at is None else {}
+    if facts:
+        why = f"attempt {attempt.number} makes progress: step {facts['step']}"
+        case.record_event("attempt.first_step", why, {"attempt": attempt.id, **facts})
     saved = max((work.saved for work in works if work.saved is not None), default=None)
     if saved is None or (attempt.saved is not None and saved <= attempt.saved):
         return
@@ -45,14 +45,14 @@ def first_step_facts(works: list[HostRun]) -> dict[str, Any]:
     steps = [work.step for work in works if work.step is not None]
     if not steps:
         return {}
-    told: dict[str, Any] = {"step": max(steps)}
+    facts: dict[str, Any] = {"step": max(steps)}
     for name in ("resumed", "restore_s"):
         values = [value for work in works if (value := getattr(work, name)) is not None]
         if values:
-            told[name] = max(values)
+            facts[name] = max(values)
     if startups := [work.startup for work in works if work.startup]:
-        told["startup"] = dict(choose_startup(startups))
-    return told
+        facts["startup"] = dict(choose_startup(startups))
+    return facts
 
 
 def choose_startup(startups: Sequence[Mapping[str, float]]) -> Mapping[str, float]:

@@ -201,7 +201,9 @@ def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> Verdic
     if cleaned is not None and cleaned.work is not None:
         # What others of the gang end with now is a consequence.
         return Verdict.STOPPED, f"{cleaned.host.name} was {cleaned.work.why}", None
-    culprit = first_failed_member(gang.members, told=termed or attempt.stopping_at is not None)
+    culprit = first_failed_member(
+        gang.members, told_to_end=termed or attempt.stopping_at is not None
+    )
     if culprit is not None:
         late = find_late_start(gang, culprit)
         if late is not None:
@@ -243,13 +245,17 @@ def was_cleaned(one: GangMember) -> bool:
     return one.over and work is not None and work.why.startswith(CLEANED)
 
 
-def first_failed_member(members: Sequence[GangMember], *, told: bool) -> GangMember | None:
+def first_failed_member(members: Sequence[GangMember], *, told_to_end: bool) -> GangMember | None:
     """The earliest host whose log shows a cause of its own, else the earliest that ended.
 
-    `told`: some host was told to end, so that others may have ended because of that.
+    `told_to_end`: some host was told to end, so that others may have ended because of that.
     """
     failed = sorted(
-        (one for one in members if one.has_failed and not (told and has_saved_and_left(one))),
+        (
+            one
+            for one in members
+            if one.has_failed and not (told_to_end and has_saved_and_left(one))
+        ),
         key=lambda one: (one.work.ended or 0.0 if one.work is not None else 0.0, one.host.worker),
     )
     for one in failed:

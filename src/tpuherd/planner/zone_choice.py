@@ -41,7 +41,7 @@ def choose_offers(
 ) -> OfferChoice:
     """The offers to request next to the live bids, best first.
 
-    `probed`: the seasons, and zones, that somebody tries just now after a refusal.
+    `probed`: the zones, types and tiers that a slot is currently trying after a refusal.
     """
     fit = fitting_offers(slot, slot_history)
     if not fit:
@@ -88,9 +88,9 @@ def fitting_offers(slot: Slot, slot_history: SlotHistory) -> Sequence[Offer]:
 def closed_zones(zone_stats: StatsByZone, now: float) -> Mapping[str, ZoneStats]:
     """Zones where we may not create anything, with the cloud's message."""
     return {
-        zone: season
-        for (zone, _, _), season in zone_stats.items()
-        if season.refusal is Refusal.PERMISSION and now < season.refused_at + season.pause_s
+        zone: stats
+        for (zone, _, _), stats in zone_stats.items()
+        if stats.refusal is Refusal.PERMISSION and now < stats.refused_at + stats.pause_s
     }
 
 
@@ -107,20 +107,20 @@ def offer_pause(
     `freed`: when nodes of the slot's own gave quota back.
     """
     key = zone_stats_key(offer)
-    season = closed.get(offer.zone) or zone_stats.get(key)
-    if season is None or season.refusal is None:
+    stats = closed.get(offer.zone) or zone_stats.get(key)
+    if stats is None or stats.refusal is None:
         return now, ""
-    if season.refusal is Refusal.QUOTA and freed.get(quota_key(offer), 0.0) > season.refused_at:
+    if stats.refusal is Refusal.QUOTA and freed.get(quota_key(offer), 0.0) > stats.refused_at:
         return now, ""
-    due = season.refused_at + season.pause_s
+    due = stats.refused_at + stats.pause_s
     if due > now:
-        hint = f" ({season.hint})" if season.hint else ADVICE.get(season.refusal, "")
-        said = f"{offer.zone}: {season.sentence}{hint}"
-        return due, f"{said}; next request in {format_age(due - now)}"
-    alone = offer.zone if season.refusal is Refusal.PERMISSION else key
+        hint = f" ({stats.hint})" if stats.hint else ADVICE.get(stats.refusal, "")
+        reason = f"{offer.zone}: {stats.sentence}{hint}"
+        return due, f"{reason}; next request in {format_age(due - now)}"
+    alone = offer.zone if stats.refusal is Refusal.PERMISSION else key
     if alone in probed and (offer.kind is RequestKind.DIRECT or alone is not key):
         # After a refusal one alone tries, and the others go where it succeeds.
-        return now + season.pause_s + 1, f"{offer.zone}: another slot is trying it"
+        return now + stats.pause_s + 1, f"{offer.zone}: another slot is trying it"
     return now, ""
 
 
@@ -128,10 +128,10 @@ def sort_offers(offers: Sequence[Offer], zone_stats: StatsByZone) -> list[Offer]
     """Sort zones by quick grants and long lives, then by price."""
 
     def key(offer: Offer) -> tuple[int, float, float, float, str]:
-        season = zone_stats.get(zone_stats_key(offer), PLAIN)
-        wait = median(season.waits_s) if season.waits_s else inf
-        life = median(season.lives_s) if season.lives_s else 0.0
-        return season.refusals, wait, -life, offer.price or 0.0, offer.zone
+        stats = zone_stats.get(zone_stats_key(offer), PLAIN)
+        wait = median(stats.waits_s) if stats.waits_s else inf
+        life = median(stats.lives_s) if stats.lives_s else 0.0
+        return stats.refusals, wait, -life, offer.price or 0.0, offer.zone
 
     return sorted(offers, key=key)
 

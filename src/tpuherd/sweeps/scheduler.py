@@ -142,10 +142,12 @@ def end_trial(turn: SweepStep, trial: TrialRecord, how: TrialEnd, why: str) -> N
 def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
     """Make a trial wait for any slot once its node is gone and it can't be running any more."""
     history = turn.slot_history(trial.slot)
-    wished = any(slot.name == trial.slot for slot in turn.slots)
+    is_desired = any(slot.name == trial.slot for slot in turn.slots)
     if has_running_attempt(history) or not is_surely_over(history):
         return
-    stays = wished and history.gave_up_at is None and any(map(is_staying, history.bids.values()))
+    stays = (
+        is_desired and history.gave_up_at is None and any(map(is_staying, history.bids.values()))
+    )
     if stays and history.trial == trial.number:
         return
     spent = TrialUsage(
@@ -156,7 +158,7 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
         since=history.first_launch_at,
     )
     why = f"trial {trial.number} waits for a free slot: {trial.slot} has no node"
-    if not wished or history.gave_up_at is not None:
+    if not is_desired or history.gave_up_at is not None:
         why = f"trial {trial.number} waits for a free slot: {trial.slot} is no longer needed"
     turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
@@ -212,9 +214,9 @@ def make_trial(turn: SweepStep, slot: Slot) -> None:
     """Create the next trial, choosing its parameters from what is known now."""
     search, number = turn.search, len(turn.sweep.trials)
     params = dict(turn.advice.suggest(search, turn.sweep))
-    said = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
+    values = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
     turn.record_event(
-        "trial.created", f"trial {number}: {said}", "", trial=number, params=params,
+        "trial.created", f"trial {number}: {values}", "", trial=number, params=params,
         run_id=run_id(turn.job, number, slot.desired_since), metric=search.metric,
         direction=search.goal,
     )  # fmt: skip

@@ -13,11 +13,11 @@ def event_line(event: HistoryEvent) -> str:
     facts = event.facts
     known = {name: fact_text(name, value) for name, value in facts.items()}
     kind = EVENT_KINDS.get(event.kind)
-    said = fill_line(kind.line if kind else "", known)
+    text = fill_line(kind.line if kind else "", known)
     why = str(facts.get("why") or "")
-    if why and why not in said:
-        said = why if said in why else f"{said}: {why}"
-    return f"{event.kind}  {said}".rstrip()
+    if why and why not in text:
+        text = why if text in why else f"{text}: {why}"
+    return f"{event.kind}  {text}".rstrip()
 
 
 def fact_text(name: str, value: Any) -> str:
@@ -34,10 +34,10 @@ def fact_text(name: str, value: Any) -> str:
 
 def fill_line(template: str, known: Mapping[str, str]) -> str:
     """Fill in known facts; an unknown one is left out with the words before it."""
-    parts, said = [], True
+    parts, is_known = [], True
     for words, name, *_ in Formatter().parse(template):
-        said = said if name is None else bool(known.get(name))
-        parts += [words, known.get(name or "", "")] if said else []
+        is_known = is_known if name is None else bool(known.get(name))
+        parts += [words, known.get(name or "", "")] if is_known else []
     return " ".join("".join(parts).split()).strip(" :")
 
 

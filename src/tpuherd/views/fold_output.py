@@ -208,8 +208,8 @@ class FoldingMerger:
 
     def _step_up(self, host: str) -> None:
         """The next line of a host comes to the front of its queue."""
-        at, said = self._waiting[host][0]
-        self._first.setdefault(said, {})[host] = None
+        at, line = self._waiting[host][0]
+        self._first.setdefault(line, {})[host] = None
         number = self._turn[host] = next(self._number)
         heappush(self._agenda, (at, number, host))
 
@@ -218,23 +218,23 @@ class FoldingMerger:
         blocks = []
         waiting = deque(fronts)
         while waiting:
-            said = waiting.popleft()
-            hosts = self._first.get(said)
+            line = waiting.popleft()
+            hosts = self._first.get(line)
             if hosts and len(self._open) <= len(hosts) and self._open <= hosts.keys():
-                blocks.append(self._take_line(said, now))
+                blocks.append(self._take_line(line, now))
                 waiting.extend(self._first)
         return join_blocks(blocks)
 
-    def _take_line(self, said: PortLine, now: float) -> Block:
+    def _take_line(self, line: PortLine, now: float) -> Block:
         """Take this line from all who have it in front."""
-        hosts = self._first.pop(said)
+        hosts = self._first.pop(line)
         for host in hosts:
             queue = self._waiting[host]
             queue.popleft()
             if queue:
                 self._step_up(host)
-        self._held -= len(said[1]) * len(hosts)
-        return Block(tuple(sorted(hosts)), *said, now)
+        self._held -= len(line[1]) * len(hosts)
+        return Block(tuple(sorted(hosts)), *line, now)
 
     def _flush_all(self, now: float) -> list[Block]:
         """Show everything at once, host by host: there is too much of it to wait."""
@@ -317,12 +317,12 @@ def prefix_lines(block: Block, *, prefix: str | None = None) -> bytes:
 
 def json_line(host: str, port: str, piece: bytes, at: float) -> bytes:
     """One line of JSON: the text, or what is none in base64."""
-    said: Mapping[str, object]
+    body: Mapping[str, object]
     try:
-        said = {"text": piece.decode()}
+        body = {"text": piece.decode()}
     except UnicodeDecodeError:
-        said = {"base64": base64.b64encode(piece).decode()}
-    content = {"host": host, "time": round(at, 6), "port": port, **said}
+        body = {"base64": base64.b64encode(piece).decode()}
+    content = {"host": host, "time": round(at, 6), "port": port, **body}
     return json_text(content).encode() + b"\n"
 
 

@@ -145,8 +145,10 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
 
 def startup_text(row: Json) -> str:
     """(Python 0.4 s, imports 6.1 s, …): what a start took, where the command told."""
-    told = row["startup"]
-    each = (f"{name} {format_span(told[key])}" for key, name in STARTUP.items() if told.get(key))
+    startup = row["startup"]
+    each = (
+        f"{name} {format_span(startup[key])}" for key, name in STARTUP.items() if startup.get(key)
+    )
     parts = ", ".join(each)
     return f" ({parts})" if parts else ""
 

@@ -69,17 +69,17 @@ class StoreView:
     troubles: Sequence[TroubleRecord] = ()
 
 
-def wanted_slots(wish: StoredJob) -> tuple[str, ...]:
-    return () if wish.goal is Goal.GONE else wish.slot_names
+def wanted_slots(stored_job: StoredJob) -> tuple[str, ...]:
+    return () if stored_job.goal is Goal.GONE else stored_job.slot_names
 
 
 def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
     """The job's desired and existing slots, in order."""
-    wish = scene.stored_jobs.get(job)
+    stored_job = scene.stored_jobs.get(job)
     there = [one.slot for one in scene.accounts.values() if one.job == job]
-    if wish is not None and wish.goal is not Goal.GONE:
+    if stored_job is not None and stored_job.goal is not Goal.GONE:
         there = [name for name in there if scene.accounts[name].bids]  # else it was scaled away
-    names = {*(wanted_slots(wish) if wish else ()), *there}
+    names = {*(wanted_slots(stored_job) if stored_job else ()), *there}
     return tuple(sorted(names, key=lambda name: int(name.rpartition("-")[2])))
 
 
@@ -94,26 +94,26 @@ def slot_phase(account: SlotAccount | None) -> str:
 
 
 def job_row(scene: StoreView, job: str) -> Json:
-    wish = scene.stored_jobs.get(job)
+    stored_job = scene.stored_jobs.get(job)
     names = job_slot_names(scene, job)
     accounts = [scene.accounts[name] for name in names if name in scene.accounts]
     phases: dict[str, int] = {}
     for name in names:
         word = slot_phase(scene.accounts.get(name))
         phases[word] = phases.get(word, 0) + 1
-    seats = [seat for account in accounts if (seat := slot_bid(account)) is not None]
-    starts = [wish.made_at] if wish else [account.start for account in accounts]
+    bids = [bid for account in accounts if (bid := slot_bid(account)) is not None]
+    starts = [stored_job.made_at] if stored_job else [account.start for account in accounts]
     attempts = [account.runs[-1].attempt.number for account in accounts if account.runs]
     return {
         "job": job,
-        "goal": GOALS[wish.goal] if wish else "removed",
+        "goal": GOALS[stored_job.goal] if stored_job else "removed",
         "phase": ", ".join(phases) if len(phases) < 2 else count_phases(phases),
         "phases": phases,
-        "slots": len(wanted_slots(wish)) if wish else 0,
-        "slices": int(wish.document.get("slices") or 1) if wish else 1,
-        "ready": sum(seat.ready_at is not None for seat in seats),
-        "type": sorted({seat.offer.type for seat in seats}),
-        "zones": sorted({seat.offer.zone for seat in seats}),
+        "slots": len(wanted_slots(stored_job)) if stored_job else 0,
+        "slices": int(stored_job.document.get("slices") or 1) if stored_job else 1,
+        "ready": sum(bid.ready_at is not None for bid in bids),
+        "type": sorted({bid.offer.type for bid in bids}),
+        "zones": sorted({bid.offer.zone for bid in bids}),
         "attempt": max(attempts, default=0),
         "age_s": scene.now - min(starts, default=scene.now),
         **total_money(accounts),
@@ -147,12 +147,12 @@ def slot_bid(account: SlotAccount) -> BidRecord | None:
 
 
 def job_page(scene: StoreView, job: str, names: Iterable[str]) -> Json:
-    wish = scene.stored_jobs.get(job)
+    stored_job = scene.stored_jobs.get(job)
     return {
         **job_row(scene, job),
-        "submitted_at": wish.made_at if wish else None,
-        "who": wish.who if wish else "",
-        "document": dict(wish.document) if wish else {},
+        "submitted_at": stored_job.made_at if stored_job else None,
+        "who": stored_job.who if stored_job else "",
+        "document": dict(stored_job.document) if stored_job else {},
         "engine": scene.engine,
         "problems": problem_rows(scene.troubles),
         "slot_details": [slot_page(scene, name) for name in names],
@@ -170,11 +170,11 @@ def slot_page(scene: StoreView, name: str) -> Json:
         return {**page, "zone": "", "attempt": 0, "step": None, "saved": None, "goodput": None,
                 "cost": 0.0, "per_hour": 0.0, "price_known": True, "steps_lost": 0, "wanted_s": 0.0,
                 "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
-    seat = slot_bid(account)
+    bid = slot_bid(account)
     return {
         **page,
         "why": page["why"] or account.over_why,
-        "zone": seat.offer.zone if seat else "",
+        "zone": bid.offer.zone if bid else "",
         "attempt": account.runs[-1].attempt.number if account.runs else 0,
         "step": account.step,
         "saved": account.saved,
@@ -246,8 +246,8 @@ def attempt_row(run: AttemptAccount, now: float) -> Json:
 
 
 def startup_parts(run: AttemptAccount | None) -> Json:
-    told = run.startup if run is not None else {}
-    return {name: told[name] for name in STARTUP if name in told}
+    startup = run.startup if run is not None else {}
+    return {name: startup[name] for name in STARTUP if name in startup}
 
 
 #: No host failed.

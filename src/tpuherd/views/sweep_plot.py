@@ -36,10 +36,10 @@ def build_panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
     found = [Panel(title=f"{metric} by trial", x=x, y=y, dots=dots, stair=best_so_far(page, rows))]
     for name in parameter_names(rows):
         mine = [row for row in rows if name in row["params"]]
-        said = search.parameters.get(name) if search else None
+        parameter = search.parameters.get(name) if search else None
         dots = [Dot(x=row["params"][name], y=row["value"], kind=kinds[row["trial"]])
                 for row in mine]  # fmt: skip
-        x = build_axis([dot.x for dot in dots], log=said.log if said else None)
+        x = build_axis([dot.x for dot in dots], log=parameter.log if parameter else None)
         found.append(Panel(title=f"{metric} by {name}", x=x, y=y, dots=dots))
     return found
 

@@ -109,19 +109,19 @@ def failure_lines(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             reasons.setdefault((row["phase"], why), []).append(str(row["trial"]))
     for (phase, why), trials in reasons.items():
         many = len(trials) > 1
-        said = phase if phase == TrialEnd.FAILED else "were pruned" if many else "was pruned"
-        yield f"trial{'s' if many else ''} {', '.join(trials)} {said}: {why}"
+        outcome = phase if phase == TrialEnd.FAILED else "were pruned" if many else "was pruned"
+        yield f"trial{'s' if many else ''} {', '.join(trials)} {outcome}: {why}"
 
 
 def sweep_heading(page: Mapping[str, Any]) -> str:
     """lr: minimize loss by bayes, 12 of 40 trials: 9 complete, 3 running; best 0.041 by trial 7"""
     what = f"{page['goal']} {page['metric']}".strip() or "all of a grid"
     by = f" by {page['method']}" if page["method"] else ""
-    told = ", ".join(f"{many} {word}" for word, many in page["phases"].items())
+    counts = ", ".join(f"{many} {word}" for word, many in page["phases"].items())
     line = f"{page['sweep']}: {what}{by}, {len(page['trials'])} of {page['planned']} trials"
     best = next((row for row in page["trials"] if row["trial"] == page["best"]), None)
     end = f"; best {show_number(best['value'])} by trial {best['trial']}" if best else ""
-    return f"{line}{': ' if told else ''}{told}{end}"
+    return f"{line}{': ' if counts else ''}{counts}{end}"
 
 
 def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -140,11 +140,11 @@ def show_number(value: Value | None) -> str:
 
 def sweep_csv(page: Mapping[str, Any]) -> str:
     """A line for each trial, with its parameters in columns of their own."""
-    said = io.StringIO()
+    buffer = io.StringIO()
     parameters = parameter_names(page["trials"])
-    writer = csv.writer(said, lineterminator="\n")
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"params.{name}" for name in parameters), "why"])
     for row in page["trials"]:
         own: Sequence[Any] = [row["params"].get(name) for name in parameters]
         writer.writerow([*(row[name] for name in COLUMNS), *own, row["why"]])
-    return said.getvalue()
+    return buffer.getvalue()
