@@ -11,8 +11,6 @@ from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
 @dataclass(slots=True)
 class JobTimes:
-    """What is known of a job while its events are read."""
-
     made_at: float
     changed_at: float
     goal: Goal = Goal.RUN
@@ -21,15 +19,15 @@ class JobTimes:
 
 @dataclass(slots=True)
 class Ledger:
-    """All books, as far as the log was read."""
+    """All accounts, up to the last event that was read."""
 
-    seq: int = 0  #: of the last event that is in it
+    seq: int = 0  #: of the last event in it
     jobs: dict[str, JobTimes] = field(default_factory=dict)
     books: dict[str, AccountBuilder] = field(default_factory=dict)
 
 
 def build_accounts(events: Iterable[HistoryEvent], now: float) -> dict[str, SlotAccount]:
-    """The account of every slot that these events tell of, by name."""
+    """Return the account of every slot in these events, by name."""
     ledger = Ledger()
     for event in events:
         post_event(ledger, event)
@@ -37,12 +35,12 @@ def build_accounts(events: Iterable[HistoryEvent], now: float) -> dict[str, Slot
 
 
 def current_accounts(ledger: Ledger, now: float) -> dict[str, SlotAccount]:
-    """Every account as it stands now; more may be posted after."""
+    """Return every account as of now; more events may be posted afterwards."""
     return {name: build_account(book, now) for name, book in sorted(ledger.books.items())}
 
 
 def post_event(ledger: Ledger, event: HistoryEvent) -> None:
-    """Write an event into the books that it concerns."""
+    """Add an event to the accounts that it concerns."""
     if not event.job or not has_required_facts(event):
         return
     books = ledger.books
@@ -60,13 +58,13 @@ def post_event(ledger: Ledger, event: HistoryEvent) -> None:
         if book.job != event.job:
             continue
         if event.kind == "job.submitted" and current_state(book) in REST:
-            del books[name]  # it was over: this is another life
+            del books[name]  # it had ended; the job was submitted again
         else:
             add_event(book, event)
 
 
 def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
-    """The job after an event that is no slot's own."""
+    """Return the job after an event that belongs to no single slot."""
     goal = Goal(event.facts.get("goal", Goal.RUN if job is None else job.goal))
     if job is None or event.kind == "job.submitted":
         return JobTimes(made_at=event.at, changed_at=event.at, goal=goal)
@@ -76,7 +74,7 @@ def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
 
 
 def start_builder(event: HistoryEvent, job: JobTimes | None, *, others: bool) -> AccountBuilder:
-    """Open the account of a new slot; a job's later slots come from a change of it."""
+    """Open the account of a new slot; a change of the job can add slots later."""
     if job is None:
         return AccountBuilder(slot=event.slot, job=event.job, start=event.at, at=event.at)
     start = min(event.at, job.changed_at if others else job.made_at)

@@ -12,7 +12,7 @@ from tpuherd.model.slot_history import AttemptRecord, BidRecord, Verdict
 
 
 class GoodputState(StrEnum):
-    """What a slot's second was spent on."""
+    """What a second of a slot was spent on."""
 
     QUEUE_FIRST = "queue_first"
     CAPACITY_WAIT = "capacity_wait"
@@ -33,7 +33,7 @@ class GoodputState(StrEnum):
     GAVE_UP = "gave_up"
 
 
-#: For people, and for the docs.
+#: The explanations in output and docs.
 MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.QUEUE_FIRST: "waited for the first node",
     GoodputState.CAPACITY_WAIT: "waited for capacity after a loss",
@@ -53,13 +53,13 @@ MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.DONE: "after success",
     GoodputState.GAVE_UP: "after the last failure",
 }
-#: Nobody wants the slot to work then: it does not count.
+#: The slot is not meant to work in these states: they do not count.
 REST = frozenset({GoodputState.IDLE, GoodputState.STOPPED, GoodputState.DONE, GoodputState.GAVE_UP})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateSpan:
-    """Some time in one state."""
+    """A span of time in one state."""
 
     start: float
     end: float
@@ -68,26 +68,24 @@ class StateSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptAccount:
-    """One attempt, as the accounting knows it."""
-
     attempt: AttemptRecord
     zone: str = ""
     type: str = ""
     last_at: float | None = None  #: the last sign of its work
-    why: str = ""  #: how it ended, in a sentence
-    resumed: int | None = None  #: the step of the checkpoint that it went on from
+    why: str = ""  #: how it ended, as a sentence
+    resumed: int | None = None  #: the step of the checkpoint that it resumed from
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
-    points: tuple[tuple[float, int], ...] = ()  #: when it was known to be at which step
+    points: tuple[tuple[float, int], ...] = ()  #: when it reported which step
 
     @property
     def progress_since(self) -> float | None:
-        """Since when it gets on: from its first step, or from its start if it never told of any."""
+        """When it began to make progress: its first step, or its start if it never reported one."""
         return self.attempt.first_step_at or self.attempt.started_at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossRecovery:
-    """From the last sign of an attempt that was lost to the first step of the next one."""
+    """The time from the last sign of a lost attempt to the first step of the next one."""
 
     at: float
     until: float
@@ -101,14 +99,14 @@ class LossRecovery:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds by the parts that are told of a recovery."""
+        """Seconds by part of the recovery."""
         return {
             part: sum(self.seconds.get(state, 0.0) for state in states)
             for part, states in PARTS.items()
         }
 
 
-#: The parts of a recovery, as they are told.
+#: The parts of a recovery, as shown.
 PARTS: Mapping[str, tuple[GoodputState, ...]] = {
     "detect": (GoodputState.DETECT, GoodputState.HUNG),
     "stop": (GoodputState.STOPPING,),
@@ -119,7 +117,7 @@ PARTS: Mapping[str, tuple[GoodputState, ...]] = {
     "start": (GoodputState.STARTING, GoodputState.RESTORE),
     "gap": (GoodputState.CONTROLLER_GAP,),
 }
-#: The parts of the start of a command, where it tells of them, in their order.
+#: The parts of the start of a command, if it reports them, in order.
 STARTUP: Mapping[str, str] = {
     "python_s": "Python",
     "import_s": "imports",
@@ -132,7 +130,7 @@ STARTUP: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotAccount:
-    """Where one slot's time went, from its submission until now or its end."""
+    """Where a slot's time went, from its submission until now or its end."""
 
     slot: str
     job: str
@@ -141,8 +139,8 @@ class SlotAccount:
     state: GoodputState
     spans: tuple[StateSpan, ...]
     runs: tuple[AttemptAccount, ...] = ()
-    bids: tuple[BidRecord, ...] = ()  #: those not known to be gone
-    step: int | None = None  #: the furthest that is known
+    bids: tuple[BidRecord, ...] = ()  #: those not known to be deleted
+    step: int | None = None  #: the furthest known
     saved: int | None = None
     steps_lost: int = 0
     cost: float = 0.0
@@ -153,17 +151,16 @@ class SlotAccount:
 
     @property
     def wanted_s(self) -> float:
-        """How long it was wanted to work."""
+        """How long it was meant to work."""
         return sum(time for state, time in self.seconds.items() if state not in REST)
 
     @property
     def goodput(self) -> float | None:
-        """The share of that in which it got on; None while there was nothing to get on with."""
+        """The share of that in which it made progress; None if it was never meant to work."""
         return combined_goodput([self])
 
 
 def combined_goodput(accounts: Iterable[SlotAccount]) -> float | None:
-    """The goodput of several slots together."""
     known = [account for account in accounts if account.runs]
     wanted = sum(account.wanted_s for account in known)
     got_on = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in known)
@@ -179,7 +176,7 @@ def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:
 
 
 def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[StateSpan, ...]:
-    """The parts of them between two times."""
+    """Cut the spans to the time between `since` and `until`."""
     return tuple(
         StateSpan(start=max(span.start, start), end=min(span.end, end), state=span.state)
         for span in spans
@@ -188,7 +185,7 @@ def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[St
 
 
 def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
-    """Every loss, and what recovering from it took."""
+    """Every lost attempt, and how long the recovery took."""
     found = []
     for number, before in enumerate(account.runs, 1):
         after = account.runs[number] if number < len(account.runs) else None
@@ -219,9 +216,9 @@ def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
 
 
 def count_lost_steps(before: AttemptAccount, after: AttemptAccount | None) -> int | None:
-    """How many steps are made twice."""
+    """How many steps were done twice; None if unknown."""
     if after is None or after.resumed is None or not before.points:
         return None
     if after.attempt.trial != before.attempt.trial:
-        return None  # of a sweep: its trial resumes elsewhere
+        return None  # of a sweep: its trial resumes on another slot
     return max(0, before.points[-1][1] - after.resumed)

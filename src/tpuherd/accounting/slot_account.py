@@ -20,7 +20,7 @@ from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
 WORKING = frozenset({GoodputState.PRODUCTIVE, GoodputState.STARTING, GoodputState.RESTORE})
-#: What the time between the last sign of an attempt and the record of its end was.
+#: The state between the last sign of an attempt and the record of its end.
 UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
     Verdict.SUCCESS: (WORKING, GoodputState.CONTROLLER_GAP),
     Verdict.FAILURE: (WORKING, GoodputState.PROCESS_DOWN),
@@ -34,8 +34,6 @@ UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
 
 @dataclass(slots=True)
 class AccountBuilder:
-    """What is known of one slot while its events are read."""
-
     slot: str
     job: str
     start: float
@@ -47,8 +45,8 @@ class AccountBuilder:
     runs: list[AttemptAccount] = field(default_factory=list)
     points: list[list[tuple[float, int]]] = field(default_factory=list)  #: of each run
     granted: bool = False  #: ever
-    refused: bool = False  #: the cloud's last word to a bid was no
-    steps: bool = False  #: ever told of one
+    refused: bool = False  #: the cloud's last answer to a bid was a refusal
+    steps: bool = False  #: ever reported one
     reached: int | None = None
     saved: int | None = None
     lost: int = 0
@@ -56,7 +54,7 @@ class AccountBuilder:
 
 
 def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
-    """Write down the time until the event, and then what it tells.
+    """Account for the time until the event, then apply the event.
 
     The time of a slot that is over and has given everything back stands still until it lives again.
     """
@@ -69,7 +67,7 @@ def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
 
 
 def has_ended(book: AccountBuilder) -> bool:
-    """Nothing is wanted of the slot any more, and nothing of it is left."""
+    """Whether the slot has ended: it is not desired, and none of it is left."""
     slot_history = book.slot_history
     over = (
         book.stopped
@@ -82,8 +80,7 @@ def has_ended(book: AccountBuilder) -> bool:
 
 
 def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
-    """What it tells of the slot."""
-    if event.kind == "attempt.saved":  # the many: they change nothing else here
+    if event.kind == "attempt.saved":  # the most frequent kind: it changes nothing else here
         handle_saved(book, event)
         return
     if event.kind == "attempt.launched":
@@ -98,12 +95,11 @@ def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
 
 
 def pass_time(book: AccountBuilder, until: float) -> None:
-    """The state that held until now."""
     add_span(book, until, current_state(book))
 
 
 def add_span(book: AccountBuilder, until: float, now: GoodputState) -> None:
-    """In this state until then; a clock that goes back stands still here."""
+    """Account for the time in this state until then; a clock that goes back adds nothing."""
     if until <= book.at:
         return
     if book.spans and book.spans[-1].state is now:
@@ -114,7 +110,7 @@ def add_span(book: AccountBuilder, until: float, now: GoodputState) -> None:
 
 
 def current_state(book: AccountBuilder) -> GoodputState:
-    """What the slot's time is spent on, as far as the events tell by now."""
+    """What the slot's time is spent on, according to the events so far."""
     slot_history = book.slot_history
     if book.stopped or slot_history.dropped:
         return GoodputState.STOPPED
@@ -126,7 +122,7 @@ def current_state(book: AccountBuilder) -> GoodputState:
 
 
 def attempt_state(book: AccountBuilder) -> GoodputState | None:
-    """What its attempt does; None if it has none, or its node is lost."""
+    """The state of its attempt; None if it has none, or its node is lost."""
     attempt = book.slot_history.attempt
     if attempt is None or attempt.ended_at is not None:
         return None
@@ -141,7 +137,7 @@ def attempt_state(book: AccountBuilder) -> GoodputState | None:
 
 
 def bids_state(book: AccountBuilder) -> GoodputState:
-    """What its bids do, where no attempt runs."""
+    """The state of its bids, while no attempt runs."""
     there = live_bids(book.slot_history.bids.values())
     ready = [bid for bid in there if bid.ready_at is not None]
     if any(bid.prepared for bid in ready):
@@ -162,12 +158,12 @@ def bids_state(book: AccountBuilder) -> GoodputState:
 
 
 def live_bids(bids: Iterable[BidRecord]) -> list[BidRecord]:
-    """Those that may still come to something."""
+    """The bids that may still become usable."""
     return [bid for bid in bids if bid.lost_at is None and bid.withdrawn_at is None]
 
 
 def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
-    """Another attempt begins; the same one sent again does not."""
+    """Open a run for a new attempt, but not for the same one sent again."""
     if book.runs and book.runs[-1].attempt.id == event.facts["attempt"]:
         return
     slot_history = apply_slot_event(book.slot_history, event)
@@ -175,19 +171,19 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
     zone, type = (bid.offer.zone, bid.offer.type) if bid else ("", "")
     assert slot_history.attempt is not None
     if book.runs and book.runs[-1].attempt.trial != slot_history.attempt.trial:
-        book.reached = book.saved = None  # of a sweep: steps are counted anew
+        book.reached = book.saved = None  # of a sweep: each trial counts its own steps
     book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
     book.points.append([])
 
 
 def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
-    """The first step of an attempt: what was before it is known now, and where it came from."""
+    """Apply the first step of an attempt, which shows what came before and where it resumed."""
     run, facts = run_of_event(book, event), event.facts
     if run is None:
         return
     if not book.steps:
         book.steps = True
-        for one in book.runs:  # none of them had got on before
+        for one in book.runs:  # none of them made progress before
             until = event.at if one is run else one.attempt.ended_at or event.at
             relabel_spans(book, one.attempt.launched_at, until,
                 frozenset({GoodputState.PRODUCTIVE}),
@@ -204,14 +200,14 @@ def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
         if book.reached is not None:
             book.lost += max(0, book.reached - resumed)
             book.reached = resumed
-        book.saved = resumed  # a checkpoint beyond it was none
+        book.saved = resumed  # a checkpoint beyond it was not valid
     startup = {**(facts.get("startup") or {}), **({"restore_s": restored} if restored else {})}
     book.runs[-1] = replace(run, resumed=resumed, startup=startup)
     record_step(book, event.at, facts.get("step"))
 
 
 def resumed_step(book: AccountBuilder, run: AttemptAccount, facts: Mapping[str, Any]) -> int | None:
-    """The step of its checkpoint: as told, else the furthest there was that explains its step."""
+    """The step of its checkpoint: as reported, else the furthest one that explains its step."""
     if facts.get("resumed") is not None:
         return int(facts["resumed"])
     if run.attempt.number == 1:
@@ -221,7 +217,7 @@ def resumed_step(book: AccountBuilder, run: AttemptAccount, facts: Mapping[str, 
 
 
 def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
-    """A checkpoint is durable: it has come at least so far."""
+    """Apply a durable checkpoint: the attempt has reached at least its step."""
     if run_of_event(book, event) is not None:
         step = event.facts["step"]
         record_step(book, event.facts.get("step_at") or event.at, step)
@@ -229,7 +225,7 @@ def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
 
 
 def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
-    """An end, and when the last was seen of it before."""
+    """Apply the end of an attempt, with the last sign of it before."""
     run, facts = run_of_event(book, event), event.facts
     if run is None:
         return
@@ -249,13 +245,12 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
 
 
 def run_of_event(book: AccountBuilder, event: HistoryEvent) -> AttemptAccount | None:
-    """The latest attempt, if the event tells of it."""
+    """The latest run, if the event is about it."""
     run = book.runs[-1] if book.runs else None
     return run if run is not None and run.attempt.id == event.facts["attempt"] else None
 
 
 def record_step(book: AccountBuilder, at: float, step: int | None) -> None:
-    """It was known to be there then."""
     points = book.points[-1]
     if step is None or (points and step <= points[-1][1]):
         return
@@ -264,15 +259,15 @@ def record_step(book: AccountBuilder, at: float, step: int | None) -> None:
 
 
 def mark_wasted(book: AccountBuilder, resumed: int) -> None:
-    """All work beyond that step is done again."""
+    """Mark all work beyond that step as wasted, since it is done again."""
     trial = book.runs[-1].attempt.trial
     for run, points in zip(reversed(book.runs[:-1]), reversed(book.points[:-1]), strict=True):
         if run.attempt.trial != trial:
-            return  # another trial's work counts as it is
+            return  # another trial's work is not repeated
         if not points:
             continue
         if points[-1][1] < resumed:
-            return  # it had come further than was reported
+            return  # it had reached a later step than it reported
         start, end = time_of_step(run, points, resumed), run.attempt.ended_at or book.at
         relabel_spans(book, start, end, frozenset({GoodputState.PRODUCTIVE}), GoodputState.WASTED)
         if points[0][1] <= resumed:
@@ -280,7 +275,7 @@ def mark_wasted(book: AccountBuilder, resumed: int) -> None:
 
 
 def time_of_step(run: AttemptAccount, points: Sequence[tuple[float, int]], step: int) -> float:
-    """When an attempt came to that step: between two times told of, in proportion."""
+    """When an attempt reached that step, interpolated between two reports."""
     before = (run.progress_since or run.attempt.launched_at, run.resumed)
     for at, there in points:
         if there >= step:
@@ -295,7 +290,7 @@ def time_of_step(run: AttemptAccount, points: Sequence[tuple[float, int]], step:
 def relabel_spans(
     book: AccountBuilder, start: float, end: float, over: frozenset[GoodputState], new: GoodputState
 ) -> None:
-    """Between two times, what was in these states is in another one."""
+    """Change the state of the time between `since` and `until` that was in these states."""
     painted: list[StateSpan] = []
     while book.spans and book.spans[-1].end > start:
         span = book.spans.pop()
@@ -317,8 +312,8 @@ def relabel_spans(
 
 
 def build_account(book: AccountBuilder, now: float) -> SlotAccount:
-    """The account up to now, or up to the removal of its job."""
-    book = replace(book, spans=list(book.spans))  # what comes next may tell of before
+    """Return the account up to now, or up to the removal of its job."""
+    book = replace(book, spans=list(book.spans))  # later events may change earlier time
     if not book.slot_history.dropped and not has_ended(book):
         pass_time(book, now)
     bids = tuple(book.slot_history.bids.values())
@@ -347,26 +342,25 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
 
 
 def is_billed(bid: BidRecord) -> bool:
-    """Whether it costs money now."""
     over = bid.lost_at is not None or bid.nodes_deleted_at is not None
     return (bid.ready_at or bid.granted_at) is not None and not over
 
 
 def handle_bid_answer(book: AccountBuilder, event: HistoryEvent) -> None:
-    """The cloud's word to a bid."""
+    """Apply the cloud's answer to a bid."""
     book.refused = event.kind == "bid.refused"
     book.granted = book.granted or event.kind != "bid.refused"
 
 
 def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
-    """The user's word."""
+    """Apply the user's command."""
     if event.kind != "job.changed":
         book.stopped = event.kind == "job.stopped"
     book.goal = Goal(event.facts.get("goal", book.goal))
 
 
 def handle_slot_end(book: AccountBuilder, event: HistoryEvent) -> None:
-    """Nothing more is to be done."""
+    """Apply the end of the slot's work."""
     book.why = str(event.facts.get("why", ""))
 
 

@@ -36,7 +36,7 @@ LINES_MAX = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionContext:
-    """What is at hand when something is done."""
+    """What the actions need."""
 
     cloud: CloudPort
     gang_client: GangClient
@@ -50,24 +50,22 @@ class ActionContext:
     history: History = field(default_factory=History)
 
     def new_event(self, kind: str, slot: str, **facts: Any) -> HistoryEvent:
-        """Something that has happened just now."""
         job = slot.rpartition("-")[0]
         return HistoryEvent(at=self.clock.now(), kind=kind, job=job, slot=slot, facts=facts)
 
     def desired_slot(self, name: str) -> Slot:
-        """As it is wished now."""
+        """The slot as its job now describes it; raises NotFound if the job was removed."""
         slot = self.desired.desired_slots.slots.get(name)
         if slot is None:
             raise NotFound(f"the job of {name} was removed")
         return slot
 
     def launch_spec(self, name: str) -> LaunchSpec:
-        """What runs there."""
         return self.desired.launch(self.desired_slot(name))
 
 
 async def ask_for_node(bench: ActionContext, ask: Ask, why: str) -> list[HistoryEvent]:
-    """A node, or a request for one."""
+    """Ask the cloud for a node, directly or as a queued resource."""
     slot = bench.desired_slot(ask.slot)
     order = replace(bench.desired.order(slot), card=build_card(bench, ask, slot))
     try:
@@ -80,7 +78,7 @@ async def ask_for_node(bench: ActionContext, ask: Ask, why: str) -> list[History
 
 
 def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
-    """By which a lost store is rebuilt."""
+    """What the resource carries so that a lost store can be rebuilt."""
     row = bench.desired.rows.get(slot.job)
     return {
         "v": CARD_VERSION,
@@ -99,13 +97,13 @@ def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
 
 
 async def withdraw_bid(bench: ActionContext, withdraw: Withdraw, why: str) -> list[HistoryEvent]:
-    """Its request and its nodes. That it is gone the next survey tells."""
+    """Delete its request and its nodes; the next survey shows whether they are gone."""
     await bench.cloud.withdraw_bid(withdraw, bench.survey.observations.get(withdraw.bid))
     return []
 
 
 async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> list[HistoryEvent]:
-    """The code on all hosts, and the user's setup."""
+    """Ship the code to all hosts and run the user's setup there."""
     try:
         failures = await try_prepare(bench, prepare)
     except (HerdError, OSError) as error:
@@ -126,14 +124,14 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
 
 
 async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailure]:
-    """What went wrong, by host."""
+    """Return what failed, by host."""
     slot = bench.desired_slot(prepare.slot)
     order = bench.launch_spec(prepare.slot)
     row = bench.desired.rows.get(slot.job)
     known = bench.secrets(slot.job)
     missing = [name for name in order.secrets if name not in known]
     if missing:
-        message = f"there is no value for the secret {', '.join(missing)}: say it by herd run again"
+        message = f"the secret {', '.join(missing)} has no value: run herd run again to provide it"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
     return await bench.gang_client.prepare_hosts(
@@ -142,7 +140,7 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
 
 
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
-    """The command on all hosts, or on none."""
+    """Start the command on all hosts, or on none."""
     order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
     order = replace(
         order, env={**lifetime_env(bench.history, launch.slot, launch.bid), **order.env}
@@ -163,7 +161,7 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
 def log_removed_events(
     bench: ActionContext, job: str, removed: list[str]
 ) -> Iterator[HistoryEvent]:
-    """Logs that were removed here since those of their job were too much."""
+    """An event for each log that was removed because the job's logs exceed their limit."""
     why = f"the logs of {job} exceed the {JOB_BYTES_MAX >> 30} GiB that are kept on this machine"
     for log in removed:
         slot = f"{job}-{log.removeprefix(f'{job}-').partition('-')[0]}"
@@ -173,13 +171,13 @@ def log_removed_events(
 def write_attempt_info(
     bench: ActionContext, slot: str, attempt: str, number: int, bid: str
 ) -> None:
-    """Write down beside its log what an attempt is, unless that is there."""
+    """Write the attempt's description beside its log, unless one is there."""
     known, places = (
         bench.shelf.find_log(attempt),
         tuple(log_host(host) for host in bench.cloud.bid_hosts(bid)),
     )
     if known is not None and set(places) <= set(known.places):
-        return  # on other hosts it is another attempt: a lost store counts from 1 again
+        return  # on other hosts it is another attempt: a lost store numbers attempts from 1 again
     about = LogInfo(
         id=attempt,
         kind=ATTEMPT,
@@ -193,7 +191,7 @@ def write_attempt_info(
 
 
 def write_log_info(bench: ActionContext, about: LogInfo) -> None:
-    """For those who look for logs; where the disk is full the log says enough by itself."""
+    """Write the description of a log; a full disk is ignored, because the log itself is enough."""
     try:
         bench.shelf.write_info(about)
     except OSError:
@@ -201,32 +199,31 @@ def write_log_info(bench: ActionContext, about: LogInfo) -> None:
 
 
 async def stop_attempt(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
-    """TERM, grace, KILL, chips free; its stacks before, if they are wanted."""
+    """Stop with TERM, then KILL after the grace; save its stacks first if requested."""
     events = await save_stacks(bench, stop, why) if stop.stacks else []
     await bench.gang_client.halt_attempt(stop.bid, stop.attempt, stop.grace_s, why)
     return events
 
 
 async def save_stacks(bench: ActionContext, stop: Stop, why: str) -> list[HistoryEvent]:
-    """What its processes were doing, as a file."""
+    """Save the stacks of its processes in a file."""
     found = await bench.gang_client.collect_stacks(stop.bid, stop.attempt)
     file = bench.outputs / stop.slot / f"{stop.attempt}.stacks.txt"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.write_text("\n".join(f"== {host}\n{text}" for host, text in found.items()))
     except OSError:
-        return []  # the disk is full; it is stopped all the same
+        return []  # the disk is full; stop the attempt anyway
     facts = {"attempt": stop.attempt, "file": str(file), "why": why}
     return [bench.new_event("attempt.stacks", stop.slot, **facts)]
 
 
 async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> list[HistoryEvent]:
-    """Outputs and the rest of the logs."""
+    """Fetch the outputs and the rest of the logs."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
-    is_desired = (
-        collect.slot in bench.desired.desired_slots.slots
-    )  # of a dropped job only logs are wanted
+    # of a removed job, fetch only the logs
+    is_desired = collect.slot in bench.desired.desired_slots.slots
     order = bench.launch_spec(collect.slot) if is_desired else None
     try:
         failures = await bench.gang_client.collect_outputs(collect.bid, order, into)
@@ -244,9 +241,9 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
 
 
 def record_attempt(bench: ActionContext, record: RecordEvent) -> None:
-    """It is written down already; what begins and ends attempts also stands beside their logs."""
+    """Note the start or the end of an attempt beside its log."""
     event, facts = record.event, record.event.facts
-    if event.kind == "attempt.launched":  # it was found running: the store had been lost
+    if event.kind == "attempt.launched":  # it was found running after the store was lost
         write_attempt_info(bench, event.slot, facts[ATTEMPT], facts["number"], facts["bid"])
     elif event.kind == "attempt.ended":
         about = bench.shelf.find_log(facts[ATTEMPT])
@@ -266,7 +263,7 @@ ACTION_FUNCTIONS: Mapping[type[Any], ActionFunction] = {
 
 
 async def check_creation(bench: ActionContext, bid: BidRecord) -> list[HistoryEvent]:
-    """Of a creation that shows nothing: the refusal stands in its operation."""
+    """Look in the operation for a refusal of a creation that no list shows."""
     no = await bench.cloud.find_refusal(bid.name, bid.offer)
     if no is None:
         return []

@@ -1,4 +1,4 @@
-"""All hosts of our bids: watched, prepared, and started and stopped as one gang."""
+"""Watch the hosts of all bids, and prepare, start and stop each bid's hosts as one gang."""
 
 import asyncio
 import json
@@ -28,36 +28,34 @@ from tpuherd.planner.verdict import UNBORN
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.targets import fold_names, node_title
 
-DEADMAN_S = 72 * 3600.0  #: without any word of an engine, then hosts help themselves
-LEASE_S = 300.0  #: from one renewal of the agents' leases to the next
-CALL_S = 60.0  #: for an answer that takes no time
-DRAIN_S = 120.0  #: for the rest of a log, when a node is to go
-SETUPS_MAX = 200  #: ids that a host may call taken before it is not believed any more
+DEADMAN_S = 72 * 3600.0  #: without contact to an engine, hosts stop their attempt
+LEASE_S = 300.0  #: between renewals of the agents' leases
+CALL_S = 60.0  #: for a quick answer
+DRAIN_S = 120.0  #: for the rest of a log, before a node is deleted
+SETUPS_MAX = 200  #: setup ids in a row that a host may report as taken
 
-LINES, LINE_MAX = 3, 160  #: of what a setup step said last
+LINES, LINE_MAX = 3, 160  #: of the last output of a setup step
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostFailure:
-    """What went wrong on one host."""
-
     host: str
     sentence: str
-    unknown: bool = False  #: no answer came: it may have been done
-    missing: bool = False  #: only the user has what it wants
-    exit: int | None = None  #: of a setup step of the user's
+    unknown: bool = False  #: no answer came: it may have been done anyway
+    missing: bool = False  #: only the user can provide what is missing
+    exit: int | None = None  #: of the user's setup step
     tail: tuple[str, ...] = ()
 
 
 class GangClient:
-    """The watches, by bid, and what is done on all hosts of one at the same time."""
+    """Hold a watcher for each host, by bid, and call all hosts of a bid at the same time."""
 
     def __init__(
         self, means: WatcherDeps, spawn: Callable[[Coroutine[Any, Any, None]], Any]
     ) -> None:
-        self.outdated = ""  #: why we are not the engine any more, as an agent said
+        self.outdated = ""  #: why another engine leads now, as an agent reported
         self._means = means
         self._spawn = spawn
         self._watches: dict[str, list[HostWatcher]] = {}
@@ -65,15 +63,15 @@ class GangClient:
         self._setups: dict[str, int] = {}
 
     def host_statuses(self) -> Mapping[str, tuple[HostStatus, ...]]:
-        """What is known of every host, by bid."""
+        """The status of every host, by bid."""
         return {
             bid: tuple(watch.word for watch in watches) for bid, watches in self._watches.items()
         }
 
     def watch_bids(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
-        """Watch these: slots by bid, and of bids that can be reached their hosts.
+        """Watch the hosts of these bids. `held`: slots by bid; `hosts`: those of reachable bids.
 
-        What a host said last is kept as long as its bid is held, also when it can't say more.
+        The last status of a host is kept as long as its bid is held, even if it is unreachable.
         """
         for bid in [bid for bid in self._watches if bid not in held]:
             for watch in self._watches.pop(bid):
@@ -104,12 +102,10 @@ class GangClient:
     def _stop_watcher(self, watch: HostWatcher) -> None:
         self._tasks.pop(watch).cancel()
 
-    # ---- on all hosts of a bid -------------------------------------------------------------------
-
     async def prepare_hosts(
         self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str]
     ) -> list[HostFailure]:
-        """Ship the code to all hosts, then set all of them up; what went wrong, by host."""
+        """Ship the code to all hosts, then set them up; return the failures by host."""
         watches = self._watches.get(bid, [])
         missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
@@ -136,7 +132,7 @@ class GangClient:
     async def _ship_code(
         self, watches: Sequence[HostWatcher], snapshot: str, dest: str
     ) -> Mapping[str, str]:
-        """The code, brought back first from a host that has it where it was lost here."""
+        """Ship the code; if it was lost here, recover it first from a host that has it."""
         links = [one.link for one in watches if one.link is not None]
         with only_known_errors():
             try:
@@ -146,17 +142,16 @@ class GangClient:
             return await self._means.hosts.ship(snapshot, dest, links)
 
     async def retain_code(self, codes: Mapping[str, str]) -> None:
-        """The code of these jobs stays here; what was lost is brought back while a host has it."""
+        """Keep the code of these jobs here; recover what was lost from hosts that still have it."""
         lost = self._means.hosts.retain_snapshots(set(codes.values()))
         for job in [job for job, code in codes.items() if code in lost]:
             try:
                 with only_known_errors():
                     await self._recover_code(job, codes[job])
             except (NotFound, OperationFailed):
-                continue  # said where it is wanted
+                continue  # reported when the code is needed
 
     async def _recover_code(self, job: str, snapshot: str) -> None:
-        """From the hosts that the job has now."""
         links = [
             watch.link
             for many in self._watches.values()
@@ -166,7 +161,7 @@ class GangClient:
         await self._means.hosts.recover_snapshot(snapshot, links)
 
     async def _set_up(self, watch: HostWatcher, name: str, what: Json) -> HostFailure | None:
-        """The user's steps on one host. A failure of long ago is no answer: then once more."""
+        """Run the user's setup on one host; a failure from an earlier call is tried again."""
         began = parse_message(PingReply, await call_agent(watch, "ping", {}, CALL_S)).time
         many = self._setups.get(watch.word.name, 0)
         for _ in range(SETUPS_MAX):
@@ -174,18 +169,18 @@ class GangClient:
             answer = await call_agent(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
             status = parse_attempt(answer)
             if status.id != id:
-                continue  # that was another one, which had to end first
+                continue  # another setup was running and had to end first
             if status.phase == "ended" and status.exit == 0:
                 return None
             many = self._setups[watch.word.name] = many + 1
             if status.asked is None or status.asked >= began:
                 return setup_failure(watch, status)
-        raise InvalidMessage(f"{SETUPS_MAX} setups in a row are of before")
+        raise InvalidMessage(f"{SETUPS_MAX} setup ids in a row are already in use")
 
     async def launch_attempt(
         self, launch: Launch, order: LaunchSpec, env: Mapping[str, str]
     ) -> None:
-        """Start on all hosts, or on none: where one refuses, those that began are halted."""
+        """Start on all hosts, or on none: if one refuses, the others are stopped."""
         watches = self._watches.get(launch.bid, [])
         hosts = [watch.host for watch in watches]
 
@@ -199,7 +194,7 @@ class GangClient:
         failures = [one for one in found if isinstance(one, HostFailure)]
         if not failures and watches:
             return
-        if all(one.unknown for one in failures):  # the same launch again will tell
+        if all(one.unknown for one in failures):  # sending the same launch again shows it
             raise NotReached(failure_message(failures) or f"{launch.bid} has no hosts")
         await self.halt_attempt(
             launch.bid, launch.attempt, 0.0, "not all of its hosts could start it"
@@ -207,7 +202,7 @@ class GangClient:
         raise OperationFailed(failure_message(failures))
 
     async def halt_attempt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
-        """Stop it on all hosts that are reached; returns when their chips are free."""
+        """Stop it on all reachable hosts, and return when their chips are free."""
 
         async def halt(watch: HostWatcher) -> None:
             arguments = {"attempt": attempt, "grace_s": grace_s, "why": why}
@@ -216,7 +211,7 @@ class GangClient:
         await self._run_on_all([one for one in self._watches.get(bid, []) if one.link], halt)
 
     async def collect_stacks(self, bid: str, attempt: str) -> Mapping[str, str]:
-        """What its processes are doing, a text a host."""
+        """Return the stacks of its processes as one text per host."""
 
         async def look(watch: HostWatcher) -> str:
             status = parse_message(
@@ -236,7 +231,7 @@ class GangClient:
     async def collect_outputs(
         self, bid: str, order: LaunchSpec | None, into: Path
     ) -> list[HostFailure]:
-        """The outputs of every host, a folder each, and the rest of the logs; None: those alone."""
+        """Fetch the rest of the logs and, given an `order`, each host's outputs."""
         watches = self._watches.get(bid, [])
         missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
@@ -252,7 +247,7 @@ class GangClient:
                     try:
                         await self._means.hosts.fetch_files([path], watch.link, folder)
                     except NotFound:
-                        pass  # this host has not made it
+                        pass  # this host did not write it
             async with asyncio.timeout(DRAIN_S):
                 while any(has_ended(work) and not work.drained for work in watch.word.works):
                     await self._means.clock.sleep(0.2)
@@ -261,13 +256,12 @@ class GangClient:
         return [one for one in found if isinstance(one, HostFailure)]
 
     async def keep_leases_alive(self) -> None:
-        """All is well up here: again and again renew what keeps the dead man's switches open."""
+        """Renew the leases at intervals, so that the agents' dead man's switches do not fire."""
         while True:
             await self._means.clock.sleep(LEASE_S)
             await self.renew_leases()
 
     async def renew_leases(self) -> None:
-        """The same once."""
         watches = [
             one
             for many in self._watches.values()
@@ -282,7 +276,7 @@ class GangClient:
         watches: Collection[HostWatcher],
         work: Callable[[HostWatcher], Coroutine[Any, Any, Any]],
     ) -> list[Any]:
-        """On all at the same time: what came of it, or a Failure, in their order."""
+        """Run it on all hosts at the same time; return the results or failures in their order."""
 
         async def one(watch: HostWatcher) -> Any:
             try:
@@ -314,7 +308,7 @@ class GangClient:
 
 
 async def call_agent(watch: HostWatcher, verb: str, arguments: Json, seconds: float | None) -> Json:
-    """A host's answer, by the link there is."""
+    """Call the agent over the current link."""
     link = watch.link
     if link is None:
         raise NotReached(watch.word.trouble or "it is unreachable")
@@ -335,7 +329,7 @@ def only_known_errors() -> Iterator[None]:
 
 
 def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
-    """The arguments of `start`: the same again for the same launch."""
+    """The arguments of `start`, identical for the same launch."""
     what = {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
     return {
         **what,
@@ -351,31 +345,29 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
 
 
 def job_of(slot: str) -> str:
-    """gpt-0 is one of gpt's."""
+    """gpt for gpt-0."""
     return slot.rpartition("-")[0]
 
 
 def unreached_failure(watch: HostWatcher) -> HostFailure:
-    """A host without a link."""
     return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is unreachable")
 
 
 def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
-    """How the user's steps ended on a host."""
     number, _, command = status.stage_name.partition(" ")
     ending = f"signal {status.signal}" if status.exit is None else f"status {status.exit}"
     why = status.why or f"setup step {number} ({command}) ended with {ending}"
     return HostFailure(
         host=watch.word.name,
         sentence=why,
-        # What could not even begin is the host's affair: no failure of the user's.
+        # A step that could not even begin is the host's failure, not the user's.
         exit=None if why.startswith(UNBORN) else status.exit or status.signal,
         tail=status.tail,
     )
 
 
 def failure_message(failures: Sequence[HostFailure]) -> str:
-    """All of them with their last lines, those of equal cause together."""
+    """List the failures with their last lines, grouped by cause."""
     by_cause: dict[str, list[str]] = {}
     for one in failures:
         node, _, worker = one.host.partition("/")
@@ -385,7 +377,7 @@ def failure_message(failures: Sequence[HostFailure]) -> str:
 
 
 def last_lines(tail: Sequence[str]) -> str:
-    """The last lines, as a part of a sentence; not what the agent says between steps."""
+    """The last lines in one sentence, without the agent's own between steps."""
     plain = ("".join(c if c.isprintable() else " " for c in line).strip() for line in tail)
     own = [line[:LINE_MAX] for line in plain if line and not line.startswith("herd: ")]
     return " / ".join(own[-LINES:])

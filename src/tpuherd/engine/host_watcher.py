@@ -1,4 +1,4 @@
-"""One host: its link, restored whenever it is lost, and what its agent reports."""
+"""Watch one host: restore its link whenever it is lost, and follow what its agent reports."""
 
 import asyncio
 from collections import deque
@@ -29,23 +29,21 @@ from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore, LogWriter
 from tpuherd_host.agent.log_records import JUMP, BadRecord, RecordReader
 from tpuherd_host.agent.state_machine.transition import LOG_PORT
 
-PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: from one try to reach a host to the next
-SOON_S = 0.1  #: the first, after a link that has lived: what cut it is worth knowing at once
+PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: between tries to reach a host
+SOON_S = 0.1  #: after a link that worked: find out at once what cut it
 LIVED_S = 2.0
 LIVING = frozenset({RunState.SETUP, RunState.RUNNING})
-LATER_S = 30.0  #: until a log that could not be written down is followed again
+LATER_S = 30.0  #: until a log that could not be written is followed again
 PROBE_S, PONG_S = 60.0, 30.0  #: ping a silent agent after, wait for its answer
-NONSENSE_S = 600.0  #: of what makes no sense one event is written in this time, with a count
-OFFSET_MAX = 1 << 53  #: no log is longer
-BOOT_MAX = 100  #: letters of a boot id that are kept
+NONSENSE_S = 600.0  #: at most one event about invalid data in this time, with a count
+OFFSET_MAX = 1 << 53  #: the longest possible log
+BOOT_MAX = 100  #: characters of a boot id that are kept
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WatcherDeps:
-    """What every watch needs."""
-
     hosts: HostsPort
     shelf: LogStore
     clock: Clock
@@ -54,7 +52,7 @@ class WatcherDeps:
 
 
 class HostWatcher:
-    """A host as it was created once."""
+    """The watcher of one incarnation of a host."""
 
     def __init__(self, host: Host, slot: str, means: WatcherDeps) -> None:
         self.host = host
@@ -67,19 +65,19 @@ class HostWatcher:
             reached=False,
             heard_at=0.0,
         )
-        self.wanted = asyncio.Event()  #: it makes sense to try to reach it
+        self.wanted = asyncio.Event()  #: set while the host may be reachable
         self._works: dict[str, HostRun] = {}
         self._paces: dict[str, deque[tuple[float, int]]] = {}
         self._followed: set[str] = set()
-        self._silence = ""  #: why we hung up
+        self._silence = ""  #: why we closed the link
         self._trimmed: set[str] = set()
-        self._reported: set[str] = set()  #: attempts that were told of since the list was asked for
-        self._refused = 0  #: messages, or parts of them, that make no sense
+        self._reported: set[str] = set()  #: attempts reported since the list was requested
+        self._refused = 0  #: number of invalid messages or parts of them
         self._refused_at = -NONSENSE_S
         self._means = means
 
     async def run(self) -> None:
-        """Reach it, hear it, and again. Whatever goes wrong here is this host's affair alone."""
+        """Connect and listen, again and again; an error affects this host alone."""
         clock, pause_s = self._means.clock, PAUSE_S
         while True:
             await self.wanted.wait()
@@ -107,7 +105,7 @@ class HostWatcher:
         return why
 
     def report_invalid(self, nonsense: InvalidMessage | str) -> None:
-        """It said what makes no sense: that is counted, and told from time to time."""
+        """Count invalid data, and report it from time to time."""
         self._refused += 1
         now = self._means.clock.now()
         if now < self._refused_at + NONSENSE_S:
@@ -126,7 +124,7 @@ class HostWatcher:
             self._publish_status(replace(self.word, reached=False, trouble=trouble))
 
     async def _use_link(self, link: Link) -> str:
-        """As long as the link lives; why it doesn't any more."""
+        """Use the link until it ends, and return why it ended."""
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(self._read_events(link, group))
             probing = group.create_task(self._probe_agent(link))
@@ -141,8 +139,8 @@ class HostWatcher:
         return self._silence or "the connection was lost"
 
     async def _probe_agent(self, link: Link) -> None:
-        """Ask an agent that says nothing whether it is there; one that gives no answer, not even to
-        its list of attempts, is hung up on: a link to who is silent is worth nothing.
+        """Ping a silent agent, and close the link if it does not answer,
+        so that a new one is opened.
         """
         clock, self._silence = self._means.clock, ""
         heard_at = clock.now()
@@ -178,9 +176,9 @@ class HostWatcher:
                 self.report_invalid(nonsense)
 
     async def _catch_up(self, link: Link, group: asyncio.TaskGroup) -> None:
-        """How all stands now: what happened before we listened is in it.
+        """Fetch the current state, which includes what happened before we listened.
 
-        The greeting's notices may be old: of a link that came late to hand, or is used again.
+        The notices of the greeting may be old, if the link waited or is used again.
         """
         before = set(self._works)
         self._reported.clear()
@@ -200,7 +198,7 @@ class HostWatcher:
         self._publish_status(replace(word, works=self._all_runs()))
 
     def _take_row(self, content: object, link: Link, group: asyncio.TaskGroup) -> bool:
-        """Take one row of its list; whether it makes sense."""
+        """Apply one row of its list; return whether it is valid."""
         try:
             self._update_attempt(parse_attempt(content), link, group)
         except InvalidMessage as nonsense:
@@ -209,13 +207,12 @@ class HostWatcher:
         return True
 
     def _forget_unlisted(self, attempts: set[str], boot: str, now: float) -> None:
-        """These were known, and are not in the complete list: they have ended, log and all."""
+        """Mark attempts that the complete list omits as ended, with their logs complete."""
         for id in attempts:
             gone = agent_updates.mark_unlisted_lost(self._works[id], boot, now)
             self._works[id] = replace(gone, drained=True)
 
     def _take_event(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
-        """Something that the agent said unasked."""
         now = self._means.clock.now()
         message = parse_message(AgentEvent, event)
         word = self.word
@@ -237,7 +234,7 @@ class HostWatcher:
             self.word = word
 
     def _update_attempt(self, status: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
-        """How an attempt stands, or a setup; its log is followed from now on."""
+        """Apply the status of an attempt or setup, and follow its log from now on."""
         kind, id = status.kind, status.id
         if status.slot != self.slot:
             return
@@ -259,14 +256,14 @@ class HostWatcher:
             group.create_task(self._follow_log(link, id))
 
     def _check_report(self, content: Json | None) -> StepReport:
-        """A script's report, of which what makes no sense is counted."""
+        """Parse a script's report, and count its invalid parts."""
         report = parse_report(content)
         if report.refused:
             self.report_invalid(f"{', '.join(report.refused[:5])} in the report of a script")
         return report
 
     def _write_setup_info(self, setup: str, asked: float) -> None:
-        """Write down beside its log what it is, and that it was done here too."""
+        """Write the setup's description, with this host, beside its log."""
         here, shelf = log_host(self.host), self._means.shelf
         about = shelf.find_log(setup) or LogInfo(
             id=setup, kind=SETUP, title=f"{self.slot}: setup", target=self.slot, started=asked,
@@ -276,10 +273,9 @@ class HostWatcher:
             try:
                 shelf.write_info(replace(about, places=(*about.places, here)))
             except OSError:
-                return  # the disk is full; it is set up all the same
+                return  # the disk is full; the setup counts anyway
 
     def _update_report(self, attempt: str, content: Json | None, now: float) -> None:
-        """How far its script is."""
         known = self._works.get(attempt)
         if known is None or not content:
             return
@@ -295,7 +291,7 @@ class HostWatcher:
         self._works[attempt] = work
 
     async def _follow_log(self, link: Link, attempt: str) -> None:
-        """Bring its log here, to the end; through gaps, and again when there was no room."""
+        """Copy its log here to the end; after a gap or a full disk, try again."""
         writer = self._means.shelf.open_writer(attempt, log_host(self.host))
         try:
             while not await self._copy_log(link, attempt, writer):
@@ -303,7 +299,7 @@ class HostWatcher:
                 writer.close()
                 writer = self._means.shelf.open_writer(attempt, log_host(self.host))
         except NotReached:
-            return  # it is followed again by the next link
+            return  # the next link follows it again
         except NotFound:
             self._mark_drained(attempt)  # its agent no longer has it
         except BadRecord as error:
@@ -315,7 +311,7 @@ class HostWatcher:
             writer.close()
 
     async def _copy_log(self, link: Link, attempt: str, writer: LogWriter) -> bool:
-        """By one call; whether all of it is here."""
+        """Copy with one call; return whether the log is complete here."""
         reader = RecordReader(self._means.shelf.end_offset(attempt, log_host(self.host)))
         asked = {"attempt": attempt, "from": reader.offset}
         try:
@@ -330,7 +326,7 @@ class HostWatcher:
         except (NotReached, NotFound):
             raise
         except HerdError:
-            return False  # "dropped", or not now: from where we are, once more
+            return False  # "dropped", or not now: continue from here later
         if not writer.silent:
             self._mark_drained(attempt)
         return not writer.silent
@@ -343,18 +339,17 @@ class HostWatcher:
             self.word = replace(self.word, works=self._all_runs())
 
     def _report_trimmed(self, attempt: str, writer: LogWriter) -> None:
-        """Its log has become longer than what is kept of it here: said once."""
+        """Report once that its log is longer than what is kept here."""
         if writer.dropped and attempt not in self._trimmed:
             self._trimmed.add(attempt)
             why = (
                 f"the log of {attempt} on {self.word.name} is longer than the"
-                f" {writer.most >> 20} MiB of it that are kept on this machine: its end stays"
+                f" {writer.most >> 20} MiB of it that are kept on this machine: its end is kept"
             )
             facts = {"host": self.word.name, "attempt": attempt, "why": why}
             self._means.tell("log.truncated", self.slot, facts)
 
     def _mark_drained(self, attempt: str) -> None:
-        """All its log is here."""
         known = self._works.get(attempt)
         if known is not None and not known.drained:
             self._works[attempt] = replace(known, drained=True)
@@ -369,7 +364,7 @@ class HostWatcher:
 
 
 def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
-    """The state whose change wakes the planner: not each step, nor each sign of life."""
+    """The part of the status whose change wakes the planner: not every step or sign of life."""
     status = [
         (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
         for one in word.works
@@ -378,22 +373,20 @@ def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
 
 
 def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None:
-    """Records as they came, each at its place."""
+    """Write each record at its offset."""
     before = reader.offset
     for record in reader.feed(piece):
         if record.port != JUMP:
             writer.put(before, record)
         elif not before <= reader.offset <= OFFSET_MAX:
-            raise BadRecord(f"it goes on at {reader.offset} after {before}")
+            raise BadRecord(f"it jumps from {before} to {reader.offset}")
         before = reader.offset
     writer.flush()
 
 
 def log_host(host: Host) -> LogHost:
-    """The host, as logs know it."""
     return LogHost(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
 
 
 def has_ended(work: HostRun) -> bool:
-    """Whether nothing of it runs any more."""
     return work.word in (RunState.ENDED, RunState.LOST)

@@ -17,18 +17,18 @@ from tpuherd.views.printable import json_text
 WINDOW_S = 0.2  #: how long a line waits for the same line of other hosts
 REDRAW_S = 1.0  #: how often a line that is being overwritten is shown
 LINE_MAX = 1 << 20  #: a longer line is shown in parts
-PART_MIN = 1 << 14  #: where memory is short, parts of so much are shown, too
-HELD_MAX = 16 << 20  #: bytes of all hosts together that wait; beyond it nothing does
-LINES_S = 5_000  #: lines a second that are compared; a flood of more is shown host by host
+PART_MIN = 1 << 14  #: when memory is short, parts of this size are shown, too
+HELD_MAX = 16 << 20  #: waiting bytes of all hosts together; beyond it no line waits
+LINES_S = 5_000  #: compared lines per second; beyond it, output is shown host by host
 LINES_AT_ONCE = 40_000
 
 
-PortLine = tuple[int, bytes]  #: port and line: a tuple, for there are many and they are compared
+PortLine = tuple[int, bytes]  #: port and line: a tuple, because there are many to compare
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines that one host or several said. A last line without its end is a part of one."""
+    """Whole lines from one or more hosts; a last line without its end is a part of a line."""
 
     hosts: tuple[str, ...]
     port: int
@@ -37,21 +37,21 @@ class Block:
 
 
 class LineBuffer:
-    """The bytes of one port of one host, cut into whole lines."""
+    """Cut the bytes of one port of one host into whole lines."""
 
     def __init__(self) -> None:
-        self.rest = bytearray()  #: a line that is not whole yet
-        self.draft = b""  #: a line that its program went back to the beginning of
-        self.drawn_at = float("-inf")  #: when such a one was shown last
-        self.drawn = False  #: something of the line under way has been shown
+        self.rest = bytearray()  #: an incomplete line
+        self.draft = b""  #: a line that its program is overwriting
+        self.drawn_at = float("-inf")  #: when such a line was last shown
+        self.drawn = False  #: a part of the current line has been shown
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that wait here."""
+        """The number of bytes waiting here."""
         return len(self.rest) + len(self.draft)
 
     def feed(self, piece: bytes, now: float) -> bytes:
-        """The lines that are whole now."""
+        """Add a piece, and return the lines that are complete."""
         end = piece.rfind(b"\n") + 1
         if not end:
             self.rest += piece
@@ -66,7 +66,7 @@ class LineBuffer:
         return whole + self._take_draft(now)
 
     def _resolve_overwrites(self, line: bytes) -> bytes:
-        """A line without what was overwritten in it; splitlines cuts at carriage returns, too."""
+        """Remove the overwritten parts of a line; splitlines cuts at carriage returns, too."""
         if line.endswith(b"\r"):
             self.draft = line[:-1] or self.draft
             return b""
@@ -75,7 +75,7 @@ class LineBuffer:
         return b"" if seen else text + b"\n"
 
     def _take_draft(self, now: float) -> bytes:
-        """Now and then a line that is being overwritten; and parts of one without end."""
+        """Return, now and then, a line that is being overwritten, or a part of an endless one."""
         shown = b""
         cut = self.rest.rfind(b"\r", 0, -1) + 1  # the last byte may be half of \r\n
         if cut:
@@ -90,7 +90,7 @@ class LineBuffer:
         return shown
 
     def take_rest(self) -> bytes:
-        """What is left at the end, and a last line without its end."""
+        """Return what is left at the end, even an incomplete line."""
         rest = bytes(self.rest).rstrip(b"\r").rpartition(b"\r")[2] or self.draft
         self.rest.clear()
         self.draft = b""
@@ -98,24 +98,24 @@ class LineBuffer:
 
 
 class FoldingMerger:
-    """Shows a line that many hosts say once; waits a moment for them."""
+    """Show a line that several hosts print once, after a short wait for all of them."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        self._open = set(hosts)  #: who may still say something
+        self._open = set(hosts)  #: hosts that may still print
         self._lines: dict[tuple[str, int], LineBuffer] = {}
         self._waiting: dict[str, deque[tuple[float, PortLine]]] = {
             host: deque() for host in self._open
         }
-        self._first: dict[PortLine, dict[str, None]] = {}  #: who has this line in front
+        self._first: dict[PortLine, dict[str, None]] = {}  #: the hosts that have this line in front
         self._agenda: list[tuple[float, int, str]] = []  #: lines in front, the oldest first
-        self._turn: dict[str, int] = {}  #: the entry there that is still true of a host
+        self._turn: dict[str, int] = {}  #: each host's valid entry in it
         self._number = count()
         self._held = 0
         self._may = float(LINES_AT_ONCE)  #: lines that may be compared now
         self._at = 0.0
 
     def add_host(self, host: str) -> None:
-        """One more host may say something, or one that had ended."""
+        """Add a host that may print, or one that had ended."""
         if host not in self._open:
             self._open.add(host)
             self._waiting.setdefault(host, deque())
@@ -123,7 +123,7 @@ class FoldingMerger:
                 del self._lines[key]
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
-        """A host said something."""
+        """Add output of a host; return what can be shown now."""
         lines = self._lines.setdefault((host, port), LineBuffer())
         before = lines.held_bytes
         whole = lines.feed(piece, now)
@@ -134,7 +134,7 @@ class FoldingMerger:
         return blocks
 
     def end_host(self, host: str, now: float) -> list[Block]:
-        """A host will say nothing more."""
+        """A host will not print any more; return what can be shown now."""
         blocks: list[Block] = []
         for (whose, port), lines in self._lines.items():
             if whose == host:
@@ -145,14 +145,14 @@ class FoldingMerger:
         return blocks + self._take_agreed(list(self._first), now)
 
     def due_blocks(self, now: float) -> list[Block]:
-        """What has waited long enough."""
+        """Return the lines that have waited long enough."""
         blocks = []
         while (at := self.wake_at()) is not None and at <= now + 1e-9:
             blocks.append(self._take_line(self._waiting[self._agenda[0][2]][0][1], now))
         return join_blocks(blocks + self._take_agreed(self._first, now)) if blocks else []
 
     def wake_at(self) -> float | None:
-        """When something will have waited long enough."""
+        """When the next line will have waited long enough."""
         while self._agenda:
             at, number, host = self._agenda[0]
             if self._turn[host] == number and self._waiting[host]:
@@ -161,14 +161,14 @@ class FoldingMerger:
         return None
 
     def close(self, now: float) -> list[Block]:
-        """Everything that is left."""
+        """Return everything that is left."""
         blocks = []
         for host in sorted(self._open):
             blocks += self.end_host(host, now)
         return join_blocks(blocks + self._flush_all(now))
 
     def _enqueue_lines(self, host: str, port: int, whole: bytes, now: float) -> list[Block]:
-        """Lines into the host's queue."""
+        """Add lines to the host's queue."""
         if not whole:
             return []
         queue = self._waiting[host]
@@ -184,7 +184,6 @@ class FoldingMerger:
         return self._take_agreed([queue[0][1]], now)
 
     def _may_compare(self, many: int, now: float) -> bool:
-        """Whether this many more lines may be compared."""
         self._may = min(LINES_AT_ONCE, self._may + max(0.0, now - self._at) * LINES_S)
         self._at = now
         if many > self._may:
@@ -193,7 +192,7 @@ class FoldingMerger:
         return True
 
     def _flush_host(self, host: str, now: float) -> list[Block]:
-        """Show what waits of one host."""
+        """Return all waiting lines of one host."""
         queue = self._waiting[host]
         if not queue:
             return []
@@ -207,14 +206,14 @@ class FoldingMerger:
         return blocks
 
     def _step_up(self, host: str) -> None:
-        """The next line of a host comes to the front of its queue."""
+        """Move the next line of a host to the front of its queue."""
         at, line = self._waiting[host][0]
         self._first.setdefault(line, {})[host] = None
         number = self._turn[host] = next(self._number)
         heappush(self._agenda, (at, number, host))
 
     def _take_agreed(self, fronts: Iterable[PortLine], now: float) -> list[Block]:
-        """Show what everybody says who may still say something, as long as there is such a line."""
+        """Return the lines that all hosts that may still print have in front."""
         blocks = []
         waiting = deque(fronts)
         while waiting:
@@ -226,7 +225,7 @@ class FoldingMerger:
         return join_blocks(blocks)
 
     def _take_line(self, line: PortLine, now: float) -> Block:
-        """Take this line from all who have it in front."""
+        """Take this line from all hosts that have it in front."""
         hosts = self._first.pop(line)
         for host in hosts:
             queue = self._waiting[host]
@@ -237,7 +236,7 @@ class FoldingMerger:
         return Block(tuple(sorted(hosts)), *line, now)
 
     def _flush_all(self, now: float) -> list[Block]:
-        """Show everything at once, host by host: there is too much of it to wait."""
+        """Return everything at once, host by host, because there is too much to wait."""
         blocks = [block for host in self._waiting for block in self._flush_host(host, now)]
         for (host, port), lines in self._lines.items():
             if len(lines.rest) > PART_MIN:
@@ -248,18 +247,18 @@ class FoldingMerger:
 
 
 class PlainMerger:
-    """Shows each host's whole lines as they come."""
+    """Show each host's whole lines as they come."""
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, int], LineBuffer] = {}
 
     def feed(self, host: str, port: int, piece: bytes, now: float) -> list[Block]:
-        """A host said something."""
+        """Add output of a host; return what can be shown now."""
         whole = self._lines.setdefault((host, port), LineBuffer()).feed(piece, now)
         return [Block((host,), port, whole, now)] if whole else []
 
     def end_host(self, host: str, now: float) -> list[Block]:
-        """A host will say nothing more."""
+        """A host will not print any more; return what can be shown now."""
         rests = [
             Block((host,), port, lines.take_rest() + b"\n", now)
             for (whose, port), lines in self._lines.items()
@@ -268,28 +267,26 @@ class PlainMerger:
         return [block for block in rests if block.text != b"\n"]
 
     def due_blocks(self, now: float) -> list[Block]:
-        """Nothing waits."""
         return []
 
     def wake_at(self) -> float | None:
-        """Never."""
         return None
 
     def close(self, now: float) -> list[Block]:
-        """Everything that is left."""
+        """Return everything that is left."""
         hosts = sorted({host for host, _ in self._lines})
         return [block for host in hosts for block in self.end_host(host, now)]
 
 
 def split_lines(whole: bytes) -> list[bytes]:
-    """Lines that end at line feeds only: carriage returns within a part of a line stay."""
+    """Split at line feeds only: carriage returns within a line stay."""
     lines = [line + b"\n" for line in whole.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def join_blocks(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks of the same hosts that follow each other as one."""
+    """Merge successive blocks of the same hosts."""
     if len(blocks) < 2:
         return list(blocks)
     joined: list[list[Block]] = []
@@ -308,7 +305,7 @@ def join_blocks(blocks: Sequence[Block]) -> list[Block]:
 
 
 def prefix_lines(block: Block, *, prefix: str | None = None) -> bytes:
-    """`gpt/w[0-7]: line` for every line; a part of a line is ended where it stops."""
+    """Prefix every line, as in `gpt/w[0-7]: line`; an incomplete line is ended."""
     before = (fold_names(block.hosts) + ": " if prefix is None else prefix).encode()
     text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
     follows = text.replace(b"\n", b"\n" + before)  # also the last line's end
@@ -316,7 +313,7 @@ def prefix_lines(block: Block, *, prefix: str | None = None) -> bytes:
 
 
 def json_line(host: str, port: str, piece: bytes, at: float) -> bytes:
-    """One line of JSON: the text, or what is none in base64."""
+    """One line of JSON; bytes that are not UTF-8 are in base64."""
     body: Mapping[str, object]
     try:
         body = {"text": piece.decode()}
@@ -327,5 +324,5 @@ def json_line(host: str, port: str, piece: bytes, at: float) -> bytes:
 
 
 def file_name(host: str, port: str) -> str:
-    """Where --output dir puts what a host says on a port: gpt-0-w3.out"""
+    """The file name of a host's output in an --output directory: gpt-0-w3.out"""
     return f"{host.replace('/', '-')}.{port.removeprefix('std')}"

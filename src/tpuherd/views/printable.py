@@ -1,4 +1,4 @@
-"""Make foreign text safe to print: no terminal escapes and no direction marks take effect.
+"""Make foreign text safe to print: terminal escapes and direction marks have no effect.
 
 Everything that `herd` shows passes through here. On a terminal colours may stay (`colours=True`);
 every other control character is shown escaped: \\x1b, \\u202e.
@@ -12,18 +12,18 @@ from typing import Any
 
 #: Control characters but tab and newline; marks that turn the direction of text; line separators.
 UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-RAW = "\udc80-\udc9f"  #: bytes that are no text, and that some terminals obey
+RAW = "\udc80-\udc9f"  #: bytes that are not text but act as controls on some terminals
 COLOUR = r"\x1b\[[0-9;:]*m"
 FOUND = re.compile(f"({COLOUR})|[{UNSAFE}{RAW}]")
 IN_JSON = re.compile(f"[{UNSAFE}]")
 IN_BYTES = re.compile(rb"[^\t\n\x20-\x7e]")
 COLOURED = re.compile(COLOUR)
-UNFINISHED = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")  #: may become a colour
+UNFINISHED = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")  #: may become a color
 PLAIN = ("\x1b[0m", "\x1b[m")
 
 
 def show_controls(text: str, *, colours: bool = False, keep: str = "") -> str:
-    """The text with what a terminal would obey made visible; characters to `keep` stay."""
+    """Show control characters as escapes, except for those in `keep`."""
 
     def visible(match: re.Match[str]) -> str:
         found = match[0]
@@ -39,7 +39,7 @@ def show_controls(text: str, *, colours: bool = False, keep: str = "") -> str:
 
 
 def show_values(content: Any) -> Any:
-    """The same of every text in lists and mappings."""
+    """Apply show_controls to every text in lists and mappings."""
     if isinstance(content, str):
         return show_controls(content)
     if isinstance(content, Mapping):
@@ -50,13 +50,13 @@ def show_values(content: Any) -> Any:
 
 
 def show_lines(text: str, *, colours: bool = False) -> str:
-    """The same of whole lines: a colour ends with its line."""
+    """Apply show_controls to whole lines; a color ends with its line."""
     text = show_controls(text, colours=colours)
     return "".join(map(end_colour, text.splitlines(keepends=True))) if "\x1b" in text else text
 
 
 def show_bytes(piece: bytes, *, colours: bool = False) -> bytes:
-    """The same of whole lines as a host wrote them."""
+    """Apply show_lines to the bytes of whole lines."""
     if not IN_BYTES.search(piece):
         return piece
     text = show_lines(piece.decode("utf-8", "surrogateescape"), colours=colours)
@@ -64,7 +64,7 @@ def show_bytes(piece: bytes, *, colours: bool = False) -> bytes:
 
 
 def end_colour(line: str) -> str:
-    """A line whose colour does not reach the next one."""
+    """Reset the color at the end of a line."""
     found = COLOURED.findall(line)
     if not found or found[-1] in PLAIN:
         return line
@@ -73,7 +73,7 @@ def end_colour(line: str) -> str:
 
 
 class PrintableStream:
-    """The same of output that comes in pieces of any size; \\r may draw a line again."""
+    """Make output in pieces of any size safe to print; \\r may redraw a line."""
 
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
@@ -82,7 +82,7 @@ class PrintableStream:
         self._coloured = False
 
     def feed(self, piece: bytes, *, last: bool = False) -> bytes:
-        """What can be shown now."""
+        """Return what can be shown now."""
         text = self._held + self._decoder.decode(piece, last)
         cut = None if last else UNFINISHED.search(text)
         self._held = text[cut.start() :] if cut else ""
@@ -92,12 +92,12 @@ class PrintableStream:
         return text.encode("utf-8", "surrogateescape")
 
     def end_stream(self) -> bytes:
-        """What is left, and the end of a colour that was left on."""
+        """Return what is left, with a color reset if one is on."""
         rest = self.feed(b"", last=True)
         return rest + PLAIN[0].encode() if self._coloured else rest
 
 
 def json_text(content: Any, *, indent: int | None = None) -> str:
-    """JSON in which what a terminal would obey is escaped; other letters stand as they are."""
+    """JSON with control characters escaped; other non-ASCII letters are unchanged."""
     text = json.dumps(content, indent=indent, ensure_ascii=False, default=str)
     return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

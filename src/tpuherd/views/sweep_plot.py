@@ -11,21 +11,21 @@ from tpuherd.model.search import Search
 from tpuherd.views.axes import Axis, Dot, Panel, build_axis
 from tpuherd.views.sweep_table import parameter_names, show_number, sweep_heading
 
-WIDE, HIGH = 900, 260  #: of the panel above
+WIDE, HIGH = 900, 260  #: of the top panel
 COLUMNS, GAP = 3, 24
-SMALL = 240  #: height of those below
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 28, 24  #: around the dots of a panel
-LETTER = 6.5  #: width of one
+SMALL = 240  #: height of the panels below
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 28, 24  #: margins of a panel
+LETTER = 6.5  #: width of a letter
 TINTS = {"complete": "#2b6cb0", "pruned": "#a0aec0", "best": "#dd6b20"}
 RADIUS = {"complete": 3.5, "pruned": 3.0, "best": 5.5}
 INK, FAINT = "#2d3748", "#e2e8f0"
-MARKS = {"pruned": "·", "complete": "o", "best": "@"}  #: the later ones cover the earlier
+MARKS = {"pruned": "·", "complete": "o", "best": "@"}  #: later ones cover earlier ones
 STAIR = "-"
 ROWS, LEAST = 8, 24  #: of a sketch
 
 
 def build_panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
-    """All of a sweep, the history first; none where no trial has ended with a value."""
+    """All panels of a sweep, the history first; none if no trial has ended with a value."""
     rows = [row for row in page["trials"] if row["value"] is not None and row["phase"] in MARKS]
     if not rows:
         return []
@@ -47,7 +47,7 @@ def build_panels(page: Mapping[str, Any], search: Search | None) -> list[Panel]:
 def best_so_far(
     page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
 ) -> list[tuple[float, float]]:
-    """The best value of complete trials so far, from each number at which it changes."""
+    """The best value of complete trials so far, at each trial number where it changes."""
     better = max if page["goal"] == "maximize" else min
     points: list[tuple[float, float]] = []
     for row in rows:
@@ -60,7 +60,7 @@ def best_so_far(
 
 
 def draw_svg(page: Mapping[str, Any], search: Search | None) -> str:
-    """A file that every browser shows."""
+    """Return the plot as an SVG document."""
     found = build_panels(page, search)
     small = (WIDE - (COLUMNS - 1) * GAP) / COLUMNS
     lines = -(-(len(found) - 1) // COLUMNS) if found else 0
@@ -83,7 +83,7 @@ def draw_svg(page: Mapping[str, Any], search: Search | None) -> str:
 
 
 def draw_legend() -> Iterator[str]:
-    """What the colours mean, above on the right."""
+    """The legend, at the top right."""
     for number, kind in enumerate(MARKS):
         x = WIDE - 210 + 80 * number
         yield f'<circle cx="{x}" cy="54" r="{RADIUS[kind]}" fill="{TINTS[kind]}"/>'
@@ -91,7 +91,7 @@ def draw_legend() -> Iterator[str]:
 
 
 def draw_panel(panel: Panel, width: float, height: float) -> Iterator[str]:
-    """One panel: its frame, its numbers, its stair and its dots."""
+    """One panel: frame, numbers, the line of best values, and dots."""
     wide, high = width - LEFT - RIGHT, height - TOP - BOTTOM
 
     def across(value: Any) -> float:
@@ -125,7 +125,6 @@ def draw_panel(panel: Panel, width: float, height: float) -> Iterator[str]:
 
 
 def svg_text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "start") -> str:
-    """Words in a picture."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">'
         f"{escape(words)}</text>"
@@ -133,7 +132,7 @@ def svg_text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "s
 
 
 def cut_label(label: str, room: int) -> str:
-    """What there is room for."""
+    """Cut a text to the available width."""
     return label if len(label) <= room else f"{label[: max(1, room - 1)]}…"
 
 
@@ -151,7 +150,7 @@ def draw_sketch(page: Mapping[str, Any], search: Search | None, columns: int) ->
 
 
 def sketch_panel(panel: Panel, width: int, margin: int) -> Iterator[str]:
-    """One panel in letters."""
+    """One panel in text."""
     grid = [[" "] * width for _ in range(ROWS)]
 
     def cell(x: Any, y: float) -> tuple[int, int]:
@@ -176,7 +175,7 @@ def sketch_panel(panel: Panel, width: int, margin: int) -> Iterator[str]:
 
 
 def axis_line(x: Axis, width: int) -> str:
-    """What is written under a sketch; what would cover another word is left away."""
+    """The labels below a sketch, without those that would overlap."""
     line = ""
     for place, label in x.tick_marks():
         start = max(0, min(width - len(label), int(place * width) - len(label) // 2))
