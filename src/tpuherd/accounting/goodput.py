@@ -33,7 +33,7 @@ class GoodputState(StrEnum):
     GAVE_UP = "gave_up"
 
 
-#: The explanations in output and docs.
+#: The explanations shown in output and docs.
 MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.QUEUE_FIRST: "waited for the first node",
     GoodputState.CAPACITY_WAIT: "waited for capacity after a loss",
@@ -156,7 +156,7 @@ class SlotAccount:
 
     @property
     def goodput(self) -> float | None:
-        """The share of that in which it made progress; None if it was never meant to work."""
+        """The share of that in which it made progress; None if it has not run."""
         return combined_goodput([self])
 
 
@@ -176,7 +176,7 @@ def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:
 
 
 def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[StateSpan, ...]:
-    """Cut the spans to the time between `since` and `until`."""
+    """Cut the spans to the time between `start` and `end`."""
     return tuple(
         StateSpan(start=max(span.start, start), end=min(span.end, end), state=span.state)
         for span in spans

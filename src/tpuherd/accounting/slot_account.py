@@ -290,7 +290,7 @@ def time_of_step(run: AttemptAccount, points: Sequence[tuple[float, int]], step:
 def relabel_spans(
     book: AccountBuilder, start: float, end: float, over: frozenset[GoodputState], new: GoodputState
 ) -> None:
-    """Change the state of the time between `since` and `until` that was in these states."""
+    """Change the state of the time between `start` and `end` that was in the states `over`."""
     painted: list[StateSpan] = []
     while book.spans and book.spans[-1].end > start:
         span = book.spans.pop()

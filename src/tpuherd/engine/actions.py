@@ -131,7 +131,8 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
     known = bench.secrets(slot.job)
     missing = [name for name in order.secrets if name not in known]
     if missing:
-        message = f"the secret {', '.join(missing)} has no value: run herd run again to provide it"
+        names = ", ".join(missing)
+        message = f"there is no value for the secret {names}: provide it with herd run"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
     return await bench.gang_client.prepare_hosts(

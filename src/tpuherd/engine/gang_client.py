@@ -28,7 +28,7 @@ from tpuherd.planner.verdict import UNBORN
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.targets import fold_names, node_title
 
-DEADMAN_S = 72 * 3600.0  #: without contact to an engine, hosts stop their attempt
+DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
 LEASE_S = 300.0  #: between renewals of the agents' leases
 CALL_S = 60.0  #: for a quick answer
 DRAIN_S = 120.0  #: for the rest of a log, before a node is deleted
@@ -377,7 +377,7 @@ def failure_message(failures: Sequence[HostFailure]) -> str:
 
 
 def last_lines(tail: Sequence[str]) -> str:
-    """The last lines in one sentence, without the agent's own between steps."""
+    """The last lines as a part of a sentence, without those of the agent itself."""
     plain = ("".join(c if c.isprintable() else " " for c in line).strip() for line in tail)
     own = [line[:LINE_MAX] for line in plain if line and not line.startswith("herd: ")]
     return " / ".join(own[-LINES:])

@@ -64,7 +64,7 @@ def show_bytes(piece: bytes, *, colours: bool = False) -> bytes:
 
 
 def end_colour(line: str) -> str:
-    """Reset the color at the end of a line."""
+    """End the line with a reset if a color is on."""
     found = COLOURED.findall(line)
     if not found or found[-1] in PLAIN:
         return line
