@@ -12,12 +12,12 @@ from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST
 
 STEPS_KEPT = 21  #: reports in the median duration of a step
 TAIL = 30  #: lines
-NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice that say that all is well
+NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice without an event
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
 
 
 def merge_attempt_status(status: AttemptStatus, before: HostRun | None, now: float) -> HostRun:
-    """An attempt as its agent tells it, with what is remembered of it here."""
+    """Combine an agent's status of an attempt with what is known of it here."""
     known = before or HostRun(attempt=status.id, word=RunState.ABSENT)
     heard = replace(
         known,
@@ -36,13 +36,13 @@ def merge_attempt_status(status: AttemptStatus, before: HostRun | None, now: flo
 
 
 def last_output_time(status: AttemptStatus, known: HostRun, now: float) -> float:
-    """When its log grew last: as we saw it, or by the agent's word for what came unseen."""
+    """When its log last grew: as seen here, or as the agent reports for output not seen."""
     grew = min(status.logged or 0.0, now)
     return max(known.logged_at or 0.0, grew) or status.started or now
 
 
 def run_state(status: AttemptStatus) -> RunState:
-    """How far it is. One that is being stopped is ending, whatever else its phase says."""
+    """The state of a run; one that is being stopped is ending, whatever its phase."""
     if status.phase == ENDED:
         return RunState.ENDED
     if status.phase == LOST:
@@ -55,7 +55,7 @@ def run_state(status: AttemptStatus) -> RunState:
 
 
 def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
-    """An attempt that is not in its agent's complete list any more: nothing of it runs there."""
+    """Mark an attempt lost that its agent's complete list omits: none of it runs there."""
     if known.word in (RunState.ENDED, RunState.LOST, RunState.ABSENT):
         return known
     why = f"its agent has no record of it any longer (boot {boot[:13]})"
@@ -63,12 +63,12 @@ def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
 
 
 def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun:
-    """With what the script itself said of its steps."""
+    """Add what the script reported of its steps."""
     step, saved, metrics = report.step, report.saved, report.metrics
     if step is None and saved is None and not report.complete and not metrics:
         return known
     newer = step is not None and step != known.step
-    # By our own clock where the step was heard as it came: that of a host may be wrong.
+    # Use our clock if the step was received live: a host's clock may be wrong.
     at = now if known.step is not None or report.time is None else min(report.time, now)
     return replace(
         known,
@@ -85,7 +85,7 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
 
 
 def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
-    """The median duration of a step, by when reports of it came."""
+    """The median duration of a step, by the times of its reports."""
     gaps = [
         (at - before) / (step - earlier)
         for (before, earlier), (at, step) in pairwise(steps)

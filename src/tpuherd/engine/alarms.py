@@ -8,19 +8,17 @@ from tpuherd.errors import HerdError
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.trouble import STORE
 
-AGAIN_S = 3600.0  #: the same sentence is an event once more
+AGAIN_S = 3600.0  #: after this time the same problem is an event again
 
 
 class Alarms:
-    """Those of one engine."""
+    """The alarms of one engine."""
 
     def __init__(self, parts: EngineDeps, past: EventLog) -> None:
         self._parts = parts
         self._past = past
         self._raised_at: dict[str, float] = {}
-        self.unrenewed = (
-            False  #: the lease could not be renewed: a thought that only reads is no end
-        )
+        self.unrenewed = False  #: the lease could not be renewed; only a renewal ends this
 
     def raise_alarm(self, sentence: str, *, hint: str = "") -> None:
         """Report a problem to people; work continues."""
@@ -34,7 +32,7 @@ class Alarms:
         self._past.pending.append(HistoryEvent(at=now, kind="engine.problem", facts=facts))
 
     def note_trouble(self, source: str, sentence: str, hint: str = "") -> None:
-        """What commands show first, until `end_trouble`."""
+        """Store a problem that commands show first, until `end_trouble`."""
         try:
             now = self._parts.clock.now()
             self._parts.troubles.record_trouble(source, sentence, hint=hint, now=now)
@@ -42,18 +40,18 @@ class Alarms:
             self._parts.note("trouble.unwritten", {"source": source, "why": str(error)})
 
     def note_store_trouble(self, error: HerdError, *, renewing: bool = False) -> None:
-        """It can't be read or written."""
+        """Report that the store cannot be read or written."""
         self.unrenewed |= renewing
         self.raise_alarm(error.sentence, hint=error.hint)
         self.note_trouble(STORE, error.sentence, error.hint)
 
     def end_store_trouble(self) -> None:
-        """A whole thought went well; the lease must have, too."""
+        """Clear the store's problem after a complete round, unless the lease is not renewed."""
         if not self.unrenewed:
             self.end_trouble(STORE)
 
     def end_trouble(self, source: str) -> None:
-        """There was a good answer."""
+        """Clear the problem of a source that works again."""
         try:
             self._parts.troubles.end_trouble(source)
         except OSError as error:

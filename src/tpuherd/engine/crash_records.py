@@ -11,13 +11,13 @@ from tpuherd.views.format_text import format_span
 CRASHED, STARTED, STOPPED = "engine.crashed", "engine.started", "engine.stopped"
 PAUSE_S, PAUSE_S_MAX = 5.0, 300.0
 CALM_S = 60.0  #: an engine that has run this long has recovered
-ROW_S = 900.0  #: crashes that lie further apart are no row
+ROW_S = 900.0  #: crashes further apart than this are counted separately
 WITHOUT_A_WORD = "it was killed, ran out of memory, or the machine went down"
 RENEW_S = 10.0
 
 
 def count_recent_crashes(store: Database, now: float) -> int:
-    """How many there were lately, without an engine that ended as it should."""
+    """How many crashes came in a row, without an engine that ended normally."""
     for _, event in store.read_events(kinds=(CRASHED, STOPPED), limit=1, newest=True):
         if event.kind == CRASHED and now - event.at < ROW_S:
             return int(event.facts.get("count", 1))
@@ -25,9 +25,9 @@ def count_recent_crashes(store: Database, now: float) -> int:
 
 
 def record_crash(store: Database, why: str, now: float, *, killed: bool = False) -> float:
-    """Write it down, and show it first where it happens again; how long to wait.
+    """Record a crash, show a repeated one as a problem, and return how long to wait.
 
-    One that was killed makes nobody wait: somebody else ended it, and it does not start by itself.
+    A killed engine causes no wait: something else ended it, and it does not restart by itself.
     """
     count = count_recent_crashes(store, now) + 1
     pause_s = 0.0 if killed else min(PAUSE_S_MAX, PAUSE_S * 2.0 ** min(count - 1, 10))
@@ -43,19 +43,19 @@ def record_crash(store: Database, why: str, now: float, *, killed: bool = False)
 
 
 def record_kill(store: Database, now: float) -> None:
-    """The same of the engine before, where it ended without a word."""
+    """Record the crash of the previous engine, if it ended without recording why."""
     for _, event in last_lifecycle_event(store):
         if event.kind == STARTED:
             record_crash(store, WITHOUT_A_WORD, now, killed=True)
 
 
 def last_lifecycle_event(store: Database) -> Iterator[tuple[int, HistoryEvent]]:
-    """How the engine before began or ended."""
+    """The event of the previous engine's last start or end."""
     return store.read_events(kinds=(STARTED, STOPPED, CRASHED), limit=1, newest=True)
 
 
 async def hold_lease(store: Database, epoch: int, seconds: float) -> None:
-    """Wait, and keep others from starting meanwhile: they would crash, too."""
+    """Wait, and keep other engines from starting meanwhile: they would crash, too."""
     clock = WallClock()
     end = clock.now() + seconds
     while (now := clock.now()) < end:

@@ -24,16 +24,16 @@ from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import open_archive
 
 GONE_S = 600.0  #: the engine of a missing world ends after this time
-TTL_S = 30.0  #: of the lease: then another machine may take over
+TTL_S = 30.0  #: duration of the lease; after it, another machine may take over
 
 
 def new_lease_holder(pid: int) -> LeaseHolder:
-    """Who we are, when we take the lease."""
+    """The holder's name in a lease."""
     host = socket.gethostname()
     return LeaseHolder(pid=pid, host=host, who=f"{project_access.local_user()}@{host}")
 
 
-LATEST = 200  #: events that are looked at for the latest time
+LATEST = 200  #: recent events that are read to find the latest time
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def create_engine(
     epoch: int,
     note: LogFunction,
 ) -> AsyncIterator[Engine]:
-    """An engine, to be run within the block, under a lease that was taken before."""
+    """Create an engine to run within the block, under a lease that is already held."""
     clock, ourselves = SteadyClock(clock, latest_event_time(store)), new_lease_holder(os.getpid())
     async with open_remote.open_remote_session(place, clock, epoch=epoch) as reach:
         archive = open_archive(place.folders.state)
@@ -81,18 +81,18 @@ def latest_event_time(store: Database) -> float:
 
 
 def world_moved(place: ProjectAccess) -> bool:
-    """Whether the world was started again, and listens at another address."""
+    """Whether the simulated world was restarted and listens at another address."""
     try:
         return (
             place.world is not None
             and project_access.read_world_facts(place.world)["url"] != place.urls.tpu
         )
     except HerdError:
-        return False  # it is not there at all: it is waited for
+        return False  # it does not run: wait for it
 
 
 def make_job_expander(place: ProjectAccess) -> JobExpander:
-    """How wishes are understood there."""
+    """Return the function that expands the project's stored jobs."""
     owner = project_access.get_owner_id(place.folders.config)
 
     def understood(rows: Mapping[str, StoredJob]) -> DesiredState:

@@ -21,16 +21,14 @@ class EndReason(StrEnum):
     """Why an engine has ended by itself."""
 
     REST = "rest"  #: nothing is left to do
-    STOPPED = "stopped"  #: it was told to
+    STOPPED = "stopped"  #: it was asked to stop
     OUTDATED = "outdated"  #: another engine leads
-    GONE = "gone"  #: its simulated world is gone
-    MOVED = "moved"  #: it is at another address now
-    DAMAGED = "damaged"  #: the store is: who opens it next sets it aside
+    GONE = "gone"  #: its simulated world no longer runs
+    MOVED = "moved"  #: its simulated world is at another address now
+    DAMAGED = "damaged"  #: its store is damaged; the next process that opens it sets it aside
 
 
 class SecretSource(Protocol):
-    """Where the values of secrets are."""
-
     def get(self, job: str) -> Mapping[str, str]: ...
 
 
@@ -39,13 +37,13 @@ def ignore_log(name: str, facts: Mapping[str, Any]) -> None:
 
 
 def never_moved() -> bool:
-    """A cloud that is always at one address."""
+    """The default of `astray`: a cloud whose address never changes."""
     return False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineDeps:
-    """All that it gets from outside."""
+    """What the engine receives from outside."""
 
     store: Store
     secrets: SecretSource
@@ -61,7 +59,7 @@ class EngineDeps:
     process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, and on which `host`
     look_s: float = 5.0  #: survey period while we hold nodes
     rest_s: float = 600.0  #: it ends after resting this long
-    gone_s: float = inf  #: it ends when the cloud is absent this long
-    astray: Callable[[], bool] = never_moved  #: the cloud is said to be at another address now
+    gone_s: float = inf  #: it ends when its simulated world is absent this long
+    astray: Callable[[], bool] = never_moved  #: whether the cloud is at another address now
     note: LogFunction = ignore_log  #: its own log: a constant name and facts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps

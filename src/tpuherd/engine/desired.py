@@ -16,8 +16,8 @@ class DesiredState:
     desired_slots: DesiredSlots
     order: Callable[[Slot], NodeSpec]  #: of a node, without its card
     launch: Callable[[Slot], LaunchSpec]
-    rows: Mapping[str, StoredJob]  #: by job: where the slots are from
-    sweeps: Mapping[str, Search] = field(default_factory=dict)  #: by job, of those that are one
+    rows: Mapping[str, StoredJob]  #: by job: the source of the slots
+    sweeps: Mapping[str, Search] = field(default_factory=dict)  #: by job, for sweeps only
 
 
 #: Builds it; an error in a job gives slots without offers, and a message.

@@ -19,7 +19,7 @@ from tpuherd_host.agent.snapshots.manifest import parse_row
 def load_desired_state(
     rows: Mapping[str, StoredJob], place: ProjectAccess, *, owner: str
 ) -> DesiredState:
-    """By what is configured for a place, as it stands in the file now."""
+    """Expand stored jobs with the project's current configuration."""
     where, world, project = place.folders.config, place.world, place.project
     return build_desired_state(
         rows,
@@ -73,7 +73,7 @@ def parse_stored_job(stored_job: StoredJob) -> read_job.JobSpec | None:
 
 
 def snapshot_files(archive: Archive | None, snapshot: str) -> Mapping[str, str] | None:
-    """The content id of each of its files; None where they are not here."""
+    """The content id of each of its files; None if the snapshot is not on this machine."""
     rows = archive.load_rows(snapshot) if archive and snapshot else None
     if rows is None:
         return None

@@ -16,7 +16,7 @@ from tpuherd.sync.take_snapshot import load_snapshot, snapshot_commit
 
 
 class EngineHosts:
-    """The HostsPort of a place."""
+    """The HostsPort of a project."""
 
     def __init__(
         self, ways: ConnectionPool, archive: Archive, environment: Mapping[str, str], who: str
@@ -24,7 +24,9 @@ class EngineHosts:
         self.ways = ways
         self.archive = archive
         self.environment = environment  #: PATH and HOME, for git
-        self.who = "engine." + re.sub(r"[^\w.-]", "-", who)  #: wants snapshots; no job has a dot
+        self.who = "engine." + re.sub(
+            r"[^\w.-]", "-", who
+        )  #: pins snapshots; no job name has a dot
         self._kept: frozenset[str] | None = None
         self._here: set[str] = set()
         self._recovering = asyncio.Lock()
@@ -34,7 +36,7 @@ class EngineHosts:
         return await self.ways.get_link(host)
 
     async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
-        """By its id, or as `url@commit`: then it is fetched here, unless it was before."""
+        """Ship a snapshot by its id, or by `url@commit`, which is fetched here first."""
         url, at, commit = snapshot.rpartition("@")
         if not at:
             return (await ship_stored(snapshot, dest, links, archive=self.archive)).failed
@@ -44,11 +46,10 @@ class EngineHosts:
         return (await ship(taken, dest, links, archive=self.archive)).failed
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        """Into a folder."""
         await fetch_files(paths, link, into, new=True)
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
-        """Pinned under our name; those that are not here."""
+        """Pin these snapshots under our name; return those that are not on this machine."""
         wanted = frozenset(one for one in snapshots if "@" not in one)
         if wanted != self._kept:
             self.archive.pin_snapshots(self.who, wanted)
@@ -62,7 +63,7 @@ class EngineHosts:
         return wanted - self._here
 
     async def recover_snapshot(self, snapshot: str, links: Sequence[Link]) -> None:
-        """From one host after another, until one has it."""
+        """Fetch a snapshot from the first host that has it."""
         troubles: list[str] = []
         async with self._recovering:
             if await asyncio.to_thread(load_snapshot, snapshot, self.archive) is not None:

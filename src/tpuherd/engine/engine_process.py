@@ -30,18 +30,18 @@ from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 
 LOG = "engine.log"
-LOG_MAX = 8 << 20  #: then it is put aside, and what was aside before goes
+LOG_MAX = 8 << 20  #: then the log is rotated; one old file is kept
 
 
 @dataclass(kw_only=True)
 class EngineLog:
-    """The engine's own log: a line of JSON an event."""
+    """The engine's own log: one line of JSON per event."""
 
     file: Path
     aloud: bool = False
 
     def write_event(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Write a line; a disk that is full is no reason to end."""
+        """Write a line; a full disk is ignored."""
         at = datetime.fromtimestamp(WallClock().now(), UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"at": at, "name": name, **facts}, ensure_ascii=False, default=str)
         if self.aloud:
@@ -65,7 +65,7 @@ def run_engine(
     aloud: bool,
     on_lead: Callable[[], None] = lambda: None,
 ) -> str:
-    """Work until there is nothing to do; why it ended, or why it did not begin."""
+    """Run until nothing is left to do; return why it ended or did not start."""
     clock = WallClock()
     store = Database(place.store_folder, clock.now())
     diary = EngineLog(file=store.folder / LOG, aloud=aloud)
@@ -76,12 +76,12 @@ def run_engine(
             if epoch is None:
                 return "another engine runs"
             if first:
-                on_lead()  # once: its file's number may be another's by the next time
+                on_lead()  # only once: its file descriptor may be reused later
                 record_kill(store, clock.now())
             first = False
             try:
                 ended = asyncio.run(run_until_ended(place, store, environ, epoch, diary))
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is written down
+            except Exception as error:  # noqa: BLE001 - every crash is recorded
                 handle_crash(store, epoch, error, diary)
                 continue
             if ended is EndReason.DAMAGED:
@@ -108,7 +108,7 @@ def run_engine(
 async def run_until_ended(
     place: ProjectAccess, store: Database, environ: Mapping[str, str], epoch: int, diary: EngineLog
 ) -> EndReason:
-    """One life, ended by SIGTERM, SIGINT or SIGHUP."""
+    """Run one engine; SIGTERM, SIGINT or SIGHUP stops it."""
     loop = asyncio.get_running_loop()
     async with create_engine(
         place, store, WallClock(), environ, epoch=epoch, note=diary.write_event
@@ -120,7 +120,7 @@ async def run_until_ended(
 
 
 def handle_crash(store: Database, epoch: int, error: Exception, diary: EngineLog) -> None:
-    """Write it down and wait, longer each time; a sentence of ours ends the process."""
+    """Record a crash and wait, longer each time; raise a HerdError again."""
     text = "".join(traceback.format_exception(error))
     diary.write_event("engine.surprised", {"why": repr(error), "trace": text})
     if isinstance(error, HerdError):
@@ -132,13 +132,13 @@ def handle_crash(store: Database, epoch: int, error: Exception, diary: EngineLog
 
 
 def clear_crash_trouble(store: Database) -> None:
-    """It has lived for long enough: it does not crash again and again."""
+    """Clear the problem of repeated crashes, since it has run long enough."""
     with suppress(OSError):
         store.troubles.end_trouble(ENGINE)
 
 
 def release_start_lock() -> None:
-    """It leads now: the lock that said that it was about to is let go."""
+    """Release the start lock, once this engine holds the lease."""
     with suppress(OSError):
         os.close(STARTING_FILE)
 
@@ -150,7 +150,7 @@ def main() -> int:
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     try:
         place = project_access.resolve_access(os.environ, world=world)
-        os.chdir("/")  # whatever folder it was begun in may go
+        os.chdir("/")  # the folder it was started in may be deleted
         print(run_engine(place, os.environ, aloud=False, on_lead=release_start_lock), flush=True)
     except HerdError as error:
         print(f"herd engine: {error.sentence}", file=sys.stderr)

@@ -19,15 +19,15 @@ BEGINNINGS = (
     "job.submitted",
     "bid.requested",
     "bid.adopted",
-)  #: a store without these knows nothing
+)  #: a store without these events is blank
 
 
 class EventLog:
-    """The log, and what it comes to."""
+    """The log and the history folded from it."""
 
     def __init__(self, store: Store, epoch: int, note: LogFunction) -> None:
         self.history = History()
-        self.pending: list[HistoryEvent] = []  #: happened, and not written down yet
+        self.pending: list[HistoryEvent] = []  #: not written yet
         self._store = store
         self._epoch = epoch
         self._note = note
@@ -35,7 +35,7 @@ class EventLog:
         self._pruned_at = -inf
 
     def write(self, events: Sequence[HistoryEvent]) -> None:
-        """On the disk, with what is pending; then into what is remembered."""
+        """Write events with the pending ones, then apply them to the history."""
         batch = [*self.pending, *events]
         if batch:
             self._store.append_events(batch, epoch=self._epoch)
@@ -43,7 +43,7 @@ class EventLog:
             self.read()
 
     def read(self) -> None:
-        """Take what was written since: by us, and by commands."""
+        """Apply the events that this engine or commands wrote since the last read."""
         first = self._seq is None
         read = self._load_history() if self._seq is None else self._seq
         for seq, event in self._store.read_events(after=read):
@@ -54,7 +54,7 @@ class EventLog:
         self._seq = read
 
     def _load_history(self) -> int:
-        """What an engine before us has written down as a whole."""
+        """Load the history that an earlier engine saved; return the number of its last event."""
         seq, document = self._store.load_history() or (0, None)
         found = history_codec.decode_history(document)
         if found is None:
@@ -63,8 +63,8 @@ class EventLog:
         return seq
 
     def save(self, now: float) -> frozenset[str]:
-        """Write it down as a whole, so that the next start is quick. Once a day, tidy the log: the
-        jobs that were dropped so long ago that only their names matter.
+        """Save the history, so that the next start is quick. Once a day, prune the log; return the
+        jobs that were removed so long ago that only their names matter.
         """
         if self._seq is not None:
             self._store.save_history(self._seq, history_codec.encode_history(self.history))
@@ -79,7 +79,7 @@ class EventLog:
         )
 
     def dropped_jobs(self) -> dict[str, float]:
-        """When each job was dropped last."""
+        """When each job was last removed."""
         return {one.job: one.at for _, one in self._store.read_events(kinds=("job.removed",))}
 
     def is_incomplete(self) -> bool:
@@ -87,7 +87,7 @@ class EventLog:
         return self.unrecovered_loss() is not None or self.is_blank()
 
     def unrecovered_loss(self) -> HistoryEvent | None:
-        """What was carried over of a damaged store, until what the cloud shows was added."""
+        """The event of setting a damaged store aside, until the cloud's bids were added."""
         for _, event in self._store.read_events(kinds=(SET_ASIDE, RECOVERED), limit=1, newest=True):
             return event if event.kind == SET_ASIDE else None
         return None

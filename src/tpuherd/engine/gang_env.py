@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from tpuherd.model.slots_and_plan import Launch
 from tpuherd.ports import Host
 
-#: Open in every network that Google's rules made; JAX's own choice of late, 8482, is not.
+#: Open in networks with Google's default rules; JAX's newer default, 8482, is not.
 COORDINATOR_PORT = 8476
 MEGASCALE_PORT = 8081
 
 
 def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
-    """For the host at this place. The agent removes what the login has of these by itself."""
+    """The variables of the host at `index`; the agent removes those that the login sets."""
     mine, first = hosts[index], hosts[0]
     variables = {
         "HERD_ATTEMPT": str(launch.number),
@@ -20,7 +20,7 @@ def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mappi
         "HERD_WORKERS": str(len(hosts)),
         "HERD_COORDINATOR": f"{first.internal_ip}:{COORDINATOR_PORT}",
         "JAX_COORDINATOR_PORT": str(COORDINATOR_PORT),
-        # Bound to one address: an orphan of another run can't be met on all of them.
+        # Bound to one address, so that it cannot meet an orphan of another run.
         "JAX_COORDINATOR_BIND_ADDRESS": f"{mine.internal_ip}:{COORDINATOR_PORT}",
     }
     nodes = list(dict.fromkeys(host.node for host in hosts))

@@ -26,28 +26,28 @@ from tpuherd_host.agent.state_machine.state import (
 Json = Mapping[str, Any]
 Message = TypeVar("Message")
 
-ABSENT = "absent"  #: the answer to a halt of what the agent does not know
+ABSENT = "absent"  #: the answer to a halt of an unknown attempt
 PHASES = (WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING, ENDED, LOST, ABSENT)
 NOTICES = frozenset(DEADLY)
 TEXT_MAX = 4096  #: an agent's sentence or line; its own limit is 500
 NAME_MAX = 200
-ATTEMPTS_MAX = 1000  #: that one host tells of
+ATTEMPTS_MAX = 1000  #: reported by one host
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 Short = Annotated[str, Meta(max_length=NAME_MAX)]
-Time = Annotated[float, Meta(ge=0, le=1e11)]  #: seconds since 1970; bounds leave out NaN, too
+Time = Annotated[float, Meta(ge=0, le=1e11)]  #: seconds since 1970; the bounds exclude NaN, too
 Duration = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 Few = Annotated[int, Meta(ge=0, le=1 << 16)]
 
 
 class InvalidMessage(Exception):
-    """Something a host said that can't be meant so."""
+    """A host's message that is invalid."""
 
 
 class AttemptStatus(Struct, frozen=True, kw_only=True):
-    """How an attempt or a setup stands, as its agent tells."""
+    """An agent's status of an attempt or setup."""
 
     id: Name
     kind: Literal["command", "attempt", "setup"] = "attempt"
@@ -71,7 +71,7 @@ class AttemptStatus(Struct, frozen=True, kw_only=True):
 
 
 class StepReport(Struct, frozen=True, kw_only=True):
-    """How far a script says that it is."""
+    """A script's report of its progress."""
 
     step: int | None = None
     saved: int | None = None
@@ -82,11 +82,11 @@ class StepReport(Struct, frozen=True, kw_only=True):
     complete: bool = False
     startup: dict[str, float] = {}  #: seconds of its parts
     metrics: dict[str, float] = {}
-    refused: tuple[str, ...] = ()  #: fields that make no sense
+    refused: tuple[str, ...] = ()  #: names of invalid fields
 
 
 class MetadataNotice(Struct, frozen=True, kw_only=True):
-    """What the metadata server told the host."""
+    """A notice from the host's metadata server."""
 
     what: str
     value: Short
@@ -100,7 +100,7 @@ class AttemptsReply(Struct, frozen=True, kw_only=True):
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
-    """The frame of what an agent says unasked."""
+    """The common part of an agent's events."""
 
     event: Short
     attempt: Name | None = None
@@ -122,7 +122,7 @@ class PingReply(Struct, frozen=True, kw_only=True):
 
 
 class ProcessStack(Struct, frozen=True, kw_only=True):
-    """What one process is doing."""
+    """The stack of one process."""
 
     pid: Count | None = None
     command: Text = ""
@@ -136,7 +136,7 @@ class StacksReply(Struct, frozen=True, kw_only=True):
 
 
 def parse_message(kind: type[Message], content: object) -> Message:
-    """A message of this kind."""
+    """Parse a message of this kind, or raise InvalidMessage."""
     try:
         return convert(content, kind)
     except msgspec.ValidationError as error:
@@ -144,7 +144,7 @@ def parse_message(kind: type[Message], content: object) -> Message:
 
 
 def parse_attempt(content: object) -> AttemptStatus:
-    """An attempt, a setup or a command, with a phase that we have a word for."""
+    """Parse the status of an attempt, setup or command with a known phase."""
     found = parse_message(AttemptStatus, content)
     if found.phase not in PHASES:
         raise InvalidMessage(
@@ -203,7 +203,7 @@ def parse_report(content: Json | None) -> StepReport:
 
 #: The parts of a script's startup, besides `restore_s`.
 STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
-#: The words of a report that are ours.
+#: The fields of a report that have a fixed meaning.
 FIELDS: Mapping[str, Any] = {
     "step": Count,
     "total": Count,

@@ -10,13 +10,13 @@ from tpuherd.errors import HerdError, NotListening
 from tpuherd.ports import CloudPort, Survey
 
 PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
-READS_PER_MIN = 44  #: with the jitter not more than 50; what others ask is not ours to know
-JITTER = 0.1  #: many engines of one project don't look at the same moment
+READS_PER_MIN = 44  #: at most 50 with the jitter; other programs share the quota
+JITTER = 0.1  #: so that several engines of one project do not survey at the same moment
 GOLDEN = 0.618034  #: spreads the jitter evenly
 
 
 class Informer:
-    """What the cloud showed last."""
+    """Hold the cloud's latest survey."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class Informer:
         self._changed = asyncio.Event()
 
     def set_period(self, seconds: float) -> None:
-        """Look as often as this from now on."""
+        """Set the survey period."""
         period_s = min(max(seconds, PERIOD_S_MIN), PERIOD_S_MAX)
         if period_s != self._period_s:
             self._period_s = period_s
             self._changed.set()
 
     async def poll_cloud(self) -> None:
-        """Without an end."""
+        """Survey until cancelled."""
         many = 0
         while True:
             begun_at = self._clock.now()
@@ -61,11 +61,11 @@ class Informer:
             await self._wait_period(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))
 
     def _budgeted_period(self) -> float:
-        """As was said, but within the budget: a list of many pages costs as many reads."""
+        """The period within the budget: a list of many pages costs as many reads."""
         return max(self._period_s, 60.0 * self.survey.reads / READS_PER_MIN)
 
     async def _wait_period(self, begun_at: float, jitter: float) -> None:
-        """Until it is time again; that may change meanwhile."""
+        """Sleep until the next survey is due; the period may change meanwhile."""
         while (left := begun_at + self._budgeted_period() * jitter - self._clock.now()) > 0:
             self._changed.clear()
             try:

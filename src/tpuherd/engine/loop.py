@@ -107,7 +107,7 @@ class Engine:
         self._news.set()
 
     async def run(self) -> EndReason:
-        """Run until told to stop, another engine leads, or nothing is left to do."""
+        """Run until asked to stop, another engine leads, or nothing is left to do."""
         parts = self.parts
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -137,7 +137,7 @@ class Engine:
                 parts.note("engine.unwritten", {"why": error.sentence})
         return ended
 
-    # ---- thinking --------------------------------------------------------------------------------
+    # ---- planning --------------------------------------------------------------------------------
 
     async def _run_planning(self) -> EndReason:
         while True:
@@ -146,9 +146,9 @@ class Engine:
                 self._plan_once()
             except Superseded:
                 return EndReason.OUTDATED
-            except StoreDamaged:  # what is under way is found again in the cloud
+            except StoreDamaged:  # a later engine finds the started work in the cloud
                 return EndReason.DAMAGED
-            except HerdError as error:  # nothing was done that is not written down
+            except HerdError as error:  # nothing unrecorded was done
                 self._alarms.note_store_trouble(error)
                 self._wake_at = self.parts.clock.now() + AGAIN_S
             if self._stopping:
@@ -188,7 +188,7 @@ class Engine:
         self._read_store(now)
         self._cancel_outdated()
         if self._blank and self._desired.rows:
-            self._wake_at, self._resting_at = inf, inf  # to ask now might be to ask twice
+            self._wake_at, self._resting_at = inf, inf  # a request now might be a duplicate
             self.parts.store.put_slot_messages(
                 dict.fromkeys(self._desired.desired_slots.slots, INCOMPLETE)
             )
@@ -248,7 +248,7 @@ class Engine:
         self._version = version
         self._expand_at = now + EXPAND_S
 
-    # ---- doing -----------------------------------------------------------------------------------
+    # ---- acting ----------------------------------------------------------------------------------
 
     def _cancel_outdated(self) -> None:
         """Cancel preparations for code or jobs that have changed."""
@@ -303,7 +303,7 @@ class Engine:
 
         async def run_action() -> None:
             try:
-                came = await work  # `+= await` would put back the list of before
+                came = await work  # `+= await` would restore the earlier list
                 self.past.pending += came
             except NotAllowed as error:
                 self._shout(error.sentence, hint=error.hint)
@@ -326,7 +326,7 @@ class Engine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # ---- beside ----------------------------------------------------------------------------------
+    # ---- background tasks ------------------------------------------------------------------------
 
     def _handle_survey_failure(self, error: HerdError) -> None:
         self._alarms.note_trouble(CLOUD, error.sentence, error.hint)
@@ -372,7 +372,7 @@ class Engine:
             try:
                 changed = self.parts.store.change_counter() != self._version
             except HerdError:
-                changed = True  # the next thought meets it, and says so
+                changed = True  # the next round fails and reports it
             if changed or now >= self._wake_at:
                 self._news.set()
 
@@ -387,7 +387,7 @@ class Engine:
                 self._news.set()
             except HerdError as error:
                 self._alarms.note_store_trouble(error, renewing=True)
-                self._news.set()  # so that a thought writes it down
+                self._news.set()  # so that a round writes it
 
     async def _save_periodically(self) -> None:
         """Save the history from time to time, so that the next start is quick."""

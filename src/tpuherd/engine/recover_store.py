@@ -14,8 +14,8 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Survey
 from tpuherd.targets import fold_names, split_bid_name
 
-SILENT_S = 300.0  #: a zone that does not answer is waited for: its resources would become orphans
-EVERYWHERE = frozenset(zones())  #: what was forgotten may be anywhere
+SILENT_S = 300.0  #: how long to wait for a silent zone, whose resources would become orphans
+EVERYWHERE = frozenset(zones())  #: lost bids may be in any zone
 
 
 def recover_store(
@@ -42,7 +42,7 @@ def recover_store(
         events = list(found.events)
         if lost is not None:
             events.append(recovered_event(observations, now))
-        # In one transaction: a job without its bids would ask for them anew, and a store
+        # In one transaction: a job without its bids would request new ones, and a store
         # that knows some jobs would make the others orphans.
         parts.store.add_jobs(found.stored_jobs, events)
     except HerdError as error:
@@ -68,8 +68,7 @@ def is_unknown(observation: BidObservation, past: EventLog, known: Mapping[str, 
 def was_dropped(
     observation: BidObservation, dropped: Mapping[str, float], known: Mapping[str, StoredJob]
 ) -> bool:
-    """Whether the job that it was asked for is known to have been dropped since: it is on its way
-    out, and to adopt it would bring the job back."""
+    """Whether its job was removed since, so that adopting it would restore the job."""
     named, made = split_bid_name(observation.bid), observation.card.get("made_at")
     if named is None or named.job in known or not isinstance(made, int | float):
         return False

@@ -18,7 +18,7 @@ def run_sweep_steps(
     observed: ObservedState,
     shout: Callable[..., None],
 ) -> float:
-    """What was decided is written down; when to look again at the latest."""
+    """Run and record each sweep's step; return when to run again at the latest."""
     wake_at = inf
     for job, search, slots in sweeps_with_slots(desired.sweeps, desired.desired_slots.slots):
         one = SweepStep(
@@ -32,7 +32,7 @@ def run_sweep_steps(
         )
         try:
             run_step(one)
-        except HerdError as error:  # advice can't be had: what was found before it holds
+        except HerdError as error:  # no advice is available: keep what was decided before
             shout(f"{job}: {error.sentence}", hint=error.hint)
         past.write(one.events)
         wake_at = min(wake_at, one.wake_at)

@@ -9,8 +9,8 @@ from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal
 
 KEPT = 20  #: latest waits and lifetimes kept per zone, type and tier
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 600.0
-PAUSE_LESS_S = 60.0  #: a grant takes so much from the pause
-#: Refusals that are no lack of capacity: how long until it is tried again.
+PAUSE_LESS_S = 60.0  #: how much a grant shortens the pause
+#: Refusals for other reasons than capacity: how long until the next try.
 WAITS_S: Mapping[Refusal, float] = {
     Refusal.QUOTA: 300.0,
     Refusal.RESERVATION: 300.0,
@@ -46,7 +46,7 @@ def learn_refusal(history: History, event: HistoryEvent) -> History:
     key = zone_stats_key(bid.offer)
     stats = history.zone_stats.get(key, ZoneStats())
     if bid.refusal is not None:
-        return history  # told twice
+        return history  # a repeated event
     stats = replace(
         stats,
         refusals=stats.refusals + (refusal is Refusal.STOCKOUT),

@@ -9,16 +9,15 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from tpuherd.model.slot_history import History
 
-VERSION = 1  #: of the nouns in it: another is not read, and the log is folded anew
+VERSION = 1  #: of the format; another version is ignored, and the whole log is folded again
 
 
 def encode_history(history: History) -> Any:
-    """As JSON."""
     return {"v": VERSION, "shape": type_fingerprint(History), "history": to_plain(history)}
 
 
 def decode_history(document: Any) -> History | None:
-    """From JSON; None if it was written by another version."""
+    """Read a history from JSON; None if another version wrote it."""
     if not isinstance(document, Mapping) or document.get("shape") != type_fingerprint(History):
         return None
     found = from_plain(History, document["history"])
@@ -27,7 +26,7 @@ def decode_history(document: Any) -> History | None:
 
 
 def to_plain(value: Any) -> Any:
-    """A noun as JSON; mappings as pairs, since their keys may be more than texts."""
+    """Encode a value as JSON; mappings become pairs, since their keys need not be strings."""
     if is_dataclass(value):
         return [to_plain(getattr(value, field.name)) for field in fields(value)]
     if isinstance(value, Mapping):
@@ -38,7 +37,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, value: Any) -> Any:
-    """The other way, by the types of the fields."""
+    """Decode a value by the types of its fields."""
     origin = get_origin(kind)
     if origin is UnionType:
         inner = [one for one in get_args(kind) if one is not type(None)]
@@ -62,13 +61,12 @@ def from_plain(kind: Any, value: Any) -> Any:
 
 @cache
 def field_types(kind: Any) -> Mapping[str, Any]:
-    """The types of its fields."""
     return get_type_hints(kind)
 
 
 @cache
 def type_fingerprint(kind: Any) -> str:
-    """All nouns in it with their fields: when one changes, what was written is another version."""
+    """All dataclasses in it with their fields; any change makes it another version."""
     seen: dict[str, str] = {}
 
     def look(one: Any) -> None:

@@ -9,7 +9,7 @@ CARD = "tpuherd"  #: the key of a node's metadata that says what it is for
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeSpec:
-    """Everything of a node's making that the offer does not say."""
+    """What a node is created with, besides its offer."""
 
     card: Mapping[str, Any] = field(default_factory=dict)  #: without secrets; the engine fills it
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -19,23 +19,25 @@ class NodeSpec:
     subnetwork: str = ""
     external_ips: bool = True
     service_account: str = ""
-    disks: tuple[str, ...] = ()  #: full names; read-only where the node has several hosts
+    disks: tuple[str, ...] = ()  #: full names; read-only if the node has several hosts
     reservation: str = ""
     description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchSpec:
-    """What the agents are told to do: the same on every host of a gang."""
+    """What the agents run: the same on every host of a gang."""
 
     shell: str = ""
-    argv: tuple[str, ...] = ()  #: instead of a shell's text
-    env: Mapping[str, str] = field(default_factory=dict)  #: RUN_ID and what the user set; no secret
+    argv: tuple[str, ...] = ()  #: instead of a shell command
+    env: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: RUN_ID and the user's variables, without secrets
     secrets: tuple[str, ...] = ()  #: names; values come from the store's folder of secrets
     setup: tuple[Mapping[str, Any], ...] = ()  #: STEPs of the agent's verb `setup`, hashes set
-    dest: str = ""  #: where the snapshot goes: herd/gpt, from the login's home on
+    dest: str = ""  #: the snapshot's folder, relative to the login's home: herd/gpt
     directory: str = ""  #: where the command runs
-    outputs: tuple[str, ...] = ()  #: paths to bring back, from `directory` on
+    outputs: tuple[str, ...] = ()  #: paths to fetch, relative to `directory`
     grace_s: float = 30.0
     notice_grace_s: float = 25.0
-    trial: Mapping[str, str] = field(default_factory=dict)  #: variables that outweigh all others
+    trial: Mapping[str, str] = field(default_factory=dict)  #: variables that override all others

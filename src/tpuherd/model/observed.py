@@ -13,12 +13,12 @@ from tpuherd.model.slots_and_plan import Refusal
 
 
 class RequestState(StrEnum):
-    """How far a queued resource is."""
+    """The state of a queued resource."""
 
     QUEUED = "queued"  #: CREATING, ACCEPTED, WAITING_FOR_RESOURCES
     GRANTED = "granted"  #: PROVISIONING
     ACTIVE = "active"
-    ENDING = "ending"  #: SUSPENDING: it can't be deleted now
+    ENDING = "ending"  #: SUSPENDING: it cannot be deleted now
     LOST = "lost"  #: SUSPENDED: its nodes are gone
     REFUSED = "refused"  #: FAILED
     LEAVING = "leaving"  #: DELETING
@@ -26,7 +26,7 @@ class RequestState(StrEnum):
 
 
 class NodeState(StrEnum):
-    """How a node is."""
+    """The state of a node."""
 
     MAKING = "making"  #: CREATING, STARTING, RESTARTING, REIMAGING
     READY = "ready"
@@ -42,7 +42,7 @@ class NodeObservation:
 
     name: str
     word: NodeState
-    state: str  #: the cloud's own word, for people
+    state: str  #: the cloud's own state, for people
     incarnation: str
     hosts: int
     created: float = 0.0
@@ -55,18 +55,18 @@ class BidObservation:
 
     bid: str
     zone: str
-    request: RequestState | None = None  #: None: there is no queued resource of this name
+    request: RequestState | None = None  #: None: no queued resource has this name
     nodes: tuple[NodeObservation, ...] = ()
-    state: str = ""  #: the request's own word
-    refusal: Refusal | None = None  #: of a request that is REFUSED
-    sentence: str = ""  #: what the cloud says of it
-    card: Mapping[str, Any] = field(default_factory=dict)  #: what we put into its metadata
+    state: str = ""  #: the cloud's own state of the request
+    refusal: Refusal | None = None  #: if the request is REFUSED
+    sentence: str = ""  #: the cloud's message
+    card: Mapping[str, Any] = field(default_factory=dict)  #: what herd stored in its metadata
 
 
 class RunState(StrEnum):
-    """How far an attempt is on one host."""
+    """The state of an attempt on one host."""
 
-    ABSENT = "absent"  #: the agent has never heard of it
+    ABSENT = "absent"  #: unknown to the agent
     SETUP = "setup"
     RUNNING = "running"
     ENDING = "ending"  #: being stopped, chips not free yet
@@ -76,7 +76,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostRun:
-    """An attempt on one host, in its agent's words."""
+    """An attempt on one host, as its agent reports it."""
 
     attempt: str
     word: RunState
@@ -89,21 +89,21 @@ class HostRun:
     why: str = ""
     tail: tuple[str, ...] = ()  #: its last lines
     step: int | None = None  #: the latest it reported
-    resumed: int | None = None  #: the step of the checkpoint that it went on from, if it told
-    restore_s: float | None = None  #: seconds it spent on reading that
+    resumed: int | None = None  #: the step of the checkpoint that it resumed from, if reported
+    restore_s: float | None = None  #: seconds spent reading that checkpoint
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     saved: int | None = None  #: the latest step that a durable checkpoint covers
-    complete: bool = False  #: the script itself said that the run is complete
+    complete: bool = False  #: the script reported that the run is complete
     stepped_at: float | None = None
     logged_at: float | None = None
     step_s: float | None = None  #: median duration of a step
     drained: bool = False  #: all its log is in our store
-    metrics: Mapping[str, float] = field(default_factory=dict)  #: what else it told, as numbers
+    metrics: Mapping[str, float] = field(default_factory=dict)  #: other numbers it reported
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostStatus:
-    """One host of a bid that we hold, as last heard."""
+    """One host of a held bid, as last reported."""
 
     node: str
     worker: int
@@ -111,11 +111,11 @@ class HostStatus:
     reached: bool  #: a link is up
     heard_at: float  #: the last sign of life; 0: never
     boot: str = ""
-    notice: str = ""  #: preempted, maintenance, shutdown, in a word
+    notice: str = ""  #: preempted, maintenance or shutdown
     notice_at: float | None = None
-    deadly: bool = False  #: the notice says that this host goes away
+    deadly: bool = False  #: the notice means that this host will be deleted
     works: tuple[HostRun, ...] = ()  #: those of the bid's slot
-    trouble: str = ""  #: why it is not reached, for people
+    trouble: str = ""  #: why it is unreachable, for people
 
     @property
     def name(self) -> str:
@@ -125,14 +125,12 @@ class HostStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedState:
-    """All that is seen."""
-
     observations: Mapping[str, BidObservation] = field(
         default_factory=dict
-    )  #: by bid; all that bear an owner
+    )  #: by bid; all whose names contain an owner
     zones: frozenset[str] = frozenset()  #: those that answered this time, for nodes and requests
     surveyed_at: float = 0.0  #: when the survey behind `observations` began
-    awake_at: float = 0.0  #: since when the engine has run without a break
+    awake_at: float = 0.0  #: since when the engine has run without a pause
     hosts: Mapping[str, tuple[HostStatus, ...]] = field(default_factory=dict)  #: by bid
-    calling: frozenset[str] = frozenset()  #: bids between our call and its answer
+    calling: frozenset[str] = frozenset()  #: bids with a pending call
     working: frozenset[str] = frozenset()  #: slots being prepared, launched, stopped or collected

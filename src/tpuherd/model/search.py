@@ -8,28 +8,28 @@ from math import prod
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameter:
-    """What one parameter of a sweep may be: one of some values, or a number in a range."""
+    """The values of one parameter of a sweep: a list, or a range of numbers."""
 
     values: tuple[float | int | str | bool, ...] = ()
     min: float = 0.0
     max: float = 0.0
     step: float | None = None
-    log: bool = False  #: every order of magnitude is as likely as another
+    log: bool = False  #: every order of magnitude is equally likely
     int: bool = False  #: whole numbers only
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prune:
-    """Which trials are ended before their time."""
+    """Which trials are ended early."""
 
     rule: str = "none"
     warm_up: int = 0  #: steps of a trial before it is judged
-    after: int = 4  #: trials that must have come as far
+    after: int = 4  #: trials that must have reached the step first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """How a sweep chooses its trials, and what they are judged by."""
+    """How a sweep chooses its trials and compares them."""
 
     method: str  #: grid, random, bayes
     parameters: Mapping[str, Parameter]
@@ -40,16 +40,16 @@ class Search:
     prune: Prune = field(default_factory=Prune)
 
 
-GRID_MAX = 10_000  #: a larger grid is most likely a mistake
+GRID_MAX = 10_000  #: a larger grid is probably a mistake
 
 
 def parameter_variable(name: str) -> str:
-    """The variable by which a command finds a parameter."""
+    """The environment variable of a parameter."""
     return "HERD_PARAM_" + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
 
 
 def count_grid_values(one: Parameter) -> int | None:
-    """So many values a grid has of it; None: without end."""
+    """The number of its values in a grid; None if unlimited."""
     if one.values:
         return len(one.values)
     step = one.step or (1.0 if one.int and not one.log else None)
@@ -57,12 +57,12 @@ def count_grid_values(one: Parameter) -> int | None:
 
 
 def grid_size(search: Search) -> int:
-    """So many points the whole grid has."""
+    """The number of points of the whole grid."""
     return prod(count_grid_values(one) or 1 for one in search.parameters.values())
 
 
 def count_trials(search: Search) -> int:
-    """So many trials it makes in all."""
+    """The number of trials in total."""
     if search.method != "grid":
         return search.trials or 0
     return min(grid_size(search), search.trials or grid_size(search))

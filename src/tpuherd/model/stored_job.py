@@ -9,19 +9,19 @@ from tpuherd.model.slots_and_plan import Goal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredJob:
-    """One row a job: its document is the whole of it, slots are expanded from that."""
+    """One row per job; its document contains the whole job, and slots are expanded from it."""
 
     job: str
     goal: Goal
     document: Mapping[str, Any]  #: the job, validated, without the values of secrets
-    snapshot: str = ""  #: the code's id, or repo@commit; "" where there is none
+    snapshot: str = ""  #: the code's id, or repo@commit; "" if it has no code
     made_at: float
     changed_at: float
-    revision: int = 0  #: counts the changes; given by the store
+    revision: int = 0  #: counts the changes; set by the store
     who: str = ""  #: user@machine
-    patient: bool = False  #: its code counts from the next attempt on: none is stopped for it
+    patient: bool = False  #: changed code waits for the next attempt; no attempt is stopped for it
 
     @property
     def slot_names(self) -> tuple[str, ...]:
-        """The names of all its slots, whether they are to be filled or not."""
+        """The names of all its slots, filled or not."""
         return tuple(f"{self.job}-{at}" for at in range(int(self.document.get("copies", 1))))

@@ -12,14 +12,14 @@ class TrialEnd(StrEnum):
     """How a trial ended."""
 
     COMPLETE = "complete"
-    PRUNED = "pruned"  #: it was hopeless: its slot was given something better to do
+    PRUNED = "pruned"  #: ended early because its metric was too poor
     FAILED = "failed"  #: its command failed too often
-    STOPPED = "stopped"  #: the whole sweep was dropped
+    STOPPED = "stopped"  #: the whole sweep was removed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialUsage:
-    """What a trial has used up of its budgets; it takes that along to another slot."""
+    """What a trial has used of its budgets; it keeps this on another slot."""
 
     failures: int = 0
     preemptions: int = 0
@@ -30,21 +30,21 @@ class TrialUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialRecord:
-    """One try of a sweep: its parameters, where it is, and what it has told."""
+    """One trial of a sweep: its parameters, its slot, and its reported metrics."""
 
     number: int
     params: Mapping[str, Value]
     run: str  #: its RUN_ID, the same in all attempts
     made_at: float
-    slot: str = ""  #: where it is, or was last
-    given_at: float | None = None  #: since when it is there; None: it waits for a slot
+    slot: str = ""  #: its current or last slot
+    given_at: float | None = None  #: since when it has that slot; None: it waits for one
     attempt: str = ""  #: the latest
     attempts: int = 0
-    points: tuple[tuple[int, float], ...] = ()  #: (step, value) as told, in the order of time
-    lost: bool = False  #: the last that it told was no number
+    points: tuple[tuple[int, float], ...] = ()  #: (step, value) as reported, in order of time
+    lost: bool = False  #: its latest value was not a number
     reported_at: float | None = None
     spent: TrialUsage = field(default_factory=TrialUsage)
-    how: TrialEnd | None = None  #: None: it is not over
+    how: TrialEnd | None = None  #: None: it has not ended
     ended_at: float | None = None
     why: str = ""  #: of its end
 
@@ -55,12 +55,12 @@ class TrialRecord:
 
     @property
     def step(self) -> int | None:
-        """The step of that."""
+        """The step of the latest value."""
         return self.points[-1][0] if self.points else None
 
     @property
     def is_waiting(self) -> bool:
-        """It is not over, and no slot has it."""
+        """Whether it waits for a slot."""
         return self.how is None and self.given_at is None
 
     @property
@@ -74,16 +74,16 @@ class Sweep:
     """All trials of a job since its submission: trials[k] has the number k."""
 
     trials: tuple[TrialRecord, ...] = ()
-    metric: str = ""  #: what trials are judged by; "" where nothing is
+    metric: str = ""  #: what trials are compared by; "" if nothing
     goal: str = ""  #: minimize, maximize
 
     @property
     def unfinished(self) -> tuple[TrialRecord, ...]:
-        """Those that are not over."""
+        """The trials that have not ended."""
         return tuple(one for one in self.trials if one.how is None)
 
     def best_first(self) -> tuple[TrialRecord, ...]:
-        """Complete trials that told a value, the best first."""
+        """Complete trials with a value, the best first."""
         sign = -1.0 if self.goal == "maximize" else 1.0
         judged = [(one.value, one) for one in self.trials if one.how is TrialEnd.COMPLETE]
         known = [(sign * value, one.number, one) for value, one in judged if value is not None]

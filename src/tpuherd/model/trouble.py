@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass
 
-#: Sources of trouble, and how they are called to people.
+#: Sources of trouble, and their names for people.
 CLOUD, STORE, ENGINE, LOGIN = "cloud", "store", "engine", "login"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TroubleRecord:
-    """The last trouble of one source. A good answer ends it."""
+    """The latest problem of one source; a successful call ends it."""
 
     source: str
     sentence: str
     hint: str = ""
-    since: float  #: when the first of an unbroken row was met
-    at: float  #: when the last was
+    since: float  #: when the first in a row occurred
+    at: float  #: when the latest occurred
     times: int = 1

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from math import ceil, floor, log10
 
 Value = float | int | str | bool
-ORDERS = 100.0  #: of so much range a metric is drawn by orders of magnitude
+ORDERS = 100.0  #: from this ratio on, a metric has a logarithmic axis
 TICKS = 5
 ROOM = 0.04  #: at both ends of an axis
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Axis:
-    """Of numbers from low to high, or of names one beside the other."""
+    """An axis of numbers from low to high, or of names side by side."""
 
     low: float = 0.0
     high: float = 1.0
     log: bool = False
-    whole: bool = False  #: there is nothing between two of its numbers
+    whole: bool = False  #: only whole numbers
     names: tuple[str, ...] = ()
 
     def position_of(self, value: Value) -> float:
-        """From 0 to 1."""
+        """The position of a value, from 0 to 1."""
         if self.names:
             return (self.names.index(str(value)) + 0.5) / len(self.names)
         low, high, at = (self.scale_value(float(one)) for one in (self.low, self.high, value))
@@ -31,7 +31,7 @@ class Axis:
         return log10(value) if self.log else value
 
     def tick_marks(self) -> list[tuple[float, str]]:
-        """Places, and what is written there."""
+        """The positions of the ticks, with their labels."""
         if self.names:
             return [(self.position_of(name), name) for name in self.names]
         found = (decade_ticks if self.log else linear_ticks)(self.low, self.high, whole=self.whole)
@@ -39,7 +39,7 @@ class Axis:
 
 
 def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Round numbers between two."""
+    """Round numbers between two values."""
     if low == high:
         return [low]
     raw = max((high - low) / TICKS, 1.0 if whole else 0.0)
@@ -50,7 +50,7 @@ def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]
 
 
 def decade_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
-    """Powers of ten between two; where these are too few, round numbers."""
+    """Powers of ten between two values; if too few, round numbers."""
     first, last = ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9)
     if last - first < 1:
         return linear_ticks(low, high, whole=whole)
@@ -59,7 +59,7 @@ def decade_ticks(low: float, high: float, *, whole: bool = False) -> list[float]
 
 
 def build_axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
-    """For these. Whether by orders of magnitude is found out where it is not said."""
+    """Build an axis for these values; if `log` is None, their range decides."""
     known = list(dict.fromkeys(values))
     numbers = [float(one) for one in known if isinstance(one, int | float)]
     if len(numbers) < len(known) or any(isinstance(one, bool) for one in known):
@@ -72,8 +72,6 @@ def build_axis(values: Iterable[Value], *, log: bool | None = None) -> Axis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dot:
-    """A trial in a panel."""
-
     x: Value
     y: float
     kind: str  #: complete, pruned, best
@@ -81,7 +79,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Panel:
-    """One picture: dots, and perhaps a stair of the best so far."""
+    """One panel: dots, and possibly a line of the best value so far."""
 
     title: str
     x: Axis

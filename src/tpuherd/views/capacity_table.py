@@ -66,7 +66,7 @@ def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:
             tally.waits_s.append(max(0.0, event.at - bid.asked_at))
         case "bid.notice_received" | "bid.lost" if bid.ready_at is not None:
             tally.lives_s.append(max(0.0, event.at - bid.ready_at))
-            bid.ready_at = None  # it dies once
+            bid.ready_at = None  # count one loss only
 
 
 def capacity_row(key: ZoneKey, tally: ZoneTally, now: float) -> dict[str, Any]:

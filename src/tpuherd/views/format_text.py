@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-#: Words that stand out on a terminal, and their colours.
+#: Words that are colored on a terminal.
 TINTS: Mapping[str, int] = {
     "running": 32,
     "done": 32,
@@ -25,7 +25,7 @@ TINTS: Mapping[str, int] = {
 }
 DIM = 2
 NOTHING = "-"
-COMMAND_MAX = 120  #: of a command's letters, in a line
+COMMAND_MAX = 120  #: characters of a command that are shown
 UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
 
@@ -39,7 +39,7 @@ def format_span(seconds: float) -> str:
 
 
 def format_money(dollars: float, *, known: bool = True) -> str:
-    """$1,234.50; with a + where some price is not known."""
+    """$1,234.50; with a + if some price is not known."""
     if not known and not dollars:
         return NOTHING
     return f"${dollars:,.2f}{'' if known else '+'}"
@@ -73,7 +73,7 @@ def format_table(
     colour: bool = False,
     width: int | None = None,
 ) -> str:
-    """A table: its first row is its head, those columns are flush right.
+    """A table whose first row is its heading; the columns `right` are flush right.
 
     One that is wider than `width` has cells of several lines; if no word may be cut for it, each
     row becomes a paragraph.
@@ -96,7 +96,7 @@ def format_table(
 
 
 def fit_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[int] | None:
-    """How wide each column is; None where the longest words together are wider than `width`."""
+    """The width of each column; None if the longest words together exceed `width`."""
     columns = range(len(rows[0]))
     widths = [max(len(row[at]) for row in rows) for at in columns]
     gaps = 2 * (len(widths) - 1)
@@ -105,14 +105,14 @@ def fit_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[int] |
     least = [max(len(word) for row in rows for word in row[at].split(" ")) for at in columns]
     if sum(least) + gaps > width:
         return None if sum(widths) + gaps > width else widths
-    while sum(widths) + gaps > width:  # the widest gives way
+    while sum(widths) + gaps > width:  # shrink the widest
         at = max((one for one in columns if widths[one] > least[one]), key=widths.__getitem__)
         widths[at] -= 1
     return widths
 
 
 def list_fields(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Each row as a paragraph: its first cell, and the others with what they are."""
+    """Each row as a paragraph: its first cell, then the others with their headings."""
     head = rows[0]
     most = max(map(len, head[1:]), default=0)
     for row in rows[1:]:
@@ -122,7 +122,7 @@ def list_fields(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         )
 
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")  #: takes no room
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  #: has no width
 
 
 def wrap_text(text: str, width: int) -> str:
@@ -131,7 +131,7 @@ def wrap_text(text: str, width: int) -> str:
 
 
 def wrap_line(line: str, width: int) -> Iterator[str]:
-    """A line in parts that end between words."""
+    """Split a line between words."""
     if len(COLOUR.sub("", line)) <= width:
         yield line
         return
@@ -148,7 +148,7 @@ def wrap_line(line: str, width: int) -> Iterator[str]:
 
 
 def colour_word(word: str, text: str, *, colour: bool) -> str:
-    """In its colour, if it has one."""
+    """Add the color of a word, if it has one."""
     if not colour or word not in TINTS:
         return text
     return f"\x1b[{TINTS[word]}m{text}\x1b[0m"

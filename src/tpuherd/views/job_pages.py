@@ -16,11 +16,11 @@ from tpuherd.views.format_text import (
 )
 
 Json = Mapping[str, Any]
-LINES = 6  #: of what a host said last
-ATTEMPTS = 8  #: how many of the latest are shown
+LINES = 6  #: of a host's last output
+ATTEMPTS = 8  #: latest attempts shown
 LOSSES = 5
 BAR = 24
-LEAST_S = 0.05  #: what took less is not told
+LEAST_S = 0.05  #: shorter times are not shown
 JOBS = ("JOB", "PHASE", "READY", "WHERE", "ATTEMPT", "AGE", "GOODPUT", "COST", "PER HOUR")
 SLOTS = ("SLOT", "PHASE", "WHERE", "ATTEMPT", "STEP", "SAVED", "GOODPUT", "COST", "PER HOUR")
 
@@ -60,7 +60,7 @@ def job_text(page: Json, *, colour: bool = False, width: int | None = None) -> s
 
 
 def job_heading(page: Json) -> str:
-    """The line on what was submitted and what it costs."""
+    """The line with what was submitted and its cost."""
     document = page["document"]
     what = " or ".join(as_list(document.get("accelerator"))) or ", ".join(page["type"])
     tier = " or ".join(as_list(document.get("tier")))
@@ -144,7 +144,7 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
 
 
 def startup_text(row: Json) -> str:
-    """(Python 0.4 s, imports 6.1 s, …): what a start took, where the command told."""
+    """(Python 0.4 s, imports 6.1 s, …): the time a start took, if the command reports it."""
     startup = row["startup"]
     each = (
         f"{name} {format_span(startup[key])}" for key, name in STARTUP.items() if startup.get(key)
@@ -154,7 +154,7 @@ def startup_text(row: Json) -> str:
 
 
 def recovery_text(recovery: Json) -> str:
-    """One loss and what it took, in a sentence."""
+    """One loss and the time of its recovery, in a sentence."""
     parts = ", ".join(
         f"{part} {format_span(seconds)}{startup_text(recovery) if part == 'start' else ''}"
         for part, seconds in recovery["parts"].items()
@@ -186,7 +186,7 @@ def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
 
 
 def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, engine: bool) -> str:
-    """`herd why`: what each slot does or waits for, and the last that happened."""
+    """`herd why`: what each slot does or waits for, and the latest events."""
     same: dict[str, list[str]] = {}
     for name, sentence in slots.items():
         same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)

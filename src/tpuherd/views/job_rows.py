@@ -1,4 +1,4 @@
-"""What `herd ls` and `herd status` show, as plain values: their JSON, and the base of their text.
+"""The values that `herd ls` and `herd status` show, as JSON or as text.
 
 The schemas are in json_schemas.py.
 """
@@ -23,7 +23,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import TroubleRecord
 from tpuherd.views.trouble_line import problem_rows
 
-#: A word for what a slot does, in a table.
+#: A slot's phase in a table.
 WORDS: Mapping[GoodputState, str] = {
     GoodputState.QUEUE_FIRST: "queued",
     GoodputState.CAPACITY_WAIT: "queued",
@@ -52,9 +52,9 @@ AT_NODES = frozenset(
         GoodputState.IDLE,
     }
 )
-#: A word for what a job is meant to do.
+#: A job's goal in a table.
 GOALS: Mapping[Goal, str] = {Goal.RUN: "run", Goal.IDLE: "idle", Goal.GONE: "stopped"}
-LEAVING = "leaving"  #: no longer wanted, and not all of it is deleted
+LEAVING = "leaving"  #: no longer desired, and not completely deleted
 
 Json = dict[str, Any]
 
@@ -64,8 +64,10 @@ class StoreView:
     now: float
     stored_jobs: Mapping[str, StoredJob] = field(default_factory=dict)
     accounts: Mapping[str, SlotAccount] = field(default_factory=dict)
-    states: Mapping[str, str] = field(default_factory=dict)  #: the engine's last sentence a slot
-    engine: bool = False  #: whether one runs
+    states: Mapping[str, str] = field(
+        default_factory=dict
+    )  #: the engine's latest message for each slot
+    engine: bool = False  #: whether an engine runs
     troubles: Sequence[TroubleRecord] = ()
 
 
@@ -78,7 +80,9 @@ def job_slot_names(scene: StoreView, job: str) -> tuple[str, ...]:
     stored_job = scene.stored_jobs.get(job)
     there = [one.slot for one in scene.accounts.values() if one.job == job]
     if stored_job is not None and stored_job.goal is not Goal.GONE:
-        there = [name for name in there if scene.accounts[name].bids]  # else it was scaled away
+        there = [
+            name for name in there if scene.accounts[name].bids
+        ]  # else it was removed by scaling
     names = {*(wanted_slots(stored_job) if stored_job else ()), *there}
     return tuple(sorted(names, key=lambda name: int(name.rpartition("-")[2])))
 
@@ -204,7 +208,7 @@ def bid_row(bid: BidRecord, now: float) -> Json:
 
 
 def bid_stage(bid: BidRecord) -> tuple[str, float]:
-    """How far it is, and since when; the latest stage wins."""
+    """The stage of a bid, and since when; the latest stage wins."""
     stages = (
         (bid.withdrawn_at, "being deleted"),
         (bid.lost_at, bid.lost_how or "lost"),

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 #: As slots are spoken of; how a trial ended is a word already.
 PHASES: Mapping[str, str] = {"runs": "running", "waits": "waiting"}
 HEAD = ("TRIAL", "PHASE", "SLOT", "ATTEMPT", "STEP", "AGE")
-#: Of a line of CSV, before the parameters.
+#: The columns of CSV before the parameters.
 COLUMNS = (
     "trial",
     "phase",
@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 def sweep_page(name: str, sweep: Sweep, search: Search | None, now: float) -> Json:
-    """All of a sweep. Of one whose job is forgotten, `search` is None."""
+    """The whole sweep; `search` is None if its job is not stored any more."""
     phases: dict[str, int] = {}
     for one in sweep.trials:
         phases[trial_phase(one)] = phases.get(trial_phase(one), 0) + 1
@@ -50,7 +50,6 @@ def trial_phase(trial: TrialRecord) -> str:
 
 
 def trial_row(trial: TrialRecord, now: float) -> Json:
-    """One of its trials."""
     return {
         "trial": trial.number,
         "phase": trial_phase(trial),
@@ -69,7 +68,7 @@ def trial_row(trial: TrialRecord, now: float) -> Json:
 
 
 def parameter_names(each: Iterable[Mapping[str, Any]]) -> list[str]:
-    """All parameters, in the order in which they were said."""
+    """All parameters, in order of appearance."""
     return list(dict.fromkeys(name for row in each for name in row["params"]))
 
 
@@ -101,7 +100,7 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | No
 
 
 def failure_lines(each: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Why trials failed or lost their number, each reason once: trials 3, 7 failed: …"""
+    """Why trials failed or were pruned for NaN, each reason once: trials 3, 7 failed: …"""
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in each:
         if row["phase"] == TrialEnd.FAILED or (row["phase"] == TrialEnd.PRUNED and row["nan"]):
@@ -125,21 +124,20 @@ def sweep_heading(page: Mapping[str, Any]) -> str:
 
 
 def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """`herd sweep best`: what to write into a job file to have it again."""
+    """`herd sweep best`: what to write into a job file to repeat the best trial."""
     lines = [f"{page['metric']} {show_number(row['value'])} at step {format_number(row['step'])},"
              f" trial {row['trial']} of {len(page['trials'])}, run {row['run_id']}"]  # fmt: skip
     return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items())])
 
 
 def show_number(value: Value | None) -> str:
-    """Five digits are enough to look at."""
     if isinstance(value, bool) or not isinstance(value, float):
         return NOTHING if value is None else str(value)
     return f"{value:.5g}"
 
 
 def sweep_csv(page: Mapping[str, Any]) -> str:
-    """A line for each trial, with its parameters in columns of their own."""
+    """One line per trial, with a column for each parameter."""
     buffer = io.StringIO()
     parameters = parameter_names(page["trials"])
     writer = csv.writer(buffer, lineterminator="\n")

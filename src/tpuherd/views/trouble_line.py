@@ -39,7 +39,6 @@ def problem_rows(troubles: Iterable[TroubleRecord]) -> list[dict[str, Any]]:
 
 
 def read_problem(row: Mapping[str, Any]) -> TroubleRecord:
-    """The record from one of these rows."""
     return TroubleRecord(
         source=row["source"],
         sentence=row["message"],
