@@ -48,7 +48,7 @@ for turn in (b"one", b"two" * 100000, b""):
     assert (home / "c/a").read_bytes() == turn and os.access(str(home / "c/a"), os.X_OK)
     assert os.readlink(str(home / "c/link")) == "d"
     assert call(rpc_snapshots.have, **dict(order, token="again"))["intact"]
-assert not relay.EARS, relay.EARS
+assert not relay.LISTENERS, relay.LISTENERS
 call(send_files.give, paths=["c/*"])
 assert sum(len(each.piece) for each in said if hasattr(each, "piece")) > 100
 print("%d.%d" % sys.version_info[:2])

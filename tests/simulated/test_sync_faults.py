@@ -113,11 +113,11 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
 
 
 def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path) -> None:
-    hosts, before = herd(tmp_path, 3), set(relay.EARS)
+    hosts, before = herd(tmp_path, 3), set(relay.LISTENERS)
     done = desk.ship(hosts, options=ShipOptions(relay=False))
     assert (done.failed, done.slow) == ({}, {})
     assert all(host.up > 300_000 for host in hosts)
-    assert relay.EARS.keys() <= before
+    assert relay.LISTENERS.keys() <= before
     assert tree(hosts[2].home / "c") == tree(desk.code)
 
 
@@ -289,7 +289,7 @@ def test_strangers_at_the_port_get_nothing_and_hold_up_nothing() -> None:
         line.sendall(b"hello")
     thread.join(5)
     assert heard == [b"hello", below]
-    assert "right" not in relay.EARS
+    assert "right" not in relay.LISTENERS
 
 
 def test_whoever_took_over_the_address_gets_nothing() -> None:

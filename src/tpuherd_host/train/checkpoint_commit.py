@@ -8,7 +8,7 @@ from typing import Any
 from tpuherd_host.train.array_trees import named_leaves
 from tpuherd_host.train.lazy_import import numpy
 
-NAME = "whole.json"  #: written last: without it a step is a torso
+NAME = "whole.json"  #: written last: without it a checkpoint is incomplete
 EMPTY: Mapping[str, Any] = {}
 
 

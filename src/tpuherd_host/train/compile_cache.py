@@ -6,8 +6,8 @@ from tpuherd_host.train.lazy_import import LazyModule, is_installed, jax
 from tpuherd_host.train.storage import Folder, Place
 
 BEGINNING = "programs/"
-END = "-cache"  #: of JAX's files; the others tell when one was used
-MENDED = ".herd-mended"  #: its time is that of the last look at them
+END = "-cache"  #: of JAX's files; the others show when one was used
+MENDED = ".herd-mended"  #: its mtime is the time of the last check
 cache = LazyModule("jax._src.compilation_cache", "jax")
 
 
@@ -22,8 +22,8 @@ def is_whole(content: bytes) -> bool:
     try:
         cache.decompress_executable(content)
     except AttributeError:
-        return True  # a JAX that keeps them in another way
-    except Exception:  # noqa: BLE001  # each way of packing has its own
+        return True  # a version of JAX with another format
+    except Exception:  # noqa: BLE001  # each compression has its own exception
         return False
     return True
 

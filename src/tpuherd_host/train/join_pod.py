@@ -22,22 +22,22 @@ from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.startup_times import STARTUP
 
 distributed = LazyModule("jax._src.distributed", "jax")
-FAILED = 1  #: as any script fails: another try may help
+FAILED = 1  #: like any failed script: another attempt may help
 INTERRUPTED = 75  #: stopped before its end, after a save: start it again
 PEER_LOST = 76  #: another process is gone; this one is not at fault
 UNFIT = 78  #: it can't run like this; the sentence is in the log
 HEARTBEAT_S = 30
 SHUTDOWN_S = 30
-TOGETHER_S = 10.0  #: all find out within so long that something can't be, or not all do
-INITIALIZED = "HERD_INITIALIZED"  #: the number of the process that has met the others
-OLDEST = (0, 4, 34)  #: of JAX: what is older was not tried
+TOGETHER_S = 10.0  #: within this time all processes find a wrong setup, or only some do
+INITIALIZED = "HERD_INITIALIZED"  #: the index of the process that is connected to the others
+OLDEST = (0, 4, 34)  #: of JAX: older versions are untested
 COMPARED = ("jax", "jaxlib", "libtpu", "numpy", "orbax-checkpoint")
 LACKS_JAX = "this needs jax: pip install jax"
 TRAINS_AGAIN = (
     "a child of the training process, such as a data loader worker, imported this script again "
     'and would train too: put the training code below `if __name__ == "__main__":`'
 )
-#: In what a collective says when its other end has died.
+#: In the error of a collective whose other end has died.
 CONSEQUENCES = (
     "gloo", "coordination", "deadline_exceeded", "connection closed by peer",
     "connection reset by peer", "barrier", "socket closed",
@@ -51,7 +51,7 @@ class Pod:
     index: int
     count: int
     circle: ProcessGroup
-    notices: bool  #: JAX hears SIGTERM and tells all processes
+    notices: bool  #: JAX handles SIGTERM and notifies all processes
     is_child: bool = False  #: a process of a data loader: it belongs to the one that trains
 
     @property
@@ -193,7 +193,7 @@ def initialize_jax(arguments: Mapping[str, Any] | None) -> bool:
     except ValueError:
         if arguments:
             raise
-        return False  # neither a TPU pod nor another cluster that JAX knows
+        return False  # neither a TPU pod nor a cluster that JAX detects
     except RuntimeError as error:
         if "before any JAX" not in str(error):
             raise
@@ -259,10 +259,10 @@ def exit_together(status: int) -> NoReturn:
         PODS[0].circle.close()
         try:
             jax.distributed.shutdown()
-        except Exception as error:  # noqa: BLE001  # the status is worth more than this
+        except Exception as error:  # noqa: BLE001  # the exit status matters more
             process_env.log_message(f"the other processes did not confirm the end: {error}")
             exit_now(status)
-    sys.exit(status)  # trackers put theirs in its place, to hear of the status
+    sys.exit(status)  # trackers replace it to learn the status
 
 
 def exit_now(status: int) -> NoReturn:
@@ -285,7 +285,7 @@ def handle_exception(
     if isinstance(error, ModuleNotFoundError) and error.name == "jax":
         exit_invalid(LACKS_JAX)
     if isinstance(error, RuntimeError) and "bootstrapping phase" in str(error):
-        exit_invalid(TRAINS_AGAIN)  # multiprocessing has noticed it before us
+        exit_invalid(TRAINS_AGAIN)  # multiprocessing noticed it first
     sys.__excepthook__(kind, error, trace)
     if not PODS or PODS[0].count == 1:
         return

@@ -87,7 +87,7 @@ class Batches:
             for step in range(start, until):
                 try:
                     item = (step, self[step], None)
-                except Exception as error:  # noqa: BLE001  # raised again where it is waited for
+                except Exception as error:  # noqa: BLE001  # raised where the batch is awaited
                     put((step, None, error))
                     return
                 if not put(item):

@@ -11,11 +11,11 @@ from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_instal
 from tpuherd_host.train.run import Run
 
 weights = LazyModule("wandb")
-#: Where a SummaryWriter is to be had, the lighter first.
+#: Packages that have a SummaryWriter, the smallest first.
 WRITERS = ("tensorboardX", "torch.utils.tensorboard")
-#: What W&B says of a key or a project; of anything else another try may help.
+#: W&B's errors about a key or a project; for all others another try may help.
 NO = re.compile(r"api.?key|\b40[134]\b|permission|denied|logged in|not found|invalid", re.I)
-WITHIN_S = 300.0  #: W&B itself gives up after 90 s, and it may be loaded from a slow disk
+WITHIN_S = 300.0  #: W&B gives up after 90 s, but importing it from a slow disk takes time
 
 
 class NullTracker:
@@ -35,7 +35,7 @@ def wandb(run: Run, **more: Any) -> Any:
     if run.is_main:
         environ = process_env.process_environment()
         named: dict[str, Any] = {"resume": "allow", "group": environ.get("HERD_JOB")}
-        if "WANDB_SWEEP_ID" not in environ:  # there the id is W&B's own
+        if "WANDB_SWEEP_ID" not in environ:  # in a sweep, W&B chooses the id
             named["id"] = run.id
         try:
             log = weights.init(**{**named, **more})

@@ -86,12 +86,12 @@ def own_slices(tree: Any, process: int) -> list[ArraySlice]:
                 shard.data.copy_to_host_async()
                 start = tuple(cut.start or 0 for cut in shard.index)
                 found.append(ArraySlice(name, leaf.shape, start, shard.data))
-    # Copies: what is on a CPU device already would be given away with the next step's buffers.
+    # Copies: arrays on a CPU device may be donated to the next step.
     return [ArraySlice(one.leaf, one.whole, one.start, numpy.array(one.content)) for one in found]
 
 
 def writer_processes(tree: Any) -> set[int]:
-    """Return the processes that write something: all processes know without asking."""
+    """Return the processes that write something: all processes compute the same."""
     found = {0}
     for _, leaf in named_leaves(tree):
         if isinstance(leaf, jax.Array) and leaf.is_fully_replicated:

@@ -44,7 +44,7 @@ class OrbaxFormat:
             return reader.restore(
                 self._step_path(commit.step), args=orbax.args.StandardRestore(target)
             )
-        except Exception as error:  # what Orbax raises for damage is a bare Exception
+        except Exception as error:  # Orbax raises a bare Exception for damage
             raise DamagedCheckpoint(str(error).partition("\n")[0][:300]) from error
 
     def _step_path(self, step: int) -> str:

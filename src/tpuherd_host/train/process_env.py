@@ -1,4 +1,4 @@
-"""What a process knows of where it runs: variables, time and its streams.
+"""The environment of a process: variables, time and streams.
 
 It is also this package's clock: nothing else in it reads the time or sleeps.
 """

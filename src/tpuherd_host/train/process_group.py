@@ -54,7 +54,7 @@ class ProcessGroup:
             raise PeerSilent("the processes are not connected")
         try:
             self.line.wait_at_barrier(f"herd/{name}", int(within_s * 1000))
-        except Exception as error:  # the type is JAX's own
+        except Exception as error:  # the type is internal to JAX
             raise PeerSilent(f"not all processes arrived ({name}): {error}") from error
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class ProcessGroup:
     def _wait_for_key(self, key: str, within_s: float) -> str:
         try:
             return str(self.line.blocking_key_value_get(key, int(within_s * 1000)))
-        except Exception as error:  # the type is JAX's own and has moved before
+        except Exception as error:  # the type is internal to JAX and has moved before
             raise PeerSilent(f"no reply from another process ({key}): {error}") from error
 
 

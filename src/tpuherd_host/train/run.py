@@ -31,7 +31,7 @@ from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, of_r
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
-EARLY = 2  #: the first save comes after so many steps: it finds out what a save costs
+EARLY = 2  #: the first save is after this many steps, to measure what a save costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Run:
         self.attempt = int(attempt) if attempt.isdecimal() else 1
         self.is_main = self.pod.is_main
         self.seed = seed
-        self.record: Mapping[str, Any] = {}  #: the program's own, as it was saved
+        self.record: Mapping[str, Any] = {}  #: the program's own values, as saved
         self.start = 0  #: the first step of this attempt
         self.stopping = False  #: this step is the last one of this attempt
         location = checkpoints
         if not location and environ.get("HERD_CHECKPOINT"):
-            # Copies of a job share that place, and so does a run that is begun anew.
+            # Copies of a job share that place, and so does a run that starts over.
             location = of_run(environ["HERD_CHECKPOINT"], self.id)
         self.checkpoints: Checkpoints | None = None
         if location and not self.pod.is_child:
@@ -127,7 +127,7 @@ class Run:
             if self.stopping or is_stop_agreed(self.pod, step):
                 if self._kept is not None or self.stopping:
                     self._end_interrupted(step)
-                self.stopping = True  # the program saves by itself: it has this step for that
+                self.stopping = True  # the program saves by itself, in this step
             self._step = step
             try:
                 yield step
@@ -139,20 +139,20 @@ class Run:
         self._end_finished()
 
     def keep(self, state: Any, record: Mapping[str, Any] | None = None, **metrics: Any) -> None:
-        """Tell at the end of a step what to save when it is time or when the node goes away.
+        """Register, at the end of a step, what to save when a save is due or the node goes away.
 
         If steps donate the state to the next one, call it in every step.
         """
         self._metrics = metrics
         self._done = self._step + 1
         if state is None and record is None:
-            return  # there are metrics only: the program saves by itself
+            return  # only metrics: the program saves by itself
         self._kept = KeptState(self._step + 1, state, record or {})
         if self._kept.step >= self._due:
             self._save_kept(self._kept)
 
     def saved(self, step: int) -> None:
-        """Tell which step is on the disk, for a program that saves by itself.
+        """Record which step is on the disk, for a program that saves by itself.
 
         It sets `start` when it resumes, and finds `stopping` true in its last step.
         """
@@ -198,7 +198,7 @@ class Run:
         """Measure the step, and report to the agent now and then."""
         at = process_env.monotonic_time()
         self._done = step + 1
-        if step > self.start:  # the first one is compiled, and says nothing of those to come
+        if step > self.start:  # the first step compiles: it is not typical
             self._lasted.append(at - self._at)
         else:
             self._news.update(STARTUP.finish_first_step(at - self._at, self._compiled_s))
@@ -215,7 +215,7 @@ class Run:
     def _progress_report(self, step: int) -> dict[str, Any]:
         """Return the progress, with metrics that are ready without waiting for a device."""
         report: dict[str, Any] = {"step": step, "total": self._total, **self._news}
-        if self.is_main:  # the others don't know when all of it was on the disk
+        if self.is_main:  # the other processes don't know when all of it was on the disk
             report["saved"] = self._saved_step()
         for name, value in self._metrics.items():
             ready = getattr(value, "is_ready", None)
@@ -229,7 +229,7 @@ class Run:
     def _save_kept(self, kept: KeptState, *, wait: bool = False) -> None:
         checkpoints = self.checkpoints
         if checkpoints is None or kept.step <= self._begun:
-            return  # on all processes alike: what is known of the disk differs
+            return  # the same on all processes, unlike what they know of the disk
         self._begun = kept.step
         commit = Commit(
             step=kept.step,
@@ -272,7 +272,7 @@ class Run:
         try:
             self.pod.circle.wait_for_all(f"left/{step}/{self._kept.step}", TOGETHER_S)
         except PeerSilent:
-            return  # an exception of this process: the others are in their step
+            return  # only this process failed: the others are still in their step
         self._save_for_good()
         if self.is_main and self._saved_step() == self._kept.step:
             process_env.log_message(

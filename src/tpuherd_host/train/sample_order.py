@@ -85,7 +85,7 @@ class Blocks:
     sizes: tuple[int, ...]  #: samples of each shard
     seed: int
     epoch: int
-    window: int = 4  #: so many shards are shuffled together
+    window: int = 4  #: this many shards are shuffled together
     shuffled: bool = True
     blocks: tuple[Block, ...] = field(init=False, repr=False, compare=False)
     ends: tuple[int, ...] = field(init=False, repr=False, compare=False)
@@ -130,7 +130,7 @@ class Streams:
     seed: int
     epoch: int
     length: int  #: of each stream
-    block: int = 4096  #: inside so many samples of a stream their order is shuffled
+    block: int = 4096  #: samples of a stream are shuffled within blocks of this size
     shuffled: bool = True
     shards: tuple[int, ...] = field(init=False, repr=False, compare=False)
     ends: tuple[int, ...] = field(init=False, repr=False, compare=False)

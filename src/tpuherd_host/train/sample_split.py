@@ -23,7 +23,7 @@ class Sample(NamedTuple):
     epoch: int
     shard: int
     place: int  #: in its shard
-    weight: int  #: 0 for what only fills up the last batch of an epoch
+    weight: int  #: 0 for samples that only fill up the last batch of an epoch
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ class Split:
     seed: int = 0
     tail: str = "drop"
     window: int = 4  #: shards that are shuffled together
-    streams: int = 0  #: read shards one after the other in so many streams; 0: anywhere
+    streams: int = 0  #: read shards one after the other in this many streams; 0: random access
     shuffled: bool = True
     samples: int = field(init=False)
     steps: int = field(init=False)  #: of an epoch
@@ -89,7 +89,7 @@ class Split:
     def iterate_steps(
         self, step: int, until: int, *, worker: int = 0, workers: int = 1
     ) -> Iterator[tuple[int, list[Sample]]]:
-        """Yield steps of a range; each of several workers gets whole batches in turn."""
+        """Yield steps of a range; several workers take turns with whole batches."""
         for at in range(step + worker, until, workers):
             yield at, self.at(at)
 

@@ -1,10 +1,10 @@
-"""How often to save: Young's rule, from what a save costs and how long nodes live."""
+"""Computes how often to save by Young's rule from the cost of a save and the life of nodes."""
 
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
 
-LIFE_S = 3600.0  #: how long a spot node is thought to live before anything is known
+LIFE_S = 3600.0  #: the assumed life of a spot node before any is observed
 LONGEST_S = 1800.0
 COST_TIMES_MIN = 10.0  #: saving never takes more than a tenth of the time
 COST_S_MIN = 0.01

@@ -23,7 +23,7 @@ class ReportSender:
             self.line.setblocking(False)
 
     def send_report(self, content: Mapping[str, Any]) -> bool:
-        """Send a report and return whether it was sent; the next report makes up for a lost one."""
+        """Send a report and return whether it was sent; the next report replaces a lost one."""
         if self.line is None:
             return False
         report = json.dumps({"attempt": self.attempt, **content}).encode()

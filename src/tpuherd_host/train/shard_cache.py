@@ -11,8 +11,8 @@ from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.storage import Folder, place
 
 FOLDER = "~/.cache/tpuherd/shards"
-ROOM = 20 << 30  #: bytes: what was wanted longest ago makes place for what is wanted now
-SIZES = "sizes.json"  #: beside shards: how many samples each has, as others write it, too
+ROOM = 20 << 30  #: bytes; the least recently used shards are deleted
+SIZES = "sizes.json"  #: beside shards: the sample count of each; other tools write it too
 
 
 def known_sizes(paths: Sequence[str]) -> Mapping[str, int]:

@@ -1,11 +1,11 @@
-"""How long this process took until its first step, part by part."""
+"""Measures the parts of this process's startup until its first step."""
 
 from typing import Any
 
 from tpuherd_host.train import process_env
 from tpuherd_host.train.lazy_import import jax
 
-#: What JAX calls the times that it spends on compiling; a program that is kept already counts too.
+#: JAX's names of its compile times, which include loading cached programs.
 COMPILING = frozenset({
     "/jax/core/compile/backend_compile_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",

@@ -1,4 +1,4 @@
-"""Where checkpoints are stored: a folder or a bucket, with the few operations that both have."""
+"""Storage of checkpoints: a folder or a bucket behind one interface."""
 
 import json
 import os
@@ -21,7 +21,7 @@ TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"
 TRIES = 4
 PATIENCE_S = 60.0
 PAUSE_S = 0.5  #: doubled at each try
-EARLY_S = 300.0  #: a token is renewed so long before its end
+EARLY_S = 300.0  #: a token is renewed this long before it expires
 
 Bytes = bytes | memoryview
 

@@ -15,9 +15,15 @@ from tpuherd_host.train.shard_cache import FOLDER, ROOM, SIZES, ShardCache, find
 BLOCK = 512
 BUFFER = 1 << 20
 TRIES = 100
-READERS = 8  #: shards that are brought at once: a bucket lets one wait
-PLAIN = (b"0", b"\0")  #: types of a header that is an ordinary file
-SPECIAL = (b"x", b"g", b"L", b"K", b"S")  #: long names and the like: left to the library
+READERS = 8  #: shards fetched at once, because buckets are slow to answer
+PLAIN = (b"0", b"\0")  #: header types of ordinary files
+SPECIAL = (
+    b"x",
+    b"g",
+    b"L",
+    b"K",
+    b"S",
+)  #: header types that the library handles, such as long names
 
 
 class Member(NamedTuple):
@@ -117,7 +123,7 @@ class RemoteShard:
 
 
 class Shards:
-    """Many tar files as one list of lists; `sizes` is what Split wants.
+    """Many tar files as one list of lists; pass `sizes` to Split.
 
     `paths`: files or `gs://…`, or one string: their folder or bucket, or a pattern such as
     "gs://a/shards/train-*.tar". Shards in a bucket are copied to the folder `cache` when needed,

@@ -26,16 +26,16 @@ from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable
 from tpuherd_host.train.wandb_relay import ReportRelay
 from tpuherd_host.train.wandb_state import TrialState, TrialStore
 
-FOLDER = "HERD_TRIALS"  #: where the program called python is by which trials are noted
+FOLDER = "HERD_TRIALS"  #: the folder of the `python` shim that records trials
 STOP, PROGRAM = "stop", "program"
 OF_WANDB = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_PROJECT", "WANDB_ENTITY")
 PARAMETERS = "WANDB_SWEEP_PARAM_PATH"
-LOOK_S = 1.0  #: between two looks of a follower at the note
-TERM_AFTER, KILL_AFTER = 10, 40  #: looks at which a follower's program is not wanted any more
-TRIES = 3  #: of a trial that ended because another host did
-GONE = (PEER_LOST, -signal.SIGABRT)  #: by our word, and by JAX's once heartbeats are missed
-FLAPPING = 3  #: so many failures in a row, and W&B's agent ends as if all was well
-#: Signals that are not heard until a trial is noted are found in the folder.
+LOOK_S = 1.0  #: how often another worker reads the record
+TERM_AFTER, KILL_AFTER = 10, 40  #: reads without the trial before TERM and KILL
+TRIES = 3  #: of a trial that ended because another host failed
+GONE = (PEER_LOST, -signal.SIGABRT)  #: our exit status, and JAX's after missed heartbeats
+FLAPPING = 3  #: after this many failures in a row W&B's agent ends with success
+#: Ignores TERM: a stop before the trial is recorded is a file in the folder.
 SHIM = "#!/bin/sh\ntrap '' TERM\nexec {python} -m tpuherd_host.train.wandb_agent --noted \"$@\"\n"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tpuherd_host.train import process_env
 
 COUNTED = ("step", "saved", "resumed", "total")
-LAST = ("complete", "stopped")  #: words about a trial, which the slot outlives
+LAST = ("complete", "stopped")  #: fields about a trial, which must not end the slot
 REPORT_MAX = 8192
 PAUSE_S = 0.2
 
@@ -52,7 +52,7 @@ class ReportRelay:
             except BlockingIOError:
                 return
             except (OSError, ValueError, AttributeError):
-                continue  # the agent is being replaced, or it is no report
+                continue  # the agent is being replaced, or this is not a report
 
     def shift_report(self, report: Mapping[str, Any]) -> dict[str, Any]:
         """Return a trial's report as one of the slot's."""

@@ -1,4 +1,4 @@
-"""A slot's current trial of a W&B sweep, where its next node finds it."""
+"""Stores a slot's current W&B trial for its next node."""
 
 import json
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ NAME = "trial.json"
 class TrialState:
     """A trial in progress, if any. It contains no secrets."""
 
-    run: str = ""  #: W&B's id of it; "": none
-    attempt: str = ""  #: ours, in which this was written
-    over: bool = False  #: the sweep is
+    run: str = ""  #: W&B's id; "" for none
+    attempt: str = ""  #: the attempt that wrote this
+    over: bool = False  #: whether the sweep is over
     words: tuple[str, ...] = ()  #: the program and its arguments
-    environ: Mapping[str, str] = field(default_factory=dict)  #: what W&B's agent has set
-    parameters: str = ""  #: the content of the file with them
-    tried: int = 0  #: so often, in this attempt
-    before: int = 0  #: steps of this slot's trials that are over
-    failed: int = 0  #: trials that did, in a row
+    environ: Mapping[str, str] = field(default_factory=dict)  #: variables that W&B's agent set
+    parameters: str = ""  #: the content of the parameter file
+    tried: int = 0  #: how often, in this attempt
+    before: int = 0  #: steps of this slot's finished trials
+    failed: int = 0  #: failed trials in a row
 
 
 class TrialStore:

@@ -9,7 +9,7 @@ from tpuherd_host.agent.frames import BadFrame, Frame, FrameReader
 
 READ_MAX = 1 << 18
 PIECES_AT_ONCE = 64
-UNSENT_MAX = 1 << 20  #: with so much unsent nothing more is read from it
+UNSENT_MAX = 1 << 20  #: while this many bytes are unsent, nothing is read from it
 
 
 class ClientConnection:
@@ -30,7 +30,7 @@ class ClientConnection:
         self.writing = False
 
     def use_files(self, files: List[int]) -> None:
-        """Speak over these files; the socket only tells when `attach` dies."""
+        """Communicate over these files; the socket only shows when `attach` dies."""
         for file in files:
             os.set_blocking(file, False)
         self.files = files

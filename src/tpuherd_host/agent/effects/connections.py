@@ -45,7 +45,7 @@ class ConnectionTable:
         self.files.watch_file(control.fileno(), False, lambda: self.read_greeting(line))
 
     def read_greeting(self, line: ClientConnection) -> None:
-        """Take the files that `attach` hands over; any other client speaks frames itself."""
+        """Take the files that `attach` hands over; any other client sends frames itself."""
         control = line.control
         assert control is not None
         room = socket.CMSG_SPACE(2 * 4)
@@ -68,7 +68,7 @@ class ConnectionTable:
         self.handle_frames(line, line.parse_frames(word))
 
     def attach_client(self, line: ClientConnection, files: List[int], version: str) -> None:
-        """Connect an `attach`; an idle agent makes room for one of another version."""
+        """Connect an `attach`; an idle agent ends so that one of another version can start."""
         assert line.control is not None
         others = any(other is not line for other in self.lines.values())
         busy = others or any(work.is_live for work in self.state().works.values())
@@ -84,7 +84,7 @@ class ConnectionTable:
             self.files.watch_file(line.control.fileno(), False, lambda: self.drop_connection(line))
             line.control.send(STAYS)
             self.start_connection(line)
-        except OSError:  # not files that can be waited for
+        except OSError:  # epoll does not support these files
             line.control.send(REFUSES)
             self.drop_connection(line)
 
@@ -125,7 +125,7 @@ class ConnectionTable:
         self.update_watches(line)
 
     def update_watches(self, line: ClientConnection) -> None:
-        """Wait for writing where bytes are unsent; do not read from a client that does not read."""
+        """Watch for writing if bytes are unsent; do not read from a client that does not read."""
         writing, reading = bool(line.unsent), line.many < UNSENT_MAX and not line.hanging
         if (writing, reading) == (line.writing, line.reading):
             return

@@ -1,4 +1,4 @@
-"""How effects on connections and processes are carried out; task_io.py has those on files."""
+"""Carries out effects on connections and processes; task_io.py has those on files."""
 
 import os
 import signal
@@ -104,7 +104,7 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
     runtime.outputs_done.clear()
 
 
-#: How the hosts of a gang find each other: values of the image or the login do not apply.
+#: How the hosts of a gang find each other; values of the image or the login are not used.
 GANG = ("MEGASCALE_", "JAX_COORDINATOR_")
 
 

@@ -1,4 +1,4 @@
-"""A log on disk: segments with logical offsets, of which the oldest are dropped."""
+"""A log on disk in segments with logical offsets; the oldest segments are dropped."""
 
 import os
 from typing import BinaryIO, List, Optional
@@ -13,7 +13,7 @@ from tpuherd_host.agent.log_records import (
 )
 
 SEGMENT_MAX = 16 << 20
-SEGMENTS = 16  #: a full log has about so many
+SEGMENTS = 16  #: a full log has about this many
 PREFIX = "log."
 
 
@@ -27,9 +27,9 @@ class SegmentedLog:
         self.cap = cap
         self.starts: List[int] = []
         self.file: Optional[BinaryIO] = None
-        self.readers: dict[int, int] = {}  #: start of a segment to a file descriptor
+        self.readers: dict[int, int] = {}  #: file descriptors by the start of their segment
         self.length = 0
-        self.lost_bytes = 0  #: in all
+        self.lost_bytes = 0  #: in total
         self.gap = 0  #: not noted in the log yet
         self.broken = False  #: the newest segment ends with half a record: begin another
         self.dirty = False
@@ -59,7 +59,7 @@ class SegmentedLog:
         self.length = self.starts[-1] + end
 
     def append(self, at: float, port: int, piece: bytes) -> bool:
-        """Write a record; False if the disk is full: the next record tells how much was lost."""
+        """Write a record; False if the disk is full: the next record says how much was lost."""
         text = b""
         if self.gap and not self.raw:
             text = pack_record(at, GAP, NUMBER.pack(self.gap))
@@ -105,7 +105,9 @@ class SegmentedLog:
         self.broken = False
         if fresh and start not in self.starts:
             self.starts.append(start)
-        room = self.segment + PIECE_MAX + 2 * HEAD.size  # what this one may still take
+        room = (
+            self.segment + PIECE_MAX + 2 * HEAD.size
+        )  # the space that this segment may still need
         while len(self.starts) > 1 and self.length - self.starts[0] > self.cap - room:
             oldest = self.starts.pop(0)
             reader = self.readers.pop(oldest, None)
@@ -122,7 +124,9 @@ class SegmentedLog:
             end = self.starts[index + 1] if index + 1 < len(self.starts) else self.length
             piece = os.pread(self.segment_reader(start), min(many, end - offset), offset - start)
             if not piece:
-                piece = bytes(min(many, end - offset))  # somebody cut the file: keep the count
+                piece = bytes(
+                    min(many, end - offset)
+                )  # the file was truncated: keep the offsets right
             pieces.append(piece)
             offset += len(piece)
             many -= len(piece)

@@ -15,7 +15,7 @@ class Poller:
     def wait(self, seconds: Optional[float]) -> None:
         """Call the functions of files that are ready within this time."""
         for file, _ in self.epoll.poll(seconds):
-            if file in self.calls:  # not dropped by one before it
+            if file in self.calls:  # not dropped by an earlier call in this round
                 self.calls[file]()
 
     def watch_file(self, file: int, writing: bool, call: Callable[[], None]) -> None:

@@ -10,8 +10,11 @@ SERVER = "169.254.169.254"
 HOST_VARIABLES = ("GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 60
 ANSWER_MAX = 1 << 16
-ANSWER_S = 0.5  #: to what needs no waiting, when there is little time
-PATIENCE_S = (0.25, 300.0)  #: between tries: a young host's server is late, others have none
+ANSWER_S = 0.5  #: for an answer that is due at once, when there is little time
+PATIENCE_S = (
+    0.25,
+    300.0,
+)  #: between tries: the server of a new host starts late, other hosts have none
 
 
 def server_address(environment: Mapping[str, str]) -> Tuple[str, int]:
@@ -38,7 +41,7 @@ def parse_answer(answer: bytes) -> Optional[Tuple[str, str]]:
         return None
     fields = {name.lower(): value.strip() for name, _, value in (n.partition(":") for n in lines)}
     if fields.get("metadata-flavor") != "Google":
-        return None  # somebody else has that address
+        return None  # another server has that address
     return body.decode("utf-8", "replace").strip(), fields.get("etag", "0")
 
 
@@ -88,7 +91,7 @@ def watch_key(key: str, where: Tuple[str, int], tell: Callable[[str, str], None]
             continue
         patience_s = PATIENCE_S[0]
         if found[1] == tag:
-            time.sleep(0.05)  # a server that does not wait must not make us spin
+            time.sleep(0.05)  # do not spin if the server answers at once
         tag = found[1]
         tell(key, found[0])
 

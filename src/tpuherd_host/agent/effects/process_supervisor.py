@@ -23,12 +23,14 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 LENGTH = struct.Struct(">I")
 SILENT_S = 0.05  #: a silent process is reported after this time; many end sooner
-LINGER_S = 120.0  #: it keeps the last output of its commands so long for another agent
+LINGER_S = 120.0  #: it keeps the last output of its commands this long for another agent
 SUBREAPER = 36
 RESET = (
     signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
 )  # fmt: skip
-StartProgram = Callable[[str, List[str]], int]  #: a program's file and its words; its process id
+StartProgram = Callable[
+    [str, List[str]], int
+]  #: takes a program's file and arguments; returns the process id
 
 
 def start_ticks(pid: int) -> int:
@@ -85,11 +87,11 @@ def spawn_on_pipes(order: Mapping[str, Any]) -> int:
     """Start a process by posix_spawn: none of our code runs in it, which is fast."""
     files = []
     try:
-        # Whoever feeds it may be gone already: that must not hold us up.
+        # The writer may be gone already: do not block.
         files.append(os.open(order["in"] or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         if order["in"]:
             os.set_blocking(files[0], True)
-        for end in ("out", "err"):  # also as a reader: it outlives the agent
+        for end in ("out", "err"):  # also for reading: it outlives the agent
             files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
         change_folder(order["directory"])
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
@@ -107,7 +109,7 @@ def spawn_on_pipes(order: Mapping[str, Any]) -> int:
 
 
 def spawn_on_terminal(order: Mapping[str, Any]) -> int:
-    """Start a process on a terminal, which only the process itself can make its own."""
+    """Start a process on a terminal, which becomes its controlling terminal."""
     hear, report = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if not pid:
@@ -175,7 +177,7 @@ def exec_program(argv: List[str], env: Mapping[str, str], begin: StartProgram) -
 
 
 class Supervisor:
-    """Owns its processes and the line to the agent."""
+    """Owns its processes and the connection to the agent."""
 
     def __init__(self, line: socket.socket, login: Mapping[str, str]) -> None:
         self.line: Optional[socket.socket] = line
@@ -197,7 +199,7 @@ class Supervisor:
         if self.line is not None:
             self.poll.register(self.line, select.POLLIN)
         while self.line is not None or self.children or time.monotonic() < self.left_at + LINGER_S:
-            # A signal between the reaping and the poll is in the pipe: nothing is overslept.
+            # A signal between reaping and poll is in the pipe: no end is missed.
             for file, event in self.poll.poll(self.poll_timeout_ms()):
                 if file == wake_in:
                     with suppress(BlockingIOError):
@@ -325,12 +327,12 @@ class Supervisor:
             self.send_message({**before, **content})
             try:
                 write_file(os.path.join(order["folder"], "exit"), content)
-            except OSError:  # a full disk: may the agent write it down when it can
+            except OSError:  # a full disk: the agent records it when it can
                 self.send_message({"id": order["id"], "unwritten": True})
 
 
 def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
-    """Fork a supervisor; return the agent's end of the line and the process id."""
+    """Fork a supervisor; return the agent's end of the connection and the process id."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     pid = os.fork()
     if not pid:
@@ -343,12 +345,12 @@ def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
 
 
 def run_supervisor(line: socket.socket, login: Mapping[str, str]) -> None:
-    """Be the supervisor in a fresh fork; keep no file of the agent's open but the line."""
+    """Be the supervisor in a fresh fork; close all files of the agent but the connection."""
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.closerange(3, line.fileno())
     os.closerange(line.fileno() + 1, 1 << 16)
-    with suppress(OSError, AttributeError):  # orphans have their environment, too
+    with suppress(OSError, AttributeError):  # adopted orphans keep their environment
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     Supervisor(line, login).run()

@@ -1,4 +1,4 @@
-"""What the agent runs on: its files, connections, processes and the queues of events.
+"""The agent's resources: files, connections, processes and the queues of events.
 
 Effects work on it; the event loop owns it.
 """
@@ -40,7 +40,7 @@ class AgentRuntime:
         self.later: Deque[str] = deque()  #: ended tasks to record after all replies are sent
         self.outputs_done: List[str] = []  #: the supervisor may close their output
         self.threaded_calls: Dict[Tuple[int, int], ThreadedCall] = {}
-        self.unseen: Dict[str, float] = {}  #: tasks whose process is gone: since when
+        self.unseen: Dict[str, float] = {}  #: by task whose process is gone: since when
         self.supervisor: Optional[socket.socket] = None
         self.supervisor_pid = 0
         self.supervisor_buffer = bytearray()
@@ -53,7 +53,7 @@ class AgentRuntime:
         self.files.watch_file(self.wake_in, False, self.drain_wake_pipe)
 
     def current_time(self) -> float:
-        """Return seconds since 1970; setting the system clock moves no deadline."""
+        """Return seconds since 1970; changes of the system clock do not move deadlines."""
         return self.anchor + time.monotonic()
 
     # ---- events ----------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class AgentRuntime:
             try:
                 os.fdatasync(file)
             except OSError:
-                pass  # a full or broken disk shows itself at the next write
+                pass  # a full or broken disk shows at the next write
             os.close(file)
         self.syncing = False
 

@@ -21,7 +21,7 @@ REPORT_MAX = 8192
 NAME_MAX, TEXT_MAX, FIELDS_MAX, REFUSED_MAX = 200, 1000, 64, 5
 NUMBER_MAX = 1 << 63
 AT_ONCE = 64
-PATH_MAX = 100  #: the kernel takes 107
+PATH_MAX = 100  #: the kernel allows 107
 
 
 def socket_path(folder: str) -> str:
@@ -77,7 +77,7 @@ def listen_for_reports(runtime: AgentRuntime) -> None:
     try:
         ear.bind(path)
     except OSError:
-        return  # a full disk: nobody reports then
+        return  # a full disk: there are no reports then
     finally:
         os.umask(old)
     ear.setblocking(False)

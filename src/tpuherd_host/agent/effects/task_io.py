@@ -1,4 +1,4 @@
-"""How effects on a task's files are carried out: output, input, and records."""
+"""Carries out effects on a task's files: output, input and records."""
 
 from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.effects.runtime import AgentRuntime
@@ -47,7 +47,7 @@ def handle_started(runtime: AgentRuntime, pipes: TaskPipes, id: str) -> None:
         if pipes.input is not None:
             feed_input(runtime, messages.FeedInput(id, b""))
     except OSError:
-        pass  # its pipes are gone: somebody emptied our folder. It runs, unheard
+        pass  # its pipes were deleted with our folder: it runs, but its output is lost
 
 
 def read_remaining(runtime: AgentRuntime, id: str) -> None:
@@ -78,7 +78,7 @@ def append_note(runtime: AgentRuntime, effect: messages.AppendNote) -> None:
     try:
         log = get_pipes(runtime, effect.work).log
     except OSError:
-        return  # the state says it too
+        return  # the state has it too
     log.append(runtime.current_time(), effect.port, f"herd: {effect.sentence}\n".encode())
     runtime.queue_log_growth(effect.work.id)
 
@@ -118,7 +118,7 @@ def finish_task(runtime: AgentRuntime, id: str) -> None:
 
 
 def is_fully_recorded(runtime: AgentRuntime, work: Task) -> bool:
-    """Whether the supervisor's file already tells all about the command's end."""
+    """Whether the supervisor's file already has everything about the command's end."""
     seen = work.phase == ENDED and work.pid and work.drained and not work.adopted
     more = work.why or work.lost_bytes or work.id in runtime.store.unsaved
     return bool(work.kind == COMMAND and seen and not more)
@@ -138,7 +138,7 @@ def close_pipes(runtime: AgentRuntime, work: Task) -> None:
     pipes = runtime.pipes_by_task.get(work.id)
     if pipes is not None and not work.is_live:
         if pipes.outputs:
-            pipes.log.close()  # something that it left behind still writes
+            pipes.log.close()  # a process that it left behind still writes
         else:
             pipes.close()
             runtime.outputs_done.append(work.id)
@@ -156,7 +156,7 @@ def save_epochs(runtime: AgentRuntime, effect: messages.SaveEpochs) -> None:
     try:
         runtime.store.save_epochs(effect.epochs)
     except OSError:
-        pass  # a full disk: this agent knows them all the same
+        pass  # a full disk: this agent has them in memory
 
 
 def save_stamp(runtime: AgentRuntime, effect: messages.SaveStamp) -> None:

@@ -12,7 +12,7 @@ from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.log_records import PIECE_MAX
 
 STDOUT, STDERR = 1, 2
-WatchFile = Callable[[int, bool, Callable[[], None]], None]  #: a file, for writing?, who is called
+WatchFile = Callable[[int, bool, Callable[[], None]], None]  #: file, whether for writing, callback
 UnwatchFile = Callable[[int], None]
 
 
@@ -31,11 +31,11 @@ class TaskPipes:
         self.log = log
         self.watch = watch
         self.unwatch = unwatch
-        self.readable = readable  #: somebody is to call `take` and `pass_on`
-        self.outputs: Dict[int, int] = {}  #: file to port
+        self.readable = readable  #: called when `read_outputs` or `write_input` can proceed
+        self.outputs: Dict[int, int] = {}  #: port by file
         self.fed: Deque[bytes] = deque()
         self.input: Optional[int] = None
-        self.ending = False  #: no more will be fed
+        self.ending = False  #: no more input will come
         self.process_ended = False
         self.master: Optional[int] = None
         self.slave: Optional[int] = None
@@ -44,7 +44,7 @@ class TaskPipes:
         self.paused = False
         self.writing = False
 
-    # ---- before, at and after the beginning ------------------------------------------------------
+    # ---- starting -------------------------------------------------------------------------------
 
     def prepare_files(
         self, stdin: bool, terminal: Optional[Mapping[str, int]]
@@ -65,7 +65,7 @@ class TaskPipes:
         return {"tty": None, **paths, "in": paths["in"] if stdin else None}
 
     def open_outputs(self) -> None:
-        """Open outputs that the stage before may have closed."""
+        """Open outputs that an earlier stage may have closed."""
         for end, port in (("out", STDOUT), ("err", STDERR)):
             if port not in self.outputs.values():
                 self.outputs[self.open_fifo(f"{self.folder}/{end}", os.O_RDONLY)] = port
@@ -124,7 +124,7 @@ class TaskPipes:
             except BlockingIOError:
                 continue
             except OSError as error:
-                if error.errno != errno.EIO:  # a terminal that nobody has open any more
+                if error.errno != errno.EIO:  # the terminal is no longer open in any process
                     raise
                 piece = b""
             if piece:
@@ -147,7 +147,7 @@ class TaskPipes:
         del self.outputs[file]
         os.close(file)
 
-    # ---- what it is fed --------------------------------------------------------------------------
+    # ---- input -----------------------------------------------------------------------------------
 
     def feed(self, piece: Optional[bytes]) -> int:
         """Queue bytes or the end of input; return how many bytes were written or will never be."""
@@ -170,7 +170,7 @@ class TaskPipes:
                 many = os.write(self.input, piece)
             except BlockingIOError:
                 break
-            except OSError:  # it reads no more
+            except OSError:  # the process closed its input
                 taken += self.discard_input()
                 self.end_input()
                 break
@@ -239,5 +239,5 @@ class TaskPipes:
             try:
                 os.unlink(os.path.join(self.folder, end))
             except OSError:
-                pass  # there was none
+                pass  # it has no such file
         self.log.close()

@@ -81,9 +81,9 @@ def unpack_task(content: Mapping[str, Any], env: Any) -> Task:
 class TaskStore:
     def __init__(self, root: str) -> None:
         self.root = root
-        self.places: Dict[str, str] = {}  #: a piece of work to its folder
-        self.unsaved: Dict[str, Task] = {}  #: the disk was full
-        self.owned: Set[str] = set()  #: folders for many, that were looked at
+        self.places: Dict[str, str] = {}  #: folders by task id
+        self.unsaved: Dict[str, Task] = {}  #: not recorded because the disk was full
+        self.owned: Set[str] = set()  #: parent folders that were checked
 
     def task_folder(self, work: Task) -> str:
         """Return the task's folder; OSError if both disk and memory are full."""
@@ -108,9 +108,9 @@ class TaskStore:
                     os.mkdir(folder, 0o700)
                     return True
             except FileExistsError:
-                remove_folder(folder)  # it was forgotten, and could not be removed then
+                remove_folder(folder)  # of a forgotten task; it could not be removed then
             except OSError:
-                self.owned.discard(above)  # somebody removed it
+                self.owned.discard(above)  # it was removed meanwhile
         return False
 
     def save(self, work: Task, hard: bool) -> bool:
@@ -216,7 +216,7 @@ def remove_folder(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
         os.rmdir(folder)
     except OSError:
-        pass  # somebody put something there, or removed it
+        pass  # another program changed the folder
 
 
 def has_room(root: str) -> bool:

@@ -1,1 +1,1 @@
-"""What the agent finds out about its host, and cleans up there."""
+"""Facts about the host, and cleaning it up."""

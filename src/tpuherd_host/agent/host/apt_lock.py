@@ -1,4 +1,4 @@
-"""Who holds apt's lock: in a new VM's first minutes unattended upgrades do."""
+"""Finds who holds apt's lock: unattended upgrades do in a new VM's first minutes."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Who uses the chips: which processes have their devices open or hold libtpu's lock."""
+"""Finds who uses the chips: processes with open devices or libtpu's lock."""
 
 import fcntl
 import json
@@ -106,7 +106,7 @@ def process_user(pid: int) -> str:
 
 
 def describe_users(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
-    """Add what people want to know about each process."""
+    """Add user, command and start time of each process."""
     rows = []
     uptime_s, now = processes.uptime_seconds(), time.time()
     for path, pid in found:
@@ -126,7 +126,7 @@ def describe_users(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
 
 
 def print_all() -> int:
-    """Print JSON for an agent that asks by sudo."""
+    """Print JSON for an agent that runs this by sudo."""
     json.dump(describe_users(find_users(os.path.expanduser("~"))), sys.stdout)
     return 0
 

@@ -12,7 +12,9 @@ from tpuherd_host.agent.state_machine.messages import TasksCleaned
 from tpuherd_host.agent.state_machine.transition import parse_fields
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
 
-CLEANED = "ended by herd clean"  #: and by whose; engines know an end by this word
+CLEANED = (
+    "ended by herd clean"  #: followed by who ran it; engines recognize such an end by these words
+)
 KNOWN_S = 5.0
 GRACE_S = 10.0
 LOOK_S = 0.1
@@ -31,7 +33,7 @@ def told_holders(call: ThreadedCall) -> Dict[str, Any]:
 
 
 def clean(call: ThreadedCall) -> Dict[str, Any]:
-    """End leftovers, remove lock files that nobody holds, make libtpu's log folder writable."""
+    """End leftovers, remove lock files that no process holds, make libtpu's log folder writable."""
     asked = parse_fields(call.content, all=bool, grace_s=float)
     everything = asked.get("all", False)
     works = call.paths.state().works
@@ -124,7 +126,7 @@ def send_signal(pid: int, number: int) -> None:
     except PermissionError:
         run_sudo("kill", f"-{int(number)}", str(pid))
     except ProcessLookupError:
-        pass  # gone by itself
+        pass  # it ended meanwhile
 
 
 def wait_until(over: Callable[[], bool], patience_s: float, call: ThreadedCall) -> None:
@@ -151,7 +153,7 @@ def run_sudo(*words: str) -> bool:
 
 
 def remove_free_locks(home: str) -> List[str]:
-    """Remove lock files that nobody holds: libtpu takes the file for a lock."""
+    """Remove lock files that no process holds: libtpu takes the file itself for a lock."""
     removed = []
     for path in chip_users.lock_files(home):
         if chip_users.lock_holder(path) is not None:
@@ -166,7 +168,7 @@ def remove_free_locks(home: str) -> List[str]:
 
 
 def fix_log_folder() -> List[str]:
-    """Make a log folder of root's writable: otherwise no other user's libtpu can log."""
+    """Make root's log folder writable: otherwise libtpu fails to log for other users."""
     if not os.path.isdir(TPU_LOGS) or os.access(TPU_LOGS, os.W_OK):
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a host shows of itself: read here, parsed by pure functions; the verb `facts`."""
+"""Reads a host's facts and parses them with pure functions: the verb `facts`."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What the agent says about itself and its host in its greeting."""
+"""The agent's greeting: itself and its host."""
 
 import os
 import pwd
@@ -18,7 +18,7 @@ def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:
         user = str(os.getuid())
     return {
         "protocol": PROTOCOL,
-        "agent": version.partition(".")[2],  #: the hash in its file's name
+        "agent": version.partition(".")[2],  #: the hash in the file name
         "python": ".".join(map(str, sys.version_info[:3])),
         "host": socket.gethostname(),
         "boot": boot,

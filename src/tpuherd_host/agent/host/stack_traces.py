@@ -1,4 +1,4 @@
-"""What an attempt's processes are doing: by py-spy, by themselves, else by the kernel."""
+"""Reads the stacks of an attempt's processes by py-spy, from themselves, or from the kernel."""
 
 import os
 import re
@@ -15,7 +15,7 @@ PROCESSES_MAX = 64
 TEXT_MAX = 64 << 10
 SPY_S = 10.0
 THREADS_MAX = 64
-#: The file into which a program with tpuherd_host.train writes its frames, at which signal.
+#: The file into which a program with tpuherd_host.train writes its frames at a signal.
 FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
 FRAMES_S, QUIET_S = 3.0, 0.2
 
@@ -76,7 +76,7 @@ def own_frames(pid: int) -> str:
                 os.kill(pid, int(found.group(1)))
                 return read_growth(file, before)
     except OSError:
-        pass  # it ends just now, or is another's
+        pass  # it ended just now, or belongs to another user
     return ""
 
 
@@ -133,7 +133,7 @@ def read_proc_file(path: str) -> str:
 
 
 def link_target(path: str) -> str:
-    """Return where a link leads; "" if we may not see it."""
+    """Return the target of a link; "" if we may not see it."""
     try:
         return os.readlink(path)
     except OSError:

@@ -1,1 +1,1 @@
-"""Code and files on their way to a host: received, relayed, switched and sent back."""
+"""Receives snapshots and files, relays them, switches to them, and sends them back."""

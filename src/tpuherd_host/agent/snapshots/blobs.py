@@ -31,7 +31,7 @@ class BlobStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.places: Dict[bytes, Tuple[str, int, int]] = {}
-        self.packs: Dict[str, int] = {}  #: how much of each index is known
+        self.packs: Dict[str, int] = {}  #: how much of each index was read
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.reload_indexes()
 
@@ -112,10 +112,12 @@ class BlobStore:
         for id, (name, _, size) in self.places.items():
             if id in ids:
                 live[name][id] = size
-        for file in list(self.folder.iterdir()):  # packs without an index: cut before their first
+        for file in list(
+            self.folder.iterdir()
+        ):  # packs without an index: interrupted before their first content
             if file.name != "lock" and file.name.replace(INDEX, "") not in live:
                 file.unlink()
-        for name, kept in sorted(live.items(), key=lambda pack: len(pack[1])):  # makes room first
+        for name, kept in sorted(live.items(), key=lambda pack: len(pack[1])):  # frees space first
             if (self.folder / name).stat().st_size <= 2 * sum(kept.values()):
                 continue
             if kept:
@@ -146,7 +148,7 @@ class PackWriter:
     def __exit__(self, *_: object) -> None:
         for file in (self.file, self.index):
             if file is not None:
-                with suppress(OSError):  # a full disk says so again
+                with suppress(OSError):  # a full disk raises again at the next write
                     file.close()
 
     def _open_files(self) -> Tuple[BinaryIO, BinaryIO]:

@@ -17,13 +17,13 @@ TAIL = struct.Struct(">IqQ32s")
 LENGTH = struct.Struct(">H")
 END = TAIL.size + 1
 KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
-NOBODY = bytes(32)  #: the id of a content that nobody has hashed
+NOBODY = bytes(32)  #: the id of a content that was not hashed
 PATH_MAX = 4096
-AWAY = (b"//", b"/./", b"/../")  #: what not a path in a snapshot goes through
+AWAY = (b"//", b"/./", b"/../")  #: what no path in a snapshot contains
 
 
 class BadRows(ValueError):
-    """These rows cannot be a snapshot's."""
+    """These rows are not a valid snapshot."""
 
 
 class ManifestRow(NamedTuple):
@@ -83,7 +83,7 @@ def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
         raise BadRows("too short")
     found = [parse_row(each) for each in rows]
     paths = [one.path for one in found]
-    trail = b"".join([b"/" + path + b"/\0" for path in paths])  # quicker than one by one
+    trail = b"".join([b"/" + path + b"/\0" for path in paths])  # faster than one by one
     if any(away in trail for away in AWAY) or trail.count(b"\0") > len(paths):
         raise BadRows("not a path in a snapshot")
     if any(stat.S_IFMT(mode) not in KINDS for mode in {one.mode for one in found}):

@@ -56,7 +56,7 @@ class FillOrder(NamedTuple):
     dest: str
     token: str
     force: bool
-    tops: Optional[List[str]]  #: a copy's topmost names; None: a snapshot
+    tops: Optional[List[str]]  #: a copy's top-level names; None for a snapshot
 
 
 class TreeUpdate(NamedTuple):
@@ -64,7 +64,7 @@ class TreeUpdate(NamedTuple):
 
     tree: bytes
     base: bytes
-    before: Mapping[bytes, ManifestRow]  #: by path, what the base was written as
+    before: Mapping[bytes, ManifestRow]  #: by path, the rows of the tree in place
 
 
 class CopyTarget(NamedTuple):
@@ -180,7 +180,7 @@ def base_rows(agent_folder: Path, start: Optional[str]) -> List[bytes]:
 
 
 def check_disk_space(path: Path, needed: int) -> None:
-    """Refuse what would not fit."""
+    """Refuse what does not fit on the disk."""
     free = shutil.disk_usage(str(path)).free
     if needed + MARGIN > free:
         sentence = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"

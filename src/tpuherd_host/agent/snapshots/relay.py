@@ -1,8 +1,8 @@
 """Pass a stream on to other hosts over the internal network, which pass it on further.
 
-A receiver listens for a short while. Both ends prove with the transfer's token, which came over
-SSH, that they belong together; the token itself is never sent. The data is not secret from the
-internal network, and is verified against the snapshot's id, which came over SSH too.
+A receiver listens for a short while. Both ends prove that they know the transfer's token, which
+came over SSH; the token itself is never sent. The data is not secret from the internal network,
+and is verified against the snapshot's id, which came over SSH too.
 """
 
 import contextlib
@@ -17,56 +17,56 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tupl
 from tpuherd_host.agent.snapshots.stream import HEAD_MAX, NUMBER, BrokenStream
 
 DIAL_S = 2.0
-STALL_S = 10.0  #: a child that takes nothing for so long is given up
+STALL_S = 10.0  #: a child that accepts nothing for this long is dropped
 WAIT_S = 90.0  #: how long a host listens for its parent
 LOOK_S = 0.5
 AHEAD = 32  #: blocks that a child may be behind
-EARS_MAX = 64
+LISTENERS_MAX = 64
 NONCE = 16
 PROOF = 32
 
 RelayPlan = Sequence[
     Sequence[Any]
-]  #: address, port, token, and the plan of those below: each child
+]  #: for each child: address, port, token, and the plan of its children
 
-EARS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: token → who listens, and how long
+LISTENERS: Dict[str, Tuple[socket.socket, threading.Timer]] = {}  #: by token, with the timeout
 
 
 def token_proof(token: str, who: bytes, nonces: bytes) -> bytes:
-    """Return the proof of knowing the token."""
+    """Return a proof that we know the token."""
     return hmac.new(token.encode(), who + nonces, "sha256").digest()
 
 
 def listen_for_parent(token: str, address: str) -> int:
     """Listen for a parent and return the port."""
     stop_listening(token)
-    while len(EARS) >= EARS_MAX:
-        stop_listening(next(iter(EARS)))
-    ear = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    while len(LISTENERS) >= LISTENERS_MAX:
+        stop_listening(next(iter(LISTENERS)))
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         try:
-            ear.bind((address, 0))
+            listener.bind((address, 0))
         except OSError:
-            ear.bind(("", 0))  # behind an address translation the host does not know its address
-        ear.listen(4)
+            listener.bind(("", 0))  # behind NAT a host does not know its address
+        listener.listen(4)
     except OSError:
-        ear.close()
+        listener.close()
         raise
     timer = threading.Timer(WAIT_S, stop_listening, (token,))
     timer.daemon = True
     timer.start()
-    EARS[token] = (ear, timer)
-    port: int = ear.getsockname()[1]
+    LISTENERS[token] = (listener, timer)
+    port: int = listener.getsockname()[1]
     return port
 
 
 def stop_listening(token: str) -> None:
-    ear, timer = EARS.pop(token, (None, None))
-    if ear is not None and timer is not None:
+    listener, timer = LISTENERS.pop(token, (None, None))
+    if listener is not None and timer is not None:
         timer.cancel()
         with contextlib.suppress(OSError):
-            ear.shutdown(socket.SHUT_RDWR)  # wakes who waits there
-        ear.close()
+            listener.shutdown(socket.SHUT_RDWR)  # wakes a waiting thread
+        listener.close()
 
 
 def receive_exactly(line: socket.socket, many: int) -> bytes:
@@ -85,12 +85,12 @@ def receive_stream(
 ) -> Iterator[Tuple[Callable[[], bytes], RelayPlan]]:
     """Return the parent's bytes and the plan of passing them on. Strangers are rejected; `check`
     raises when the caller is gone."""
-    ear, timer = EARS.get(token, (None, None))
-    if ear is None or timer is None:
+    listener, timer = LISTENERS.get(token, (None, None))
+    if listener is None or timer is None:
         raise BrokenStream("this transfer no longer has a listener")
     timer.cancel()
     try:
-        line, plan = accept_parent(ear, token, check)
+        line, plan = accept_parent(listener, token, check)
         with line:
             line.settimeout(WAIT_S)
             yield lambda: line.recv(1 << 16), plan
@@ -99,14 +99,14 @@ def receive_stream(
 
 
 def accept_parent(
-    ear: socket.socket, token: str, check: Callable[[], None]
+    listener: socket.socket, token: str, check: Callable[[], None]
 ) -> Tuple[socket.socket, RelayPlan]:
     """Return the connection of a parent that knows the token, and its plan."""
-    ear.settimeout(LOOK_S)
+    listener.settimeout(LOOK_S)
     for _ in range(int(WAIT_S / LOOK_S)):
         check()
         with contextlib.suppress(socket.timeout):
-            line, _ = ear.accept()
+            line, _ = listener.accept()
             plan = authenticate_parent(line, token)
             if plan is not None:
                 return line, plan
@@ -182,7 +182,7 @@ class Tee:
         if branch is not None:
             self.lost.append(token)
             with contextlib.suppress(queue.Empty):
-                while True:  # whoever waits for room in it
+                while True:  # wakes a writer that waits for room
                     branch.get_nowait()
 
     def pass_through(self, blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -45,10 +45,10 @@ from tpuherd_host.agent.state_machine.messages import ThreadRead
 from tpuherd_host.agent.state_machine.transition import CallRefused
 from tpuherd_host.agent.threaded_rpc import CallAbandoned, ThreadedCall
 
-AHEAD = 4 << 20  #: bytes that may be under way to us: what a line holds, and more
+AHEAD = 4 << 20  #: bytes that may be in flight to us: more than a connection holds
 PASS_LEVEL = 1
 BEAT_S = 5.0
-TIDY_S = 3.0  #: after a switch: other hosts of the same machine may still be at it
+TIDY_S = 3.0  #: after a switch: other simulated hosts of this machine may still be switching
 
 
 def agent_folders(call: ThreadedCall) -> "tuple[Path, Path]":
@@ -190,7 +190,7 @@ def fill_and_relay(
         with suppress(BrokenStream, OSError):
             for _ in passed:
                 pass
-        if refused.word == "full":  # give back what came of it
+        if refused.word == "full":  # free the space again
             with suppress(OSError):
                 tree_layout.prune_store(agent_folder, 0)
         if refused.word != "torn":
@@ -271,7 +271,7 @@ def switch_destination(
     inodes = {tree["inode"] for tree in spot.trees}
     if not new.is_dir() or new.stat().st_ino in inodes:
         if spot.current == order.id:
-            return {"switched": order.id, "was": spot.current, "stays": []}  # asked twice
+            return {"switched": order.id, "was": spot.current, "stays": []}  # asked a second time
         raise CallRefused("not-found", "the received files are gone; sync again")
     spot.dest.parent.mkdir(parents=True, exist_ok=True)
     trees = [*spot.trees, {"id": order.id, "inode": new.stat().st_ino}]
@@ -284,7 +284,7 @@ def switch_destination(
         if spot.current is None:
             if not any(new.iterdir()):
                 new.rmdir()
-            elif new.stat().st_ino not in inodes:  # mixed in with --force
+            elif new.stat().st_ino not in inodes:  # added to with --force
                 trees.insert(0, {"id": "", "inode": new.stat().st_ino})
     write_record(spot, trees)
     names = [path.decode(errors="replace") for path in stays[:20]]

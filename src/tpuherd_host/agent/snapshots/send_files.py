@@ -19,7 +19,7 @@ from tpuherd_host.agent.snapshots.tree_layout import load_rows, open_blobs
 from tpuherd_host.agent.state_machine.transition import CallRefused
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
 
-LEVEL = 3  #: a host compresses as fast as most lines carry
+LEVEL = 3  #: as fast as most networks
 PIECE = 1 << 20
 
 

@@ -27,7 +27,7 @@ PROBED = 1 << 16  #: smaller files are always compressed
 HEAD_MAX = 1 << 24
 
 
-MakeCompressor = Callable[[int], Any]  #: a compressor of some level
+MakeCompressor = Callable[[int], Any]  #: makes a compressor of a level
 
 
 class BrokenStream(ValueError):
@@ -40,7 +40,7 @@ class StreamContent(NamedTuple):
     number: int
     size: int
     pieces: Iterable[bytes]
-    like: bytes = b""  #: the content that it replaces, if whoever gets it has that
+    like: bytes = b""  #: the content that it replaces, if the receiver has it
 
 
 class BlockWriter:
@@ -49,7 +49,7 @@ class BlockWriter:
         self.made = made
         self.zlib = made(level)
         self.kind = DEFLATED
-        self.open = False  #: the compressor holds something back
+        self.open = False  #: the compressor has unflushed bytes
         self.blocks: List[bytes] = []
         self.size = 0
 
@@ -206,7 +206,7 @@ def read_some(read: Callable[[], bytes]) -> bytes:
 
 
 def no_content(number: int) -> bytes:
-    """Know no content of any row."""
+    """Return no content for any row."""
     raise BrokenStream("the stream needs contents that are not on this host")
 
 

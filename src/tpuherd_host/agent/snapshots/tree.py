@@ -18,8 +18,8 @@ from tpuherd_host.agent.snapshots.manifest import ManifestRow
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 SECOND = 1_000_000_000
-SHIPPED = stat.S_IFMT(0o777777) | 0o100  #: of a mode, what a snapshot knows
-CACHE = b"__pycache__"  #: is made again at any time
+SHIPPED = stat.S_IFMT(0o777777) | 0o100  #: the part of a mode that a snapshot records
+CACHE = b"__pycache__"  #: Python makes it again
 
 
 def join_path(tree: bytes, path: bytes) -> bytes:
@@ -139,7 +139,7 @@ def link_unchanged(base: bytes, tree: bytes, rows: Iterable[ManifestRow]) -> Lis
             if not one.is_link and has_row_marks(lstat(here + path), one):
                 link(here + path, there + path)
                 continue
-        except OSError:  # it is gone; another file system, or its limit of links
+        except OSError:  # it is gone, on another file system, or has too many links
             pass
         left.append(one)
     return left
@@ -159,7 +159,7 @@ def switch_tree(new: Path, dest: Path) -> bool:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOSYS):
             raise
-        aside = new.with_name(new.name + ".aside")  # this file system can't: as near as may be
+        aside = new.with_name(new.name + ".aside")  # this file system can't swap: the next best way
         dest.rename(aside)
         try:
             new.rename(dest)

@@ -1,4 +1,4 @@
-"""Where a destination's trees and their records are on a host.
+"""The folders of a destination's trees and records on a host.
 
 Below ~/.tpuherd: store/blobs (contents), store/rows (snapshots by id), trees/<destination>/ with a
 record of its trees and the trees themselves: those being received, and the last ones. A destination
@@ -25,11 +25,11 @@ from tpuherd_host.agent.snapshots.manifest import (
 from tpuherd_host.agent.snapshots.tree import carry_over, remove_known
 from tpuherd_host.agent.state_machine.transition import CallRefused
 
-TREES_KEPT = 3  #: with the one in place
+TREES_KEPT = 3  #: including the current one
 ROWS_KEPT = 6
 STALE_S = 86_400
 PART = ".part"
-KNOWN: Dict[str, List[ManifestRow]] = {}  #: small snapshots, taken apart: those of the last syncs
+KNOWN: Dict[str, List[ManifestRow]] = {}  #: parsed rows of small snapshots from the last syncs
 KNOWN_MAX, KNOWN_ROWS_MAX = 4, 5000
 
 
@@ -40,7 +40,7 @@ class Destination(NamedTuple):
     folder: Path  #: its trees
     record: Path
     trees: List[Dict[str, object]]  #: {"id", "inode"}, the oldest first
-    current: Optional[str]  #: the id of what stands there
+    current: Optional[str]  #: the id of the snapshot in place
 
 
 def open_blobs(agent_folder: Path) -> BlobStore:
@@ -104,7 +104,7 @@ def resolve_path(home: Path, text: str) -> Path:
 def find_destination(
     agent_folder: Path, home: Path, text: str, *, force: bool = False
 ) -> Destination:
-    """Return the destination; CallRefused where a tree must not be."""
+    """Return the destination; CallRefused for a path where no tree may be."""
     dest = resolve_path(home, text)
     for no in (home.resolve(), agent_folder.resolve()):
         if dest == no or dest in no.parents:
@@ -189,7 +189,7 @@ def remove_old_trees(
         if not remove_known(os.fsencode(str(old)), dest, rows):
             left.insert(0, tree)
     ours = {tree["inode"] for tree in trees}
-    for inode, entry in inodes.items():  # begun long ago, and never finished
+    for inode, entry in inodes.items():  # started long ago and never finished
         if inode not in ours and entry.stat().st_mtime < newest - STALE_S:
             shutil.rmtree(str(entry), ignore_errors=True)
     return left
