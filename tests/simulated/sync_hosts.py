@@ -61,7 +61,7 @@ class NearHost:
         try:
             yield stream
         finally:
-            stream.talk.cancel()
+            stream.threaded_call.cancel()
 
     async def events(self) -> AsyncIterator[Mapping[str, Any]]:
         nothing: tuple[Mapping[str, Any], ...] = ()
@@ -89,35 +89,35 @@ class NearStream:
         self.over = asyncio.Event()  #: the host's side has ended
         self.answer: ThreadAnswered | None = None
         house = AgentPaths(host.house, str(host.home), {}, AgentState, self.post)
-        self.talk = ThreadedCall(house, dict(verb.arguments), 1, 1)
+        self.threaded_call = ThreadedCall(house, dict(verb.arguments), 1, 1)
         if verb.name not in host.dead:
-            start_thread(THREADED[verb.name], self.talk)
+            start_thread(THREADED[verb.name], self.threaded_call)
 
-    def post(self, happening: Event) -> None:
+    def post(self, event: Event) -> None:
         try:
-            self.loop.call_soon_threadsafe(self.happen, happening)
+            self.loop.call_soon_threadsafe(self.happen, event)
         except RuntimeError:
             pass  # the test is over
 
-    def happen(self, happening: Event) -> None:
-        if isinstance(happening, ThreadRead):
-            self.credit += happening.many
+    def happen(self, event: Event) -> None:
+        if isinstance(event, ThreadRead):
+            self.credit += event.many
             self.more.set()
         else:
-            if isinstance(happening, ThreadAnswered):
+            if isinstance(event, ThreadAnswered):
                 self.over.set()
                 self.more.set()
-            self.come.put_nowait(happening)
+            self.come.put_nowait(event)
 
     async def read(self) -> tuple[int, bytes] | None:
         while self.answer is None:
-            happening = await self.come.get()
-            if isinstance(happening, ThreadAnswered):
-                self.answer = happening
-            elif isinstance(happening, ThreadSent) and not happening.last:
-                piece = self.host.passing(happening.piece)
-                self.talk.add_credit(len(happening.piece))
-                return happening.port, piece
+            event = await self.come.get()
+            if isinstance(event, ThreadAnswered):
+                self.answer = event
+            elif isinstance(event, ThreadSent) and not event.last:
+                piece = self.host.passing(event.piece)
+                self.threaded_call.add_credit(len(event.piece))
+                return event.port, piece
         return None
 
     async def write(self, port: int, piece: bytes) -> None:
@@ -129,22 +129,25 @@ class NearStream:
             await self.more.wait()
         self.credit -= len(piece)
         self.host.up += len(piece)
-        self.talk.add_piece(port, piece)
+        self.threaded_call.add_piece(port, piece)
 
     async def cut(self) -> None:
         """The line breaks, once the host has taken in all that went over it; then the call ends."""
         self.host.down = True
         if self.verb.name not in self.host.dead:
             # Its credit does not tell: the host may grant more than the window.
-            while any(piece for _, piece in tuple(self.talk.pieces)) and not self.over.is_set():
+            while (
+                any(piece for _, piece in tuple(self.threaded_call.pieces))
+                and not self.over.is_set()
+            ):
                 self.more.clear()
                 await self.more.wait()
-        self.talk.cancel()
+        self.threaded_call.cancel()
         if self.verb.name not in self.host.dead:
             await self.over.wait()
 
     async def send_eof(self, port: int) -> None:
-        self.talk.add_piece(port, None)
+        self.threaded_call.add_piece(port, None)
 
     async def reply(self) -> Mapping[str, Any]:
         while await self.read() is not None:

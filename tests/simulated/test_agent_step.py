@@ -28,35 +28,35 @@ class Play:
         self.now = 1000.0
         self.answers: Counter[tuple[int, int]] = Counter()
         self.asked: set[tuple[int, int]] = set()
-        self.deeds: list[messages.Effect] = []
+        self.effects: list[messages.Effect] = []
         self.alive: dict[str, int] = {}
         self.pid = 100
         self.sent: dict[int, list[frames.Frame]] = {}
         self.readers: dict[int, frames.FrameReader] = {}
 
-    def happen(self, *happenings: messages.Event) -> list[messages.Effect]:
+    def happen(self, *events: messages.Event) -> list[messages.Effect]:
         done: list[messages.Effect] = []
-        for happening in happenings:
-            self.state, deeds = reduce_event(self.state, happening, self.now, PURE, THREADED)
-            done += deeds
-            for deed in deeds:
-                self.do(deed)
-        self.deeds += done
+        for event in events:
+            self.state, effects = reduce_event(self.state, event, self.now, PURE, THREADED)
+            done += effects
+            for effect in effects:
+                self.do(effect)
+        self.effects += done
         return done
 
-    def do(self, deed: messages.Effect) -> None:
-        if isinstance(deed, messages.SendFrame):
-            for frame in self.readers[deed.connection].feed(deed.frame):
-                self.sent[deed.connection].append(frame)
+    def do(self, effect: messages.Effect) -> None:
+        if isinstance(effect, messages.SendFrame):
+            for frame in self.readers[effect.connection].feed(effect.frame):
+                self.sent[effect.connection].append(frame)
                 if frame.kind in (frames.REPLY, frames.FAIL) and frame.id:
-                    self.answers[deed.connection, frame.id] += 1
-        elif isinstance(deed, messages.SendLog):
-            work = self.state.works[deed.work]
-            assert work.first <= deed.offset
-            assert deed.offset + deed.many <= work.length
-        elif isinstance(deed, messages.SpawnProcess):
-            assert deed.work.id not in self.alive, "two at once"
-            self.alive[deed.work.id] = 0
+                    self.answers[effect.connection, frame.id] += 1
+        elif isinstance(effect, messages.SendLog):
+            work = self.state.works[effect.work]
+            assert work.first <= effect.offset
+            assert effect.offset + effect.many <= work.length
+        elif isinstance(effect, messages.SpawnProcess):
+            assert effect.work.id not in self.alive, "two at once"
+            self.alive[effect.work.id] = 0
 
     def open(self, id: int, epoch: int = 0) -> None:
         self.readers[id], self.sent[id] = frames.FrameReader(), []
@@ -87,22 +87,22 @@ class Play:
 
     def pass_time(self, seconds: float) -> list[messages.Effect]:
         """As a loop would: woken at each time that is due."""
-        end, before = self.now + seconds, len(self.deeds)
+        end, before = self.now + seconds, len(self.effects)
         while (at := next_wake_time(self.state)) is not None and at <= end:
             self.now = max(at, self.now)
             self.happen(messages.TimerFired())
         self.now = end
-        return self.deeds[before:]
+        return self.effects[before:]
 
 
-def signals(deeds: list[messages.Effect]) -> list[tuple[int, bool]]:
+def signals(effects: list[messages.Effect]) -> list[tuple[int, bool]]:
     """What was sent to whom: the number, and whether to all."""
     found = []
-    for deed in deeds:
-        if isinstance(deed, messages.SendSignal):
-            found.append((deed.number, deed.whole))
-        elif isinstance(deed, messages.SweepProcesses) and deed.number:
-            found.append((deed.number, True))
+    for effect in effects:
+        if isinstance(effect, messages.SendSignal):
+            found.append((effect.number, effect.whole))
+        elif isinstance(effect, messages.SweepProcesses) and effect.number:
+            found.append((effect.number, True))
     return found
 
 
@@ -273,10 +273,10 @@ def test_a_reader_gets_no_more_than_it_allowed() -> None:
     play.ask(1, 7, "run", id="a", argv=["x"])
     play.began("a")
     play.happen(messages.LogGrew("a", 0, 1 << 24))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, messages.SendLog)]
+    poured = [effect.many for effect in play.effects if isinstance(effect, messages.SendLog)]
     assert sum(poured) == frames.WINDOW
     play.happen(messages.FrameReceived(1, frames.Frame(frames.CREDIT, 7, (5).to_bytes(4, "big"))))
-    poured = [deed.many for deed in play.deeds if isinstance(deed, messages.SendLog)]
+    poured = [effect.many for effect in play.effects if isinstance(effect, messages.SendLog)]
     assert sum(poured) == frames.WINDOW + 5
     assert play.state.connections[1].unsent < UNSENT_MAX + frames.WINDOW
 

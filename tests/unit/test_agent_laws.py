@@ -197,7 +197,7 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
 def test_who_asked_is_answered_whatever_breaks(
     kind: type[Exception],
 ) -> None:
-    def verb(talk: ThreadedCall) -> dict[str, str]:
+    def verb(threaded_call: ThreadedCall) -> dict[str, str]:
         raise kind("a mistake of ours")
 
     heard: list[Event] = []

@@ -41,9 +41,11 @@ def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
 
 def test_who_asks_for_what_takes_a_thread_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Event] = []
-    talk = ThreadedCall(AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2)
+    threaded_call = ThreadedCall(
+        AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2
+    )
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
-    start_thread(facts, talk)
+    start_thread(facts, threaded_call)
     (answered,) = told
     assert (answered.connection, answered.call, answered.error) == (1, 2, "busy")  # type: ignore[union-attr]
     assert "no room" in answered.content["sentence"]  # type: ignore[union-attr]

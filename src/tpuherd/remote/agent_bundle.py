@@ -14,7 +14,7 @@ import tpuherd_host
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 
-#: The agent, and what attempts import and run: the archive is on their path.
+#: The agent, and modules for attempts: the archive is on their path.
 PACKAGE = Path(tpuherd_host.__file__).parent
 EPOCH = (1980, 1, 1, 0, 0, 0)  #: the earliest date that a zip can hold
 MAIN = f"""\
@@ -28,7 +28,7 @@ sys.exit(main(sys.argv[1:], sys.path[0], {PROTOCOL}))
 class Zipapp:
     """One version of the agent; it is packed only when a host lacks it."""
 
-    hash: str  #: of the sources; the agent reads it off its file's name and says it in its hello
+    hash: str  #: of the sources; the agent takes it from its file name and sends it in its hello
 
     @property
     def name(self) -> str:

@@ -177,9 +177,8 @@ class Call:
     def __init__(self, multiplexer: Multiplexer, id: int) -> None:
         self.multiplexer = multiplexer
         self.id = id
-        self._pieces: deque[bytes] = (
-            deque()
-        )  #: received data, each piece after the byte of its port
+        #: Received data, each piece after the byte of its port.
+        self._pieces: deque[bytes] = deque()
         self._come = asyncio.Event()  #: set if there is data to read, or the call has ended
         self._may_send = frames.WINDOW
         self._credit = asyncio.Event()

@@ -381,9 +381,8 @@ class HostKeyVerifier(asyncssh.SSHClient):
         self.pins = pins
         self.known = pins.pinned_keys(host) or host.host_keys
         self.shown = ""
-        self.heard: Callable[[], None] = lambda: (
-            None
-        )  #: called when the host answers: extends the timeout
+        #: Called when the host answers: extends the timeout.
+        self.heard: Callable[[], None] = lambda: None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.heard()

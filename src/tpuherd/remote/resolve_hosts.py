@@ -152,9 +152,8 @@ class RemoteSession:
         self.directory = directory
         self.pool = pool
         self.clock = clock
-        self.owners = (
-            owners  #: owner ids that are ours: only their nodes can be named by job and slot
-        )
+        #: Our owner ids: only their nodes can be named by job and slot.
+        self.owners = owners
 
     @property
     def cloud(self) -> Cloud:

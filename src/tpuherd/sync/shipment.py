@@ -54,9 +54,8 @@ class Shipment:
     failed: Mapping[str, str]  #: hosts without it, with the reason
     unsure: tuple[str, ...]  #: of these, hosts that may have switched anyway
     slow: Mapping[str, str]  #: hosts that got it in another way than planned, with a description
-    kept: Mapping[
-        str, tuple[str, ...]
-    ]  #: files on hosts that were in the way and were kept beside it
+    #: By host: files that were in the way and were kept beside it.
+    kept: Mapping[str, tuple[str, ...]]
     bytes_up: int
     seconds: float
     skipped: tuple[str, ...] = ()  #: what is neither file, folder nor symlink and was not shipped

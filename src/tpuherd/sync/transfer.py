@@ -85,24 +85,21 @@ class Transfer:
         self.switched: set[str] = set()
         self.silent: set[str] = set()  #: hosts whose last reply is missing
         self.unsure: set[str] = set()
-        self.alone = (
-            len(links) == 1 and options.tops is None
-        )  #: a single host switches by itself: one call less
+        #: A single host switches by itself: one call less.
+        self.alone = len(links) == 1 and options.tops is None
         self.failed: dict[str, str] = {}
         self.slow: dict[str, str] = {}
         self.kept: dict[str, tuple[str, ...]] = {}
         self.nodes = {name: node_key(link.host) for name, link in links.items()}
-        self.tries: Counter[str] = (
-            Counter()
-        )  #: by host: rounds in which another host of its node had it
-        self.misses: Counter[str] = (
-            Counter()
-        )  #: by node: rounds after which none of its hosts had it
+        #: By host: rounds in which another host of its node had it.
+        self.tries: Counter[str] = Counter()
+        #: By node: rounds after which none of its hosts had it.
+        self.misses: Counter[str] = Counter()
         self.apart: set[NodePair] = set()  #: pairs of nodes that could not reach each other
         self.unreachable: set[str] = set()  #: nodes that other nodes could not reach
         self.reasons: dict[str, str] = {}
         self.below: dict[str, set[str]] = {}  #: the descendants of each host in this round
-        self.orphans: set[str] = set()  #: hosts that can't get it any more in this round
+        self.orphans: set[str] = set()  #: hosts that can no longer get it in this round
         self.sent = 0
 
     def make_verb(self, verb: str, host: str, **more: Any) -> RpcRequest:
@@ -156,9 +153,8 @@ class Transfer:
         while waiting and (self.options.partial or not self.failed):
             waiting = await self.run_round(waiting)
         reached = {self.nodes[name] for name in self.ready}
-        lone = map(
-            frozenset, combinations(sorted(self.unreachable), 2)
-        )  # not tried, but likely apart too
+        # Pairs that were not tried are likely apart too.
+        lone = map(frozenset, combinations(sorted(self.unreachable), 2))
         for pair in {*self.apart, *lone}:
             if pair <= reached:
                 APART.put(pair, None, self.loop_time())

@@ -127,9 +127,8 @@ def compare_with_git(
             doubted = known.doubted | (before.keys() & changed)
             same, ground = unchanged_files(root, before, doubted), known._replace(doubted=doubted)
         listing = listed.result()
-    if (
-        snapshot_git.stamp_index(index) != stamp
-    ):  # rewritten meanwhile: unknown which version git read
+    # If the index was rewritten meanwhile, it is unknown which version git read.
+    if snapshot_git.stamp_index(index) != stamp:
         listing = snapshot_git.list_files(root, empty_repo_path(archive), env)
         return unchanged_files(root, before, before), listing, None
     return same, listing._replace(tracked=ground.tracked), ground

@@ -8,7 +8,7 @@ USAGE = "usage: agent.pyz attach|serve|version|holders\n"
 
 
 def main(words: List[str], pyz: str, protocol: int) -> int:
-    """Run one subcommand and return its exit status; the file's name says which version this is.
+    """Run one subcommand and return its exit status; the file name has the version.
 
     Each subcommand imports only what it needs: `attach` stays as long as its connection does.
     """

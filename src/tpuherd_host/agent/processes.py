@@ -3,7 +3,7 @@
 import os
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
-#: Variables by which a process is known as ours, whatever it did to itself: agent's folder, work.
+#: Variables that mark a process as ours: the agent's folder and the task.
 AGENT, MARK = "HERD_AGENT", "HERD_WORK"
 
 

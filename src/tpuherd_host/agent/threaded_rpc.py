@@ -46,7 +46,7 @@ class ThreadedCall:
         self.credit = WINDOW
         self.cut = False
 
-    # ---- what the verb does ----------------------------------------------------------------------
+    # ---- used by the verb ------------------------------------------------------------------------
 
     def read(self, timeout_s: Optional[float] = None) -> Optional[Tuple[int, Optional[bytes]]]:
         """Return the next (port, piece); (port, None) at a port's end; None after the timeout."""
@@ -87,7 +87,7 @@ class ThreadedCall:
         if self.cut:
             raise CallAbandoned
 
-    # ---- what the daemon does --------------------------------------------------------------------
+    # ---- used by the event loop ------------------------------------------------------------------
 
     def add_piece(self, port: int, piece: Optional[bytes]) -> None:
         with self.news:

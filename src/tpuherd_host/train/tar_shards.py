@@ -17,13 +17,8 @@ BUFFER = 1 << 20
 TRIES = 100
 READERS = 8  #: shards fetched at once, because buckets are slow to answer
 PLAIN = (b"0", b"\0")  #: header types of ordinary files
-SPECIAL = (
-    b"x",
-    b"g",
-    b"L",
-    b"K",
-    b"S",
-)  #: header types that the library handles, such as long names
+#: Header types that the library handles, such as long names.
+SPECIAL = (b"x", b"g", b"L", b"K", b"S")
 
 
 class Member(NamedTuple):

@@ -105,9 +105,7 @@ class SegmentedLog:
         self.broken = False
         if fresh and start not in self.starts:
             self.starts.append(start)
-        room = (
-            self.segment + PIECE_MAX + 2 * HEAD.size
-        )  # the space that this segment may still need
+        room = self.segment + PIECE_MAX + 2 * HEAD.size  # what this segment may still need
         while len(self.starts) > 1 and self.length - self.starts[0] > self.cap - room:
             oldest = self.starts.pop(0)
             reader = self.readers.pop(oldest, None)
@@ -123,10 +121,8 @@ class SegmentedLog:
             start = self.starts[index]
             end = self.starts[index + 1] if index + 1 < len(self.starts) else self.length
             piece = os.pread(self.segment_reader(start), min(many, end - offset), offset - start)
-            if not piece:
-                piece = bytes(
-                    min(many, end - offset)
-                )  # the file was truncated: keep the offsets right
+            if not piece:  # the file was truncated: keep the offsets right
+                piece = bytes(min(many, end - offset))
             pieces.append(piece)
             offset += len(piece)
             many -= len(piece)

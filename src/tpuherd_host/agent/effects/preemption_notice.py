@@ -11,10 +11,8 @@ HOST_VARIABLES = ("GCE_METADATA_HOST", "GCE_METADATA_IP")
 POLL_S = 60
 ANSWER_MAX = 1 << 16
 ANSWER_S = 0.5  #: for an answer that is due at once, when there is little time
-PATIENCE_S = (
-    0.25,
-    300.0,
-)  #: between tries: the server of a new host starts late, other hosts have none
+#: Between tries: the server of a new host starts late, and other hosts have none.
+PATIENCE_S = (0.25, 300.0)
 
 
 def server_address(environment: Mapping[str, str]) -> Tuple[str, int]:

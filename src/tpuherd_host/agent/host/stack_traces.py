@@ -42,9 +42,8 @@ def command_line(pid: int) -> str:
 
 def stack_text(pid: int, path: str) -> str:
     """Return Python's frames if available, and each thread's state in the kernel."""
-    own = os.path.dirname(
-        link_target(f"/proc/{pid}/exe")
-    )  # a virtual environment's is beside its python
+    # The py-spy of a virtual environment is beside its python.
+    own = os.path.dirname(link_target(f"/proc/{pid}/exe"))
     spy = shutil.which("py-spy", path=f"{path}:{venv_bin(pid)}:{own}")
     text = ""
     if spy is not None:

@@ -112,9 +112,8 @@ class BlobStore:
         for id, (name, _, size) in self.places.items():
             if id in ids:
                 live[name][id] = size
-        for file in list(
-            self.folder.iterdir()
-        ):  # packs without an index: interrupted before their first content
+        # Packs without an index were interrupted before their first content.
+        for file in list(self.folder.iterdir()):
             if file.name != "lock" and file.name.replace(INDEX, "") not in live:
                 file.unlink()
         for name, kept in sorted(live.items(), key=lambda pack: len(pack[1])):  # frees space first

@@ -1,4 +1,4 @@
-"""The dead-man switch: an attempt whose lease nobody renews is stopped."""
+"""The dead-man switch: an attempt whose lease is not renewed is stopped."""
 
 from typing import Any, Dict, Mapping, Optional
 

@@ -45,7 +45,7 @@ class SpawnFailed(NamedTuple):
 
 
 class ProcessEnded(NamedTuple):
-    """The leader of a task ended; all None if nobody saw how."""
+    """The leader of a task ended; all None if it is not known how."""
 
     work: str
     ending: Ending
@@ -150,7 +150,7 @@ class TasksCleaned(NamedTuple):
 
 
 class TimerFired(NamedTuple):
-    """It is time to look at what is due."""
+    """The time for something due has come."""
 
 
 # ---- effects -------------------------------------------------------------------------------------

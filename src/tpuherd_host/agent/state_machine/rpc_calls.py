@@ -166,7 +166,7 @@ def handle_data(transition: Transition, one: Connection, frame: Frame) -> None:
     if port == frames.STDIN and work is not None and work.feeder == (one.id, call.id):
         transition.add_effects(FeedInput(work.id, text))
     else:
-        grant_credit(transition, one.id, call.id, len(text))  # nobody reads it
+        grant_credit(transition, one.id, call.id, len(text))  # it is ignored
 
 
 def grant_credit(transition: Transition, connection: int, id: int, many: int) -> None:

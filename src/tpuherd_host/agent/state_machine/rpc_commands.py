@@ -183,7 +183,7 @@ def await_task_end(transition: Transition, one: Connection, call: int, work: str
 
 
 def parse_stage(content: CallArguments) -> Stage:
-    """Return what a call or a setup step wants executed."""
+    """Return what a call or a setup step executes."""
     asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
         apt=bool, preload=bool,

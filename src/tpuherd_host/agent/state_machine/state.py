@@ -14,7 +14,7 @@ SWEEPING = "sweeping"  #: the leader has ended, the other processes are being st
 FREEING = "freeing"  #: until the chips are free
 CLOSING = "closing"  #: for the last output
 ENDED = "ended"
-LOST = "lost"  #: nobody saw the end: a reboot, or the agent was killed too
+LOST = "lost"  #: its end was not seen: a reboot, or the agent was killed too
 LIVE = frozenset({WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING})
 
 COMMAND_LOG_BYTES = 256 << 20
@@ -90,7 +90,7 @@ class Task(NamedTuple):
     reported_at: float = 0.0
     tail: Tuple[str, ...] = ()  #: its last lines
     feeder: Optional[Tuple[int, int]] = None  #: the connection and call that feed its input
-    unseen: bool = False  #: nobody saw how it ended
+    unseen: bool = False  #: it is not known how it ended
     adopted: bool = False  #: started by an earlier agent: its end is read from a file
     retried: int = 0
     signed: str = ""  #: hash of the request, so that it can be repeated

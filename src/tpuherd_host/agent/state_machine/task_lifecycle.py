@@ -198,7 +198,7 @@ def close_task(transition: Transition, work: Task) -> Task:
 
 
 def on_due(transition: Transition, work: Task) -> None:
-    """Do what the task's phase has waited for."""
+    """Do what the task's phase was waiting for."""
     now = transition.now
     if work.phase == WAITING:
         if work.stages[work.stage].apt:
@@ -286,7 +286,7 @@ def handle_log_tail(transition: Transition, event: LogTailRead) -> None:
 
 
 def settle_task(transition: Transition, work: Task) -> Task:
-    """Record the task's end and tell everyone who follows it or waits for it."""
+    """Record the task's end and notify its followers and waiting calls."""
     phase = LOST if work.unseen else ENDED
     work = work._replace(phase=phase, due=transition.now + work.keep_s, paused=False, feeder=None)
     transition.save_task(work)

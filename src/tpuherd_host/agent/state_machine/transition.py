@@ -152,7 +152,7 @@ class Transition:
         return True
 
     def skip_dropped_log(self, connection: int, call: Call, work: Task) -> bool:
-        """Announce dropped records where a record may begin, else end the call."""
+        """Announce dropped records if a record may begin here, else end the call."""
         if call.poured and work.terminal is None:
             sentence = f"what stood between {call.offset} and {work.first} is dropped"
             self.send_failure(connection, call.id, "dropped", sentence)
@@ -164,7 +164,7 @@ class Transition:
         return True
 
     def notify_followers(self, work: str) -> None:
-        """Send a log's growth or a task's end to all who follow it."""
+        """Send a log's growth or a task's end to its followers."""
         for one in list(self.state.connections.values()):
             if any(call.work == work and call.follows for call in one.calls.values()):
                 self.send_pending_logs(one.id)
