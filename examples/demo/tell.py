@@ -164,7 +164,8 @@ def refused(story: Story, facts: Facts) -> str | None:
 
 def ended(story: Story, facts: Facts) -> str:
     last = [] if facts["verdict"] in ("success", "preempted") else facts.get("lines") or []
-    return "\n           ".join([f"attempt ended, {facts['verdict']}: {facts['why']}", *last])
+    attempt, _, why = facts["why"].partition(" ended: ")
+    return "\n           ".join([f"{attempt} ended, {facts['verdict']}: {why}", *last])
 
 
 #: How each kind of event is printed; the others are in `herd events charlm`.
