@@ -158,15 +158,18 @@ def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]
 def mistried(events: list[HistoryEvent]) -> Iterator[str]:
     """Trials that ended twice, or were given to a slot while another had them."""
     at: dict[tuple[str, int], str] = {}
+    lost = False
     for event in events:
         if event.kind == "job.submitted":
             at = {key: where for key, where in at.items() if key[0] != event.job}
         elif lost_events(event):
-            at = {}  # trials whose lines were lost are tried again
+            at, lost = {}, True  # trials whose lines were lost are tried again
+        elif event.kind == "trial.created" and lost:  # also one whose end was told after the loss
+            at.pop((event.job, int(event.facts["trial"])), None)
         elif event.kind in ("trial.assigned", "trial.waiting", "trial.ended"):
             key = (event.job, int(event.facts["trial"]))
-            before, now = at.get(key, "waits"), event.kind.removeprefix("trial.")
-            if before == "ended" or (before == "given" and now == "given"):
+            before, now = at.get(key, "waiting"), event.kind.removeprefix("trial.")
+            if before == "ended" or (before == "assigned" and now == "assigned"):
                 yield f"trial {key[1]} of {key[0]} is {now} after it was {before}"
             at[key] = now
 
