@@ -42,7 +42,7 @@ def test_ctrl_c_can_detach_and_the_rest_is_seen_later(user: User) -> None:
     window = Terminal(user, "exec", "pod", "--", *words)
     window.expect(rb"begun\r\n")
     window.type(CTRL_C)
-    window.expect(rb"\[d\]etach and let it go on, or \[s\]top it\?")
+    window.expect(rb"\[d\]etach and keep it running, or \[s\]top it\?")
     window.type(b"x\n")
     window.expect(rb"d to detach, s to stop")
     window.type(b"d\n")

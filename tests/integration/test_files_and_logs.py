@@ -129,7 +129,7 @@ def test_what_can_not_be_kept_is_said(user: User) -> None:
     try:
         done = other.herd("exec", "pod/w0", "--", "echo", "hi")
         assert (done.returncode, done.stdout) == (0, "hi\n")
-        assert done.stderr.startswith("herd exec: herd logs will lack some of it: ")
+        assert done.stderr.startswith("herd exec: some output is missing in herd logs: ")
     finally:
         other.leave()
 
