@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from tpuherd.jobs.open_project import Session
 
 
+#: What is printed of a job: when it changed, and when nothing was to be done.
+SENTENCES = {
+    "stop": ("Stopped {}", "{} is already stopped"),
+    "resume": ("Resumed {}", "{} is already running"),
+}
+
+
 @click.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -24,38 +31,39 @@ def stop(names: tuple[str, ...], json_: bool) -> ParsedCommand:
     Commands are asked to end and have their grace; `herd resume` continues from the last
     checkpoint, on new nodes.
     """
-    return make_parsed_command("herd stop", partial(run_stop, names, json_))
+    return make_parsed_command("herd stop", partial(run_goal_change, "stop", names, json_))
 
 
-async def run_stop(
-    names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
+async def run_goal_change(
+    verb: str, names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.jobs import submit
 
-    async with open_job_session(console, home, "herd stop") as here:
-        made = change_goals(names, submit.stop_job, here)
-    await print_changes(made, ("Stopped {}", "{} is already stopped"), json_, console)
+    change = submit.stop_job if verb == "stop" else submit.resume_job
+    async with open_job_session(console, home, f"herd {verb}") as session:
+        changed = change_goals(names, change, session)
+    await print_changes(changed, SENTENCES[verb], json_, console)
     return 0
 
 
 def change_goals(
-    names: tuple[str, ...], turn: "Callable[[StoredJob, Session], bool]", here: "Session"
+    names: tuple[str, ...], change: "Callable[[StoredJob, Session], bool]", session: "Session"
 ) -> dict[str, bool]:
     """Change the goal of each job, and return whether it changed; none if one is unknown."""
-    wishes = [here.get_job(name) for name in dict.fromkeys(names)]
-    return {wish.job: turn(wish, here) for wish in wishes}
+    jobs = [session.get_job(name) for name in dict.fromkeys(names)]
+    return {job.job: change(job, session) for job in jobs}
 
 
 async def print_changes(
-    made: dict[str, bool], words: tuple[str, str], json_: bool, console: "Console"
+    changed: dict[str, bool], words: tuple[str, str], json_: bool, console: "Console"
 ) -> None:
     from tpuherd.cli.job_session import print_json, print_lines
 
     if json_:
-        await print_json(console, [{"job": job, "changed": did} for job, did in made.items()])
+        await print_json(console, [{"job": job, "changed": did} for job, did in changed.items()])
         return
-    for job, did in made.items():
+    for job, did in changed.items():
         await print_lines(console, (words[0] if did else words[1]).format(job))
 
 
@@ -67,16 +75,4 @@ def resume(names: tuple[str, ...], json_: bool) -> ParsedCommand:
 
     Their count of failures starts again at zero; RUN_ID stays the same.
     """
-    return make_parsed_command("herd resume", partial(run_resume, names, json_))
-
-
-async def run_resume(
-    names: tuple[str, ...], json_: bool, console: "Console", home: "HostAccess"
-) -> int:
-    from tpuherd.cli.job_session import open_job_session
-    from tpuherd.jobs import submit
-
-    async with open_job_session(console, home, "herd resume") as here:
-        made = change_goals(names, submit.resume_job, here)
-    await print_changes(made, ("Resumed {}", "{} is already running"), json_, console)
-    return 0
+    return make_parsed_command("herd resume", partial(run_goal_change, "resume", names, json_))
