@@ -36,20 +36,20 @@ for turn in (b"one", b"two" * 100000, b""):
     id = lambda content: hashlib.sha256(content).digest()
     rows = sorted(pack_row(p, modes[p], len(c), id(c)) for p, c in files.items())
     order = {"id": rows_id(rows).hex(), "dest": "c", "token": "t%d" % len(turn), "address": ""}
-    answer = call(rpc_snapshots.have, **order)
+    answer = call(rpc_snapshots.report_destination, **order)
     assert answer["port"] and not answer["intact"], answer
     found = [StreamContent(n, len(c), [c]) for n, (p, c) in enumerate(sorted(files.items()))]
     head = {"id": order["id"], "base": None, "gone": 0, "give": 3}
     token = {"token": order["token"]}
     data = encode_stream(head, pack_rows(rows), found, lambda: 6)
-    answer = call(rpc_snapshots.receive, data, **token)
+    answer = call(rpc_snapshots.receive_snapshot, data, **token)
     assert answer["ready"] == order["id"], answer
-    assert call(rpc_snapshots.commit, **token)["switched"] == order["id"]
+    assert call(rpc_snapshots.commit_snapshot, **token)["switched"] == order["id"]
     assert (home / "c/a").read_bytes() == turn and os.access(str(home / "c/a"), os.X_OK)
     assert os.readlink(str(home / "c/link")) == "d"
-    assert call(rpc_snapshots.have, **dict(order, token="again"))["intact"]
+    assert call(rpc_snapshots.report_destination, **dict(order, token="again"))["intact"]
 assert not relay.LISTENERS, relay.LISTENERS
-call(send_files.give, paths=["c/*"])
+call(send_files.give_files, paths=["c/*"])
 assert sum(len(each.piece) for each in said if hasattr(each, "piece")) > 100
 print("%d.%d" % sys.version_info[:2])
 """

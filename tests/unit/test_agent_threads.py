@@ -11,7 +11,7 @@ import pytest
 
 from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.event_loop import EventLoop
-from tpuherd_host.agent.host.host_facts import facts
+from tpuherd_host.agent.host.host_facts import collect_facts
 from tpuherd_host.agent.state_machine.messages import Event
 from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall, start_thread
@@ -45,7 +45,7 @@ def test_who_asks_for_what_takes_a_thread_is_told_so(monkeypatch: pytest.MonkeyP
         AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2
     )
     monkeypatch.setattr(_thread, "start_new_thread", none_left)
-    start_thread(facts, threaded_call)
+    start_thread(collect_facts, threaded_call)
     (answered,) = told
     assert (answered.connection, answered.call, answered.error) == (1, 2, "busy")  # type: ignore[union-attr]
     assert "no room" in answered.content["sentence"]  # type: ignore[union-attr]

@@ -7,16 +7,16 @@ from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
 THREADED: Dict[str, ThreadedMethod] = {
-    "facts": host_facts.facts,
-    "holders": clean.told_holders,
-    "clean": clean.clean,
-    "snapshot.have": rpc_snapshots.have,
-    "snapshot.receive": rpc_snapshots.receive,
-    "snapshot.relay": rpc_snapshots.follow,
-    "snapshot.pass": rpc_snapshots.feed,
-    "snapshot.commit": rpc_snapshots.commit,
-    "snapshot.abandon": rpc_snapshots.abandon,
-    "snapshot.give": send_files.snapshot,
-    "give": send_files.give,
-    "stacks": stack_traces.stacks,
+    "facts": host_facts.collect_facts,
+    "holders": clean.list_chip_users,
+    "clean": clean.clean_host,
+    "snapshot.have": rpc_snapshots.report_destination,
+    "snapshot.receive": rpc_snapshots.receive_snapshot,
+    "snapshot.relay": rpc_snapshots.receive_from_host,
+    "snapshot.pass": rpc_snapshots.relay_snapshot,
+    "snapshot.commit": rpc_snapshots.commit_snapshot,
+    "snapshot.abandon": rpc_snapshots.abandon_snapshot,
+    "snapshot.give": send_files.give_snapshot,
+    "give": send_files.give_files,
+    "stacks": stack_traces.dump_stacks,
 }

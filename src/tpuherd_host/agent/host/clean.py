@@ -23,7 +23,7 @@ TPU_LOGS = "/tmp/tpu_logs"
 SUDO_S = 10.0
 
 
-def told_holders(call: ThreadedCall) -> Dict[str, Any]:
+def list_chip_users(call: ThreadedCall) -> Dict[str, Any]:
     """List who uses the chips, and which of them are ours."""
     rows = chip_users.all_chip_users(call.paths.home)
     for row in rows:
@@ -32,7 +32,7 @@ def told_holders(call: ThreadedCall) -> Dict[str, Any]:
     return {"holders": rows, "devices": chip_users.chip_devices()}
 
 
-def clean(call: ThreadedCall) -> Dict[str, Any]:
+def clean_host(call: ThreadedCall) -> Dict[str, Any]:
     """End leftovers, remove lock files that no process holds, make libtpu's log folder writable."""
     asked = parse_fields(call.content, all=bool, grace_s=float)
     everything = asked.get("all", False)
@@ -51,7 +51,7 @@ def clean(call: ThreadedCall) -> Dict[str, Any]:
         "left": [row for row in ended if row["pid"] in left],
         "removed": remove_free_locks(call.paths.home),
         "mended": fix_log_folder(),
-        "holders": told_holders(call)["holders"],
+        "holders": list_chip_users(call)["holders"],
     }
 
 

@@ -83,7 +83,7 @@ def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
     return {name: shutil.which(name, path=path) for name in TOOLS}
 
 
-def facts(call: ThreadedCall) -> Dict[str, Any]:
+def collect_facts(call: ThreadedCall) -> Dict[str, Any]:
     system = os.uname()
     return {
         "boot": processes.boot_id(),

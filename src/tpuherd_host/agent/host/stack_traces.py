@@ -20,7 +20,7 @@ FRAMES = re.compile(r"/memfd:herd-frames-(\d+)\b")
 FRAMES_S, QUIET_S = 3.0, 0.2
 
 
-def stacks(call: ThreadedCall) -> Dict[str, Any]:
+def dump_stacks(call: ThreadedCall) -> Dict[str, Any]:
     """Return the stacks of every process that has the attempt's mark."""
     attempt = call.content.get("attempt")
     if not isinstance(attempt, str) or not attempt:

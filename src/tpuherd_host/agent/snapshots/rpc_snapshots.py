@@ -89,7 +89,7 @@ def errors_as_refusals(what: str) -> Iterator[None]:
 # ---- before --------------------------------------------------------------------------------------
 
 
-def have(call: ThreadedCall) -> Mapping[str, Any]:
+def report_destination(call: ThreadedCall) -> Mapping[str, Any]:
     """Return the destination's state, complete snapshots, and the port to listen on; or receive the
     changes at once if they start from the snapshot that is in place."""
     agent_folder, home = agent_folders(call)
@@ -100,7 +100,7 @@ def have(call: ThreadedCall) -> Mapping[str, Any]:
             current = find_destination(agent_folder, home, order.dest, force=order.force).current
             hoped = current != order.id and str(current).startswith(str(base))
             hoped = hoped and load_rows(agent_folder, current) is not None
-        answer = receive(call) if hoped else {}
+        answer = receive_snapshot(call) if hoped else {}
         if answer.get("ready"):
             return answer
     address = call.content.get("address")
@@ -145,7 +145,7 @@ def encode_held_bits(missing: "set[bytes]", ids: List[bytes]) -> str:
 # ---- filling -------------------------------------------------------------------------------------
 
 
-def receive(call: ThreadedCall) -> Mapping[str, Any]:
+def receive_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Receive over this connection and pass it on."""
     relay.stop_listening(str(call.content.get("token")))
     call.paths.post(ThreadRead(call.connection, call.call, AHEAD))
@@ -159,11 +159,11 @@ def receive(call: ThreadedCall) -> Mapping[str, Any]:
     with send_heartbeats(call):
         answer = fill_and_relay(call, read_blocks(read), call.content.get("children") or ())
         if call.content.get("switch") and answer["ready"]:
-            return {**answer, **commit(call)}
+            return {**answer, **commit_snapshot(call)}
         return answer
 
 
-def follow(call: ThreadedCall) -> Mapping[str, Any]:
+def receive_from_host(call: ThreadedCall) -> Mapping[str, Any]:
     """Receive from another host and pass it on."""
     try:
         with send_heartbeats(call), relay.receive_stream(
@@ -204,7 +204,7 @@ def fill_and_relay(
     return {"ready": None if why else order.id, "why": why, "lost": lost}
 
 
-def feed(call: ThreadedCall) -> Mapping[str, Any]:
+def relay_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Pass on to other hosts what is complete here."""
     agent_folder, _ = agent_folders(call)
     id = parse_order(call.content).id
@@ -234,7 +234,7 @@ def feed(call: ThreadedCall) -> Mapping[str, Any]:
 # ---- after ---------------------------------------------------------------------------------------
 
 
-def commit(call: ThreadedCall) -> Mapping[str, Any]:
+def commit_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Switch to the received files."""
     agent_folder, home = agent_folders(call)
     order = parse_order(call.content)
@@ -306,7 +306,7 @@ def place_copy(
     return {"switched": order.id, "was": None, "stays": []}
 
 
-def abandon(call: ThreadedCall) -> Mapping[str, Any]:
+def abandon_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Forget what was received and not switched to."""
     agent_folder, home = agent_folders(call)
     order = parse_order(call.content)

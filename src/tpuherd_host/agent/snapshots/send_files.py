@@ -23,7 +23,7 @@ LEVEL = 3  #: as fast as most networks
 PIECE = 1 << 20
 
 
-def give(call: ThreadedCall) -> Mapping[str, Any]:
+def give_files(call: ThreadedCall) -> Mapping[str, Any]:
     """Send files and folders, given by paths or patterns from the login's home."""
     found, skipped = find_files(
         Path(call.paths.home), [str(path) for path in call.content["paths"]]
@@ -45,7 +45,7 @@ def give(call: ThreadedCall) -> Mapping[str, Any]:
     return {"skipped": skipped[:100]}
 
 
-def snapshot(call: ThreadedCall) -> Mapping[str, Any]:
+def give_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Send a snapshot by its id, every content once, to a controller that lost it."""
     agent_folder, id = Path(call.paths.folder), str(call.content.get("id"))
     rows = load_rows(agent_folder, id) if len(id) == 64 and id.isalnum() else None
