@@ -59,8 +59,10 @@ def current_agent() -> Zipapp:
 def agent_sources() -> Mapping[str, str]:
     """All sources by their paths in the archive."""
     files = sorted(PACKAGE.rglob("*.py"))
-    sources = {file.relative_to(PACKAGE.parent).as_posix(): file.read_text() for file in files}
-    return {"__main__.py": MAIN, **sources}
+    return {"__main__.py": MAIN} | {
+        file.relative_to(PACKAGE.parent).as_posix(): file.read_text(encoding="utf-8")
+        for file in files
+    }
 
 
 @cache
