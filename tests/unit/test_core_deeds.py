@@ -454,5 +454,5 @@ def test_an_ask_names_the_node_that_it_stands_in_for() -> None:
         judged = case(stood(role=role, why=why))
         names = why and role is not Role.WITHDRAWN
         assert bidding.reason_to_ask(judged) == (
-            f"instead of {NAME}: {why}" if names else "the job needs a node"
+            f"instead of {NAME}: {why}" if names else "for the job"
         )

@@ -281,7 +281,8 @@ def write_job(
             append_job_event("job.changed", ASKED_AGAIN, result.stored_job, here)
         return result
     kind = {"changed": "job.changed", "resumed": "job.resumed"}.get(result.word, "job.submitted")
-    why = f"submitted it: {', '.join(result.change.fields) or result.word}"
+    fields = f": {', '.join(result.change.fields)}" if result.change.fields else ""
+    why = f"{result.word} it{fields}"
     line = job_event(kind, result.stored_job, why, result.change)
     revision = before.revision if before else 0
     return replace(

@@ -300,4 +300,4 @@ def reason_to_ask(case: SlotContext) -> str:
     old = next(
         (one for one in case.bid_statuses if one.why and one.role is not Role.WITHDRAWN), None
     )
-    return "the job needs a node" if old is None else f"instead of {old.bid.name}: {old.why}"
+    return "for the job" if old is None else f"instead of {old.bid.name}: {old.why}"
