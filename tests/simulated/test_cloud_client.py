@@ -20,6 +20,7 @@ from tpuherd.errors import (
 )
 from tpuherd.ports import Host
 from tpuherd.remote.resolve_hosts import LATE_KEYS_S
+from tpuherd.remote.user_notices import notify_user
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPzYWQGmSFcFvj53O9qWFTNL1ZP4Gg3U2dYTS7bTE4Dq"
 THEIRS = "anna:ssh-rsa AAAAB3NzaC1yc2E anna@home"
@@ -117,19 +118,33 @@ def test_a_preempted_node_is_an_obstacle() -> None:
     live(work)
 
 
+def collect_notices() -> list[str]:
+    """What the user of this test's command is told from now on."""
+    sentences: list[str] = []
+
+    async def keep(sentence: str) -> None:
+        sentences.append(sentence)
+
+    notify_user.set(keep)
+    return sentences
+
+
 def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
     async def work(user: User) -> None:
         await set_project(user, **{"ssh-keys": THEIRS, "other": "stays"})
         await user.node("pod")
         host = await host_of(user, "pod")
         user.cloud.project_keys = True
+        notices = collect_notices()
         await user.directory.install_key(host, "me", PUBLIC)
+        assert notices == ["Added your SSH key for me to the metadata of project demo"]
         assert await project_keys(user) == f"{THEIRS}\nme:{PUBLIC} tpuherd"
         project = parse.parse_project(await user.ask("GET", PROJECT))
         assert project.items["other"] == "stays"
         await asyncio.sleep(10)
         asked = len(user.wire.asked)
         await user.directory.install_key(host, "me", PUBLIC)
+        assert len(notices) == 1, "nothing was added, so nothing is said"
         assert not [one for one in user.wire.asked[asked:] if not one.startswith("GET")]
 
     live(work)
@@ -161,7 +176,9 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
         metadata = {"ssh-keys": THEIRS, "block-project-ssh-keys": "TRUE", "startup-script": "true"}
         await user.node("pod", metadata=metadata, labels={"a": "b"})
         host = await host_of(user, "pod")
+        notices = collect_notices()
         await user.directory.install_key(host, "me", PUBLIC)
+        assert notices == ["Added your SSH key for me to the metadata of node pod"]
         await asyncio.sleep(30)
         node = await user.ask("GET", f"v2/projects/demo/locations/{ZONE}/nodes/pod")
         expected = {**metadata, "ssh-keys": f"{THEIRS}\nme:{PUBLIC} tpuherd"}

@@ -40,7 +40,9 @@ def make_parsed_command(
 async def run_parsed_command(command: ParsedCommand, console: "Console", home: "HostAccess") -> int:
     """Run it; every error becomes a sentence and an exit status."""
     from tpuherd.commands.console import ReaderGone
+    from tpuherd.remote.user_notices import notify_user
 
+    notify_user.set(console.print_notice)
     try:
         said = console.said = resolve_world(command.said, console)
         if said.world is not None and said.loud >= 0 and console.is_terminal(2):

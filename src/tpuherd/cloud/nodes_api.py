@@ -107,21 +107,21 @@ class Cloud:
         path = f"projects/{self.project}/locations/{zone}/runtimeVersions/{version}"
         await self.rest.call_tpu("GET", path)
 
-    async def install_key(self, zone: str, name: str, login: str, public: str) -> None:
+    async def install_key(self, zone: str, name: str, login: str, public: str) -> str:
         """Add a key to the node's metadata, or to the project's if so configured.
 
-        Existing keys stay. The guest agents take a while to apply the change.
+        Existing keys stay. The guest agents take a while to apply the change. Returns whose
+        metadata has changed: "node gpt", "project demo", or "" if the key was there already.
         """
         async with self._writing:
             for _ in range(TRIES - 1):
                 try:
-                    await self._try_install_key(zone, name, login, public)
-                    return
+                    return await self._try_install_key(zone, name, login, public)
                 except CloudConflict:
                     continue  # another client wrote between our read and our write
-            await self._try_install_key(zone, name, login, public)
+            return await self._try_install_key(zone, name, login, public)
 
-    async def _try_install_key(self, zone: str, name: str, login: str, public: str) -> None:
+    async def _try_install_key(self, zone: str, name: str, login: str, public: str) -> str:
         node = await self.get_node(zone, name)
         if node is None:
             raise NotFound("the node no longer exists")
@@ -139,16 +139,18 @@ class Cloud:
         if project is not None and not parse.ignores_project_keys(node):
             wanted = parse.add_ssh_key(project.items, login, public)
             if wanted is None or parse.add_ssh_key(node.metadata, login, public) is None:
-                return
+                return ""
             if self.project_keys:
                 path = f"projects/{self.project}/setCommonInstanceMetadata"
                 body = parse.project_metadata_body(replace(project, items=wanted))
                 await self.rest.call_compute("POST", path, body)
-                return
+                return f"project {self.project}"
         metadata = parse.add_ssh_key(node.metadata, login, public)
-        if metadata is not None:
-            path = self._node_path(zone, name)
-            await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
+        if metadata is None:
+            return ""
+        path = self._node_path(zone, name)
+        await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
+        return f"node {name}"
 
     def _node_path(self, zone: str, name: str) -> str:
         return f"projects/{self.project}/locations/{zone}/nodes/{name}"

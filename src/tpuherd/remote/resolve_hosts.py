@@ -13,6 +13,7 @@ from tpuherd.cloud.parse import GuestInfo, Node
 from tpuherd.errors import InvalidInput, NotFound, NotReached
 from tpuherd.ports import Host
 from tpuherd.remote.connection_pool import ConnectionPool
+from tpuherd.remote.user_notices import notify_user
 from tpuherd.targets import (
     BadTarget,
     KnownNode,
@@ -127,10 +128,13 @@ class CloudNodeDirectory:
         return replace(found, foreign=host.foreign)
 
     async def install_key(self, host: Host, login: str, public: str) -> None:
-        await self._memory.get(
-            ("admit", host.zone, host.node, login, public),
-            lambda: self.cloud.install_key(host.zone, host.node, login, public),
-        )
+        async def install() -> None:
+            changed = await self.cloud.install_key(host.zone, host.node, login, public)
+            if changed:
+                notify = notify_user.get()
+                await notify(f"Added your SSH key for {login} to the metadata of {changed}")
+
+        await self._memory.get(("admit", host.zone, host.node, login, public), install)
 
     async def _fetch_guest(self, host: Host) -> GuestInfo:
         guests = await self._memory.get(
