@@ -35,6 +35,7 @@ class OptionalFields(TypedDict, total=False):
     patience: Duration | None
     request: str | None
     exact: bool | None
+    node_name: str | None
     reservation: str | None
     service_account: str | None
     network: str | None

@@ -55,6 +55,7 @@ class Host:
         str, ...
     ] = ()  #: "ssh-ed25519 AAAA…" from its guest attributes; may be added later
     foreign: bool = field(default=False, compare=False)  #: another herd owner's
+    bid: str = field(default="", compare=False)  #: "" if its node is not herd's
 
     @property
     def name(self) -> str:

@@ -66,6 +66,12 @@ class KnownNode:
     workers: int
     state: str = "READY"  #: as the cloud calls it
     foreign: bool = False  #: another owner's node: only its full name selects it
+    bid: str = ""  #: the bid of a node whose own name does not tell it
+
+    @property
+    def bid_name(self) -> BidName | None:
+        """The parts of its bid's name; None if it is not one of herd's."""
+        return split_bid_name(self.bid or self.name)
 
     @property
     def title(self) -> str:
@@ -93,6 +99,15 @@ def split_bid_name(node: str) -> BidName | None:
         owner=found["owner"],
         part=None if part is None else int(part),
     )
+
+
+def find_bid_name(node: str, request: str) -> str:
+    """Return the bid of a node: told by its name, or by that of its request; "" if by neither."""
+    for name in (node, request):
+        found = split_bid_name(name)
+        if found is not None:
+            return f"{found.slot}-g{found.generation}-{found.owner}"
+    return ""
 
 
 def node_title(node: str) -> str:
@@ -242,12 +257,13 @@ def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
     Slots and jobs are the user's own: another owner's nodes are found by full name only.
     """
     named: dict[str, list[KnownNode]] = {}
-    bids: dict[tuple[str, str, int | None], list[KnownNode]] = {}
+    bids: dict[tuple[str, str, int | str | None], list[KnownNode]] = {}
     for node in nodes:
         named.setdefault(node.name, []).append(node)
-        slot = split_bid_name(node.name)
+        slot = node.bid_name
         if slot is not None and not node.foreign:
-            bids.setdefault((slot.slot, slot.owner, slot.part), []).append(node)
+            part = node.name if node.bid else slot.part
+            bids.setdefault((slot.slot, slot.owner, part), []).append(node)
     slots: dict[str, list[KnownNode]] = {}
     jobs: dict[str, list[KnownNode]] = {}
     for (name, _, _), rivals in bids.items():
@@ -258,7 +274,7 @@ def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
 
 
 def node_generation(node: KnownNode) -> int:
-    slot = split_bid_name(node.name)
+    slot = node.bid_name
     return slot.generation if slot else 0
 
 
@@ -269,7 +285,7 @@ def missing_name_message(
     elsewhere = sorted({node.zone for node in known.get(one.name, ())})
     if one.zone is not None and elsewhere:
         return f"there is no {{}} in {one.zone}: it is in {', '.join(elsewhere)}"
-    theirs = [node.name for node in nodes if node.foreign and one.name in slot_and_job(node.name)]
+    theirs = [node.name for node in nodes if node.foreign and one.name in slot_and_job(node)]
     if theirs:
         whose = "belongs" if len(theirs) == 1 else "belong"
         return f"you have no {{}}: {fold_names(theirs)} {whose} to another herd user"
@@ -288,9 +304,9 @@ def missing_name_message(
     )
 
 
-def slot_and_job(node: str) -> tuple[str, ...]:
-    """Return the slot and the job of a node's name."""
-    slot = split_bid_name(node)
+def slot_and_job(node: KnownNode) -> tuple[str, ...]:
+    """Return the slot and the job of a node."""
+    slot = node.bid_name
     return () if slot is None else (slot.slot, slot.job)
 
 

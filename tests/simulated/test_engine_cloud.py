@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.simulated.cloud_user import ZONE, User, live
-from tpuherd.cloud.bids_api import BidsApi
+from tpuherd.cloud.bids_api import BidsApi, bid_observation
+from tpuherd.cloud.error_replies import CloudError
+from tpuherd.cloud.parse import QueuedResource
 from tpuherd.errors import NotReached
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import NodeState, RequestState
@@ -96,6 +98,41 @@ def test_the_slices_of_a_run_are_one_bid() -> None:
         assert places == [(f"{BID}-{part}", worker) for part in (0, 1) for worker in (0, 1)]
 
     with_bids(main)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_node_may_have_a_name_of_its_own(nodes: int) -> None:
+    """The request has the bid's name, and says whose the node is."""
+
+    async def main(user: User, bids: BidsApi) -> None:
+        await bids.submit_bid(an_ask(nodes=nodes), replace(ORDER, node_name="my-tpu"))
+        ready = await until(bids, lambda one: one.request is RequestState.ACTIVE)
+        names = ["my-tpu"] if nodes == 1 else ["my-tpu-0", "my-tpu-1"]
+        assert [node.name for node in ready.nodes] == names
+        assert {host.bid for host in bids.bid_hosts(BID)} == {BID}
+        await bids.withdraw_bid(Withdraw(bid=BID, slot="gpt-0", zone=ZONE), ready)
+        await until(bids, lambda one: one is None)
+        assert (await user.cloud.list_nodes()).nodes == ()
+
+    with_bids(main)
+
+
+def test_a_name_that_another_node_has_is_in_use_and_that_node_is_left_alone() -> None:
+    async def main(user: User, bids: BidsApi) -> None:
+        await user.node("theirs")
+        with pytest.raises(BidRefused, match="a node named theirs already exists") as refused:
+            await bids.submit_bid(an_ask(), replace(ORDER, node_name="theirs"))
+        assert refused.value.refusal is Refusal.NAME_IN_USE
+        await bids.withdraw_bid(Withdraw(bid=BID, slot="gpt-0", zone=ZONE), None)
+        assert [node.name for node in (await user.cloud.list_nodes()).nodes] == ["theirs"]
+
+    with_bids(main)
+
+
+def test_a_request_that_fails_because_of_a_name_means_its_nodes_name() -> None:
+    error = CloudError(code=6, sentence="Resource 'theirs' already exists")
+    failed = QueuedResource(name=BID, zone=ZONE, state="FAILED", tier="spot", error=error)
+    assert bid_observation(BID, failed, []).refusal is Refusal.NAME_IN_USE
 
 
 def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:

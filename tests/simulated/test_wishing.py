@@ -13,7 +13,8 @@ import pytest
 from tests.unit.stories import StoryLog
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.clock import WallClock
-from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.cloud.nodes_api import Cloud, NodeList
+from tpuherd.cloud.parse import Node
 from tpuherd.engine.desired_slots import build_desired_state, load_desired_state, snapshot_files
 from tpuherd.errors import (
     HerdError,
@@ -41,6 +42,13 @@ from tpuherd.sync.snapshot_store import open_archive
 
 JOB = "name: gpt\naccelerator: v4-16\nrun: hostname -f\n"
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
+
+
+def a_node(name: str, request: str) -> Node:
+    return Node(
+        name=name, zone="us-central2-b", state="READY", health="", type="v4-16",
+        incarnation="1", created=0.0, workers=(), request=request,
+    )  # fmt: skip
 
 
 class Person:
@@ -74,6 +82,7 @@ class Office:
             place = replace(place, world=None, project="mine")
         self.buckets: dict[str, Any] = {}
         self.runtimes: set[str] | None = set()
+        self.nodes: list[Node] | None = []
         self.trouble: HerdError | None = None
         store = Database(place.store_folder, 0.0)
         self.desk = Session(
@@ -93,6 +102,11 @@ class Office:
                 if isinstance(found, Exception):
                     raise found
                 return str(found)
+
+            async def list_nodes(self) -> NodeList:
+                if office.nodes is None:
+                    raise NotReached("no network")
+                return NodeList(nodes=tuple(office.nodes), unknown=())
 
             async def check_runtime(self, zone: str, version: str) -> None:
                 if office.runtimes is None:
@@ -411,6 +425,31 @@ def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
     ]
     office.runtimes = None  # the cloud is not reached: that is no reason to refuse it
     assert office.word(JOB + "runtime: tpu-old-1999") == "changed"
+
+
+def test_an_exact_name_that_is_in_use_is_refused_with_whose_it_is(office: Office) -> None:
+    text = JOB + "node_name: my-tpu"
+    mine = project_access.get_owner_id(office.desk.config_folder)
+    for bid, says in {
+        "": "herd did not create it: delete it, or choose another name",
+        "gpt-0-g1-zzz": "it belongs to another herd user: choose another name",
+        f"old-0-g1-{mine}": "it belongs to job old: `herd down old`",
+    }.items():
+        office.nodes = [a_node("my-tpu", bid)]
+        assert office.wish(text) == [
+            f"job.yaml:4: node_name: a node my-tpu already exists in us-central2-b, and {says}"
+        ]
+    office.nodes = [a_node("my-tpu", f"gpt-0-g1-{mine}"), a_node("my-tpu-1", "")]
+    assert office.word(text) == "submitted"
+    assert office.wish(text.replace("gpt", "other")) == [
+        "job.yaml:4: node_name: job gpt uses the name my-tpu: `herd down gpt`"
+    ]
+    assert office.wish(text + "\ncopies: 2") == [
+        "job.yaml:4: node_name: a node my-tpu-1 already exists in us-central2-b, and herd did not"
+        " create it: delete it, or choose another name"
+    ]
+    office.nodes = None  # the cloud is not reached: that is no reason to refuse it
+    assert office.word(text + "\ncopies: 2") == "changed"
 
 
 def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:

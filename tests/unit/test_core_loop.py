@@ -196,6 +196,17 @@ def test_exact_replaces_only_when_the_old_is_gone() -> None:
     assert len(toy.launches) == 2
 
 
+def test_a_node_name_that_is_in_use_is_asked_for_again_each_minute() -> None:
+    toy = Toy(slot(exact=True))
+    toy.refuses = dict.fromkeys("abc", Refusal.NAME_IN_USE)
+    begun = toy.now
+    toy.run(until=lambda toy: len(toy.kinds("bid.requested")) == 4)
+    assert 180 <= toy.now - begun <= 300
+    assert toy.history.zone_stats == {}  # it says nothing about others
+    toy.refuses = {}
+    assert toy.run().slot_history().done_at is not None
+
+
 def test_no_capacity_anywhere_waits_and_says_so() -> None:
     toy = Toy(slot())
     toy.refuses = dict.fromkeys("abc", Refusal.STOCKOUT)

@@ -90,7 +90,7 @@ def test_the_least_job() -> None:
 
 
 def test_everything_is_kept_as_it_was_said() -> None:
-    assert FIELDS.keys() - FULL.keys() == {"slices", "repo"}
+    assert FIELDS.keys() - FULL.keys() == {"slices", "repo", "node_name"}
     found = read_fields(FULL)
     assert isinstance(found, JobSpec)
     assert job_document(found) == FULL

@@ -55,6 +55,11 @@ def test_variables_are_the_same_for_every_attempt_and_different_for_every_slot()
     assert order(checkpoint="gs://bkt/x").env["HERD_CHECKPOINT"] == "gs://bkt/x"
 
 
+def test_a_job_may_continue_a_run_that_began_elsewhere() -> None:
+    env = order(env={"RUN_ID": "k3v9x0ab"}).env
+    assert env["RUN_ID"] == env["HERD_RUN_ID"] == "k3v9x0ab"
+
+
 def test_a_changed_command_keeps_the_run_and_the_setup() -> None:
     before, after = order(run="a", setup="pip install x"), order(run="b", setup="pip install x")
     assert before.env["RUN_ID"] == after.env["RUN_ID"]

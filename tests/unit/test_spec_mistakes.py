@@ -29,7 +29,7 @@ WRONG = {
     "run: []": "run: a list should be a program and its arguments",
     "run:": "run: has no value",
     "env: {HERD_X: 1}": "env.HERD_X: is set by herd",
-    "env: {RUN_ID: 1}": "env.RUN_ID: is set by herd",
+    "env: {RUN_ID: a/b}": "env.RUN_ID: 'a/b' can't be the name of a folder: use a-z, 0-9, _ and -",
     "env: {1X: 1}": "env.1X: '1X' is not a variable's name",
     "env: {X: }": 'env.X: has no value: write "" for an empty value',
     "env: {X: [1]}": "env.X: should be text, not [1]",
@@ -54,6 +54,9 @@ WRONG = {
     " delete, or keep",
     "request: queue": "request: 'queue' is not allowed: did you mean queued?",
     "exact: 1": "exact: should be true or false, not 1",
+    "node_name: My_TPU": "node_name: 'My_TPU' is not a node's name: a-z, 0-9 and -",
+    "node_name: gpt-0-g1-7kq": "node_name: gpt-0-g1-7kq is a name that herd itself gives: choose"
+    " another",
     "reservation: r1": "reservation: requires tier: reserved",
     "service_account: me": "service_account: 'me' is not an account's e-mail address",
     "labels: {Team: x}": "labels.Team: 'Team' is not a label's name",

@@ -153,6 +153,20 @@ def test_of_two_bids_of_a_slot_the_one_that_runs_is_meant() -> None:
     assert names(choose_workers(parse_target_names("gpt-0/w0"), rivals)) == "gpt-0-g5-7kq/w0"
 
 
+def test_a_node_with_a_name_of_its_own_is_meant_by_job_slot_and_name() -> None:
+    there = [
+        KnownNode(name="my-tpu-1", zone="z", workers=2, bid="lev-0-g3-7kq"),
+        KnownNode(name="theirs", zone="z", workers=1, bid="lev-0-g1-abc", foreign=True),
+    ]
+    for text in ("lev", "lev-0", "my-tpu-1"):
+        assert names(choose_workers(parse_target_names(text), there)) == "my-tpu-1/w[0-1]"
+    assert names(choose_workers(parse_target_names("theirs"), there)) == "theirs/w0"
+    slices = [
+        KnownNode(name=f"big-{part}", zone="z", workers=1, bid="ms-0-g1-7kq") for part in (0, 1)
+    ]
+    assert names(choose_workers(parse_target_names("ms"), slices)) == "big-[0-1]/w0"
+
+
 def test_all_nodes_of_a_multislice_run_are_meant() -> None:
     slices = [node("ms-0-g1-7kq-0", workers=1), node("ms-0-g1-7kq-1", workers=1)]
     assert names(choose_workers(parse_target_names("ms"), slices)) == "ms-0-g1-7kq-[0-1]/w0"

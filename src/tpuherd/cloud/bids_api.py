@@ -15,7 +15,7 @@ from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
 from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Withdraw
 from tpuherd.ports import BidRefused, Host, Survey
-from tpuherd.targets import split_bid_name
+from tpuherd.targets import natural_key, split_bid_name
 
 #: The card fields by which we recognize a request or node as the one that we asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
@@ -110,7 +110,10 @@ class BidsApi:
             return False
         path = self._zone_path(ask.offer.zone)
         if ask.offer.kind is RequestKind.QUEUED:
-            found = await self.cloud.rest.call_tpu("GET", f"{path}/queuedResources/{ask.bid}")
+            try:
+                found = await self.cloud.rest.call_tpu("GET", f"{path}/queuedResources/{ask.bid}")
+            except NotFound:
+                raise name_in_use_error(order.node_name or ask.bid, ask.offer.zone) from error
             metadata = parse.parse_queued_resource(found).metadata
         else:
             found = await self.cloud.rest.call_tpu("GET", f"{path}/nodes/{ask.bid}")
@@ -178,30 +181,28 @@ class BidsApi:
 
 
 def group_by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
-    """The nodes with an owner in their name, by bid; those of a multislice run in order."""
-    found: dict[str, list[tuple[int, Node]]] = {}
-    for node in nodes:
-        name = split_bid_name(node.name)
-        if name is not None:
-            bid = f"{name.slot}-g{name.generation}-{name.owner}"
-            found.setdefault(bid, []).append((name.part or 0, node))
-    return {
-        bid: [node for _, node in sorted(parts, key=lambda part: part[0])]
-        for bid, parts in found.items()
-    }
+    """The nodes of bids, by bid; those of a multislice run in order."""
+    found: dict[str, list[Node]] = {}
+    for node in sorted(nodes, key=lambda node: natural_key(node.name)):
+        if node.bid:
+            found.setdefault(node.bid, []).append(node)
+    return found
 
 
 def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node]) -> BidObservation:
     """A bid as the planner sees it."""
     metadata: Mapping[str, str] = request.metadata if request else nodes[0].metadata
     error = request.error if request else None
+    refusal = state_mapping.classify_refusal(error, request.tier) if request and error else None
+    if refusal is Refusal.TAKEN:  # the request has its name, so it is the node's that is taken
+        refusal = Refusal.NAME_IN_USE
     return BidObservation(
         bid=bid,
         zone=request.zone if request else nodes[0].zone,
         request=state_mapping.request_state(request.state) if request else None,
         nodes=tuple(node_observation(node) for node in nodes),
         state=request.state if request else nodes[0].state,
-        refusal=state_mapping.classify_refusal(error, request.tier) if request and error else None,
+        refusal=refusal,
         sentence=error.sentence if error else "",
         card=request_bodies.read_card(metadata),
     )
@@ -224,6 +225,14 @@ def nodes_to_delete(sight: BidObservation) -> list[str]:
     if sight.request is not None:
         return []
     return [node.name for node in sight.nodes if node.word is not NodeState.LEAVING]
+
+
+def name_in_use_error(node: str, zone: str) -> BidRefused:
+    """The refusal of a queued resource because of the name that its node would have."""
+    return BidRefused(
+        Refusal.NAME_IN_USE,
+        f"a node named {node} already exists in {zone}, and it is not this job's",
+    )
 
 
 def creation_error(error: HerdError, tier: str) -> HerdError:

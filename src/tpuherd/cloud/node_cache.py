@@ -10,7 +10,7 @@ from tpuherd.cloud.parse import Node, WorkerAddress
 from tpuherd.files import atomic_write
 
 #: The fields that are kept; not the metadata, which may contain secrets.
-FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created")
+FIELDS = ("name", "zone", "state", "health", "type", "incarnation", "created", "request")
 
 
 class NodeCache:

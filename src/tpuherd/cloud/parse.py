@@ -17,6 +17,7 @@ from tpuherd.cloud.error_replies import (
 )
 from tpuherd.cloud.lazy_http import import_lazily
 from tpuherd.ports import Host
+from tpuherd.targets import find_bid_name
 
 if TYPE_CHECKING:
     import msgspec
@@ -64,6 +65,12 @@ class Node:
     created: float
     workers: tuple[WorkerAddress, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    request: str = ""  #: the queued resource that created it
+
+    @property
+    def bid(self) -> str:
+        """The bid that it belongs to; "" if it is not herd's. A job may name its nodes itself."""
+        return find_bid_name(self.name, self.request)
 
     @property
     def ready(self) -> bool:
@@ -202,6 +209,7 @@ def parse_node(content: Json) -> Node:
         created=parse_timestamp(one.create_time),
         workers=worker_addresses(one),
         metadata=one.metadata,
+        request=last_part(one.queued_resource),
     )
 
 
@@ -242,6 +250,7 @@ def worker_host(node: Node, worker: int, ssh_port: int, guest: GuestInfo | None 
         external_ip=address.external_ip,
         ssh_port=ssh_port,
         host_keys=guest.host_keys if guest else (),
+        bid=node.bid,
     )
 
 

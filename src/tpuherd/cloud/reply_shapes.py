@@ -75,6 +75,7 @@ class ApiNode(ApiNodeSpec, frozen=True, kw_only=True):
     health: str = ""
     accelerator_type: str = ""
     create_time: str = ""
+    queued_resource: ResourcePath = ""
     network_endpoints: list[NetworkEndpoint] = []
     network_configs: list[dict[str, Any]] = []
 

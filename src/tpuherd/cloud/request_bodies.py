@@ -67,10 +67,11 @@ def queued_resource_body(ask: Ask, order: NodeSpec, project: str) -> Json:
     """The body of queuedResources.create: never expires; for one node or a multislice run."""
     zone = f"projects/{project}/locations/{ask.offer.zone}"
     spec: Json = {"parent": zone, "node": node_body(ask, order)}
+    name = order.node_name or ask.bid
     if ask.nodes > 1:
-        spec["multisliceParams"] = {"nodeCount": ask.nodes, "nodeIdPrefix": ask.bid}
+        spec["multisliceParams"] = {"nodeCount": ask.nodes, "nodeIdPrefix": name}
     else:
-        spec["nodeId"] = ask.bid
+        spec["nodeId"] = name
     body: Json = {"tpu": {"nodeSpec": [spec]}, **REQUEST_TIERS[ask.offer.tier]}
     if ask.offer.tier == "reserved":
         body["reservationName"] = f"{zone}/reservations/{order.reservation or '-'}"

@@ -91,7 +91,13 @@ def label_hosts(hosts: Sequence[Host]) -> dict[Host, str]:
 
 
 def log_place(host: Host) -> LogHost:
-    return LogHost(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
+    return LogHost(
+        zone=host.zone,
+        node=host.node,
+        worker=host.worker,
+        incarnation=host.incarnation,
+        bid=host.bid,
+    )
 
 
 def parse_outcome(label: str, work: Mapping[str, Any], tail: bytes = b"") -> HostOutcome:

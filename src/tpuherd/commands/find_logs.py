@@ -67,7 +67,7 @@ def submission_times(target: str, folder: Path, now: float) -> dict[str, float]:
 
 def is_of_current_job(log: "HostLog", begun: Mapping[str, float]) -> bool:
     """Whether a log is of the current job, not of an earlier one of the same name."""
-    slot = split_bid_name(log.place.node)
+    slot = split_bid_name(log.place.bid or log.place.node)
     return slot is None or log.about.started >= begun.get(slot.job, 0.0)
 
 
@@ -124,11 +124,15 @@ def parse_log_target(target: str) -> tuple[TargetName, ...]:
 def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
     """Resolve a target among these hosts."""
     wished = parse_log_target(target)
-    many: dict[tuple[str, str], int] = {}
+    many: dict[tuple[str, str, str], int] = {}
     for place in places:
-        key = (place.zone, place.node)
+        bid = place.bid if split_bid_name(place.node) is None else ""
+        key = (place.zone, place.node, bid)
         many[key] = max(many.get(key, 0), place.worker + 1)
-    there = [KnownNode(name=node, zone=zone, workers=count) for (zone, node), count in many.items()]
+    there = [
+        KnownNode(name=node, zone=zone, workers=count, bid=bid)
+        for (zone, node, bid), count in many.items()
+    ]
     return choose_workers(wished, there)
 
 

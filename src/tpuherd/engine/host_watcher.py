@@ -385,7 +385,13 @@ def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None
 
 
 def log_host(host: Host) -> LogHost:
-    return LogHost(zone=host.zone, node=host.node, worker=host.worker, incarnation=host.incarnation)
+    return LogHost(
+        zone=host.zone,
+        node=host.node,
+        worker=host.worker,
+        incarnation=host.incarnation,
+        bid=host.bid,
+    )
 
 
 def has_ended(work: HostRun) -> bool:

@@ -16,6 +16,8 @@ WAITS_S: Mapping[Refusal, float] = {
     Refusal.RESERVATION: 300.0,
     Refusal.PERMISSION: 300.0,
 }
+#: Refusals that say nothing about other requests in the zone.
+OF_ONE_BID = frozenset((Refusal.TAKEN, Refusal.CONFIGURATION, Refusal.NAME_IN_USE))
 
 StatsHandler = Callable[[History, HistoryEvent], History]
 
@@ -41,7 +43,7 @@ def count_ask(history: History, event: HistoryEvent) -> History:
 def learn_refusal(history: History, event: HistoryEvent) -> History:
     bid = find_bid(history, event)
     refusal = Refusal(event.facts["refusal"])
-    if bid is None or refusal in {Refusal.TAKEN, Refusal.CONFIGURATION}:
+    if bid is None or refusal in OF_ONE_BID:
         return history
     key = zone_stats_key(bid.offer)
     stats = history.zone_stats.get(key, ZoneStats())

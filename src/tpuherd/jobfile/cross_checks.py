@@ -8,12 +8,14 @@ from typing import Any
 from tpuherd.catalogue import accelerators, generations, regions, runtimes, zones
 from tpuherd.jobfile.yaml_with_lines import FieldPath
 from tpuherd.near_names import near_names
+from tpuherd.targets import split_bid_name
 
 NAME_MAX = 40
 ReportMistake = Callable[[FieldPath, str], None]
 Values = Mapping[str, Any]
 TYPE = re.compile(r"([a-z0-9]+?)-?(?:pod)?-([0-9]+)")
 OURS = re.compile(r"HERD_.*|RUN_ID")
+RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 OWN_METADATA = ("tpuherd", "ssh-keys", "enable-oslogin")
 
 
@@ -141,8 +143,17 @@ def check_exclusive_fields(values: Values, wrong: ReportMistake) -> None:
         wrong(("repo",), "workdir and repo can't be combined: set one of them")
     if values.get("slices", 1) > 1 and values.get("request") == "direct":
         wrong(("request",), "slices need a queued resource, which requests all of them at once")
+    if values.get("node_name") and values.get("request") == "direct":
+        wrong(("node_name",), "requires request: queued, by whose name herd knows its nodes")
     if values.get("reservation") and "reserved" not in values.get("tier", ()):
         wrong(("reservation",), "requires tier: reserved")
+
+
+def check_node_name(values: Values, wrong: ReportMistake) -> None:
+    """An exact name must not look like one that herd gives."""
+    name = values.get("node_name", "")
+    if split_bid_name(name) or split_bid_name(f"{name}-0"):
+        wrong(("node_name",), f"{name} is a name that herd itself gives: choose another")
 
 
 def check_variables(values: Values, wrong: ReportMistake) -> None:
@@ -150,8 +161,13 @@ def check_variables(values: Values, wrong: ReportMistake) -> None:
     names = {one.name for one in values.get("secrets", ())}
     for field, words in (("env", values.get("env", {})), ("secrets", names)):
         for name in words:
-            if OURS.fullmatch(name):
+            if OURS.fullmatch(name) and (field, name) != ("env", "RUN_ID"):
                 wrong((field, name), "is set by herd")
+    run_id = values.get("env", {}).get("RUN_ID")
+    if run_id is not None and (values.get("copies", 1) > 1 or values.get("sweep")):
+        wrong(("env", "RUN_ID"), "is set by herd, as each copy or trial is a run of its own")
+    elif run_id is not None and not RUN_ID.fullmatch(run_id):
+        wrong(("env", "RUN_ID"), f"{run_id!r} can't be the name of a folder: use a-z, 0-9, _ and -")
     for name in names.intersection(values.get("env", {})):
         wrong(("secrets", name), "is also in env")
     for name in OWN_METADATA:
@@ -176,6 +192,7 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_zones,
     check_runtimes,
     check_exclusive_fields,
+    check_node_name,
     check_variables,
     check_disks,
 )

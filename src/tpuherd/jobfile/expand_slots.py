@@ -42,7 +42,7 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             nodes=job.slices,
             limits=slot_limits(job),
             outputs=bool(job.outputs),
-            exact=job.exact,
+            exact=job.exact or bool(job.node_name),
             patient=stored.patient,
             no_offer="" if offers else obstacle,
             trials=job.sweep is not None and stored.goal is not Goal.IDLE,
@@ -184,8 +184,24 @@ def build_node_spec(job: JobSpec, slot: Slot) -> NodeSpec:
         service_account=job.service_account,
         disks=job.data_disks,
         reservation=job.reservation,
+        node_name=exact_node_name(job, slot.name),
         description=f"{slot.name} of tpuherd",
     )
+
+
+def exact_node_name(job: JobSpec, slot: str) -> str:
+    """Return the name that the job wants for the node of a slot; "" if it wants none."""
+    if not job.node_name or job.copies == 1:
+        return job.node_name
+    return f"{job.node_name}-{slot.rpartition('-')[2]}"
+
+
+def exact_node_names(job: JobSpec) -> list[str]:
+    """Return the names that the job wants for its nodes."""
+    names = [exact_node_name(job, f"{job.name}-{index}") for index in range(job.copies)]
+    if job.slices == 1:
+        return names
+    return [f"{name}-{part}" for name in names for part in range(job.slices)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

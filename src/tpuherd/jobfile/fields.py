@@ -265,6 +265,11 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "Make one request at a time, for tools that depend on a node's name.",
     ),
     job_field(
+        "node_name", text_type(RESOURCE, "a node's name: a-z, 0-9 and -"), "levanter1",
+        "The node's exact name, for tools that expect it; several nodes are called NAME-0, NAME-1"
+        " and so on. Nodes are then requested as with `exact`.", NODE,
+    ),
+    job_field(
         "reservation", text_type(RESOURCE, "the name of a reservation"), "my-reservation",
         "Reservation to use, with tier reserved.", NODE,
     ),
@@ -328,7 +333,7 @@ ALSO = {
     "version": "runtime", "runtime_version": "runtime", "num_slices": "slices", "use_spot": "tier",
     "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost", "bucket": "checkpoint",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
-    "disks": "data_disks", "retries": "retry", "max_retries": "retry",
+    "disks": "data_disks", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip
 
 

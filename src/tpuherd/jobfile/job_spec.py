@@ -65,6 +65,7 @@ class JobSpec:
     patience: float = 600.0
     request: str = QUEUED
     exact: bool = False
+    node_name: str = ""
     reservation: str = ""
     service_account: str = ""
     network: str = ""

@@ -61,7 +61,7 @@ def build_launch_spec(
 
 def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
     """Return the variables that stay the same over all attempts of a slot."""
-    run = run_id(slot, stored)
+    run = job.env.get("RUN_ID") or run_id(slot, stored)
     variables = {
         "RUN_ID": run,
         "HERD_RUN_ID": run,

@@ -1,18 +1,21 @@
 """Checks for what would fail on the hosts, before a node is paid for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tpuherd.catalogue import runtimes
 from tpuherd.errors import HerdError, InvalidInput, NotFound
+from tpuherd.jobfile.expand_slots import exact_node_names
 from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.jobfile.run_script import find_script
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import via_parcel
 from tpuherd.jobs.open_project import Session
 from tpuherd.model.slots_and_plan import Offer
+from tpuherd.settings import project_access
 from tpuherd.sync.snapshot_store import Archive
+from tpuherd.targets import split_bid_name
 from tpuherd_host.agent.snapshots.manifest import parse_row
 
 #: Setup steps that may mount a folder that all hosts share.
@@ -24,6 +27,7 @@ async def check_job(
 ) -> None:
     """Report each mistake on the page."""
     await check_runtimes(job, offers, page, here)
+    await check_node_names(job, offers, page, here)
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
@@ -49,6 +53,46 @@ async def check_runtimes(
             )
         except HerdError:
             continue  # no answer from the cloud: reported elsewhere
+
+
+async def check_node_names(
+    job: JobSpec, offers: Sequence[Offer], page: YamlDocument, here: Session
+) -> None:
+    """The exact names must be free, or belong to nodes of this job."""
+    if not job.node_name:
+        return
+    for name, stored in here.store.stored_jobs().items():
+        if name != job.name and stored.document.get("node_name") == job.node_name:
+            page.add_mistake(
+                ("node_name",), f"job {name} uses the name {job.node_name}: `herd down {name}`"
+            )
+            return
+    try:
+        nodes = (await (await here.cloud()).list_nodes()).nodes
+    except HerdError:
+        return  # no answer from the cloud: reported elsewhere
+    zones = {one.zone for one in offers}
+    wanted = set(exact_node_names(job))
+    owners = project_access.own_owner_ids(here.place)
+    for node in nodes:
+        if node.name in wanted and node.zone in zones:
+            whose = node_holder(node.bid, job.name, owners)
+            if whose:
+                page.add_mistake(
+                    ("node_name",),
+                    f"a node {node.name} already exists in {node.zone}, and {whose}",
+                )
+                return
+
+
+def node_holder(bid: str, job: str, owners: Collection[str]) -> str:
+    """Return whose node it is, with what to do; "" if it is the job's own."""
+    found = split_bid_name(bid)
+    if found is None:
+        return "herd did not create it: delete it, or choose another name"
+    if found.owner not in owners:
+        return "it belongs to another herd user: choose another name"
+    return "" if found.job == job else f"it belongs to job {found.job}: `herd down {found.job}`"
 
 
 def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) -> None:

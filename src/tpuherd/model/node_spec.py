@@ -21,6 +21,7 @@ class NodeSpec:
     service_account: str = ""
     disks: tuple[str, ...] = ()  #: full names; read-only if the node has several hosts
     reservation: str = ""
+    node_name: str = ""  #: if the job insists on one; else it is the bid's
     description: str = ""
 
 

@@ -104,6 +104,7 @@ class Refusal(StrEnum):
     PERMISSION = "permission"  #: fatal for this zone, with what to do
     CONFIGURATION = "configuration"  #: fatal for this offer, with what to do
     TAKEN = "taken"  #: the name is in use by something else: take the next number
+    NAME_IN_USE = "name_in_use"  #: another node has the exact name: wait until it is deleted
     BROKEN = "broken"  #: the cloud failed at it: try again
 
 

@@ -12,10 +12,11 @@ from tpuherd.model.observed import (
     RequestState,
 )
 from tpuherd.model.slot_history import BidRecord, History, SlotHistory, Verdict, has_running_attempt
-from tpuherd.model.slots_and_plan import Goal, Slot
+from tpuherd.model.slots_and_plan import Goal, Refusal, Slot
 from tpuherd.planner.policy import BidPhase, Role
 
 LAG_S = 60.0  #: an accepted request may be missing from the lists this long
+NAME_IN_USE_S = 60.0  #: until a name that was in use is requested again
 UNHEALTHY_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
@@ -98,7 +99,14 @@ def bid_phase(
     if bid.lost_at is not None or bid.withdrawn_at is not None:
         return BidPhase.VANISHED
     taken = bid.answered_at is not None and now < bid.sent_at + LAG_S
-    return BidPhase.HIDDEN if taken or bid.granted_at is not None else BidPhase.UNSEEN
+    if taken or bid.granted_at is not None or awaits_name(bid, now):
+        return BidPhase.HIDDEN
+    return BidPhase.UNSEEN
+
+
+def awaits_name(bid: BidRecord, now: float) -> bool:
+    """Whether the exact name of its node was in use, and may not be free again yet."""
+    return bid.refusal is Refusal.NAME_IN_USE and now < bid.sent_at + NAME_IN_USE_S
 
 
 #: The cloud's words for a request that need no look at its nodes, the weightiest first.

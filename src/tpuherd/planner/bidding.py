@@ -8,6 +8,7 @@ from tpuherd.planner.bid_status import (
     UNHEALTHY_S_MAX,
     BidStatus,
     NodeNeed,
+    awaits_name,
     choose_incumbent,
     has_reached_host,
     is_outdated,
@@ -149,7 +150,7 @@ def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
         return case.now >= due
     if one.role is Role.UNWANTED:
         return not needs_collecting(case, one)
-    return not is_log_draining(case, one)
+    return not is_log_draining(case, one) and not awaits_name(one.bid, case.now)
 
 
 def is_log_draining(case: SlotContext, one: BidStatus) -> bool:

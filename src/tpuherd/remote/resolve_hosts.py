@@ -238,7 +238,8 @@ def known_node(node: Node, owners: Collection[str]) -> KnownNode:
         zone=node.zone,
         workers=len(node.workers),
         state=node.state,
-        foreign=is_foreign(node.name, owners),
+        foreign=is_foreign(node.bid, owners),
+        bid=node.bid if split_bid_name(node.name) is None else "",
     )
 
 

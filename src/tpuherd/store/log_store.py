@@ -61,6 +61,7 @@ class LogHost:
     node: str
     worker: int
     incarnation: str
+    bid: str = ""  #: of its node, if it is herd's
 
     @property
     def folder_name(self) -> str:
