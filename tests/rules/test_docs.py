@@ -44,13 +44,13 @@ def anchors(page: Path) -> set[str]:
     return {heading.strip().replace(" ", "-") for heading in bare}
 
 
-def test_generated_pages_are_fresh() -> None:
+def test_generated_pages_are_up_to_date() -> None:
     stale = [p.name for p, text in generated().items() if not p.exists() or p.read_text() != text]
     assert stale == [], "`make docs` writes them"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_link_is_alive(page: Path) -> None:
+def test_no_link_is_dead(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", target):
             continue  # external links are not checked
@@ -60,7 +60,7 @@ def test_every_link_is_alive(page: Path) -> None:
         assert not anchor or anchor in anchors(other), f"{page}: {target}"
 
 
-def test_every_page_can_be_reached() -> None:
+def test_every_page_is_linked_from_another() -> None:
     reached, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:
         page = waiting.pop()
@@ -73,11 +73,11 @@ def test_every_page_can_be_reached() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_there_is_one_of_every_kind(kind: str) -> None:
+def test_every_kind_of_page_exists(kind: str) -> None:
     assert (ROOT / "docs" / kind).exists()
 
 
-def test_decisions_are_numbered_and_say_what_was_given_up() -> None:
+def test_decisions_are_numbered_and_name_what_was_given_up() -> None:
     assert [int(d.name[:4]) for d in DECISIONS] == list(range(1, len(DECISIONS) + 1))
     for decision in DECISIONS:
         text = decision.read_text()
@@ -101,7 +101,7 @@ def test_readme_names_the_two_commands() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_changelog_is_for_users_and_has_what_comes_next() -> None:
+def test_changelog_is_for_users_and_starts_with_unreleased() -> None:
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
 
 
@@ -118,7 +118,7 @@ def shown_commands() -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("page", "words"), shown_commands(), ids=str)
-def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
+def test_every_command_shown_is_valid(page: str, words: list[str]) -> None:
     command: click.Command = herd
     context = click.Context(herd, info_name="herd")
     rest = list(words)
@@ -138,7 +138,7 @@ def test_every_command_shown_is_understood(page: str, words: list[str]) -> None:
         )
 
 
-def test_examples_call_the_python_that_hosts_have() -> None:
+def test_examples_call_the_python_of_the_hosts() -> None:
     """TPU VM images have `python3` and no `python`."""
     lines = [(page.name, line) for page in PAGES for line in page.read_text().splitlines()]
     lines += [(name, f"run: {field.example}") for name, field in FIELDS.items()]

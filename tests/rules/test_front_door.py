@@ -40,14 +40,14 @@ def commands() -> Iterator[tuple[str, click.Command]]:
                 waiting += [(f"{words} {n}", sub) for n, sub in command.commands.items()]
 
 
-def test_the_front_door_is_short() -> None:
+def test_the_public_api_has_at_most_20_names() -> None:
     assert len(tpuherd.__all__) <= 20
     for name in tpuherd.__all__:
         assert hasattr(tpuherd, name), name
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"]], ids=" ".join)
-def test_quick_answers_load_nothing_heavy(words: list[str]) -> None:
+def test_quick_commands_load_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "tpuherd.launcher", *words],
         capture_output=True,
@@ -78,7 +78,7 @@ def modules_loaded_by(script: str) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_commands_that_only_read_load_nothing_that_reaches_out() -> None:
+def test_read_only_commands_load_no_network_code() -> None:
     names = "launcher cli.main cli.ls cli.status cli.why cli.events cli.run_in_process".split()
     modules = ", ".join(f"tpuherd.{name}" for name in (*names, "cli.store_session"))
     assert not modules_loaded_by(f"import {modules}") & FAR
@@ -98,7 +98,7 @@ for words in {lines!r}:
     assert not modules_loaded_by(script) & HELP_SPARES
 
 
-def test_the_page_shows_every_option_and_command() -> None:
+def test_the_command_page_lists_every_option_and_command() -> None:
     for parameter in command_line.herd.params:
         for option in parameter.opts:
             assert option in help_page(), option
@@ -128,7 +128,7 @@ def help_pages() -> Iterator[tuple[str, str]]:
                 waiting.append((f"{words} {name}", below, context))
 
 
-def test_every_page_of_help_ends_with_examples() -> None:
+def test_every_help_page_ends_with_examples() -> None:
     pages = dict(help_pages())
     assert pages.keys() == EXAMPLES.keys()
     for words, page in pages.items():
@@ -155,7 +155,7 @@ def test_help_is_written_in_plain_words() -> None:
     assert not ODD.search(help_page())
 
 
-def test_every_command_and_option_says_what_it_does() -> None:
+def test_every_command_and_option_has_a_description() -> None:
     for words, command in commands():
         assert command.help, f"herd {words} has no help"
         assert command.get_short_help_str(200).endswith("."), f"herd {words}: a sentence, please"
@@ -174,7 +174,7 @@ def test_every_command_and_option_says_what_it_does() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_wrong_word_is_one_sentence_and_exit_2(words: list[str], sentence: str) -> None:
+def test_a_misspelled_word_is_one_sentence_and_exit_2(words: list[str], sentence: str) -> None:
     done = herd(*words)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -182,7 +182,7 @@ def test_a_wrong_word_is_one_sentence_and_exit_2(words: list[str], sentence: str
     assert done.stderr.count("\n") == 1
 
 
-def test_former_names_work_and_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_former_command_names_work_and_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
     for old, new in ALIASES.items():
         assert command_line.run([new, "--help"]) == 0
         page = capsys.readouterr().out
@@ -191,7 +191,7 @@ def test_former_names_work_and_are_not_shown(capsys: pytest.CaptureFixture[str])
         assert old not in help_page()
 
 
-def test_herd_alone_shows_the_page_as_a_mistake() -> None:
+def test_herd_without_a_command_prints_the_page_and_fails() -> None:
     done = herd()
     assert (done.returncode, done.stdout, done.stderr) == (2, "", help_page())
 
@@ -233,11 +233,11 @@ def test_no_traceback_reaches_a_user(
     ],
     ids=str,
 )
-def test_colour_is_the_users_choice(environment: dict[str, str], colour: bool | None) -> None:
+def test_the_user_decides_about_color(environment: dict[str, str], colour: bool | None) -> None:
     assert command_line.choose_colour(environment) is colour
 
 
-def test_no_help_is_wider_than_a_terminal_of_80_columns() -> None:
+def test_no_help_page_is_wider_than_80_columns() -> None:
     top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
     for words, command in commands():
         context = click.Context(command, top, info_name=words, terminal_width=80)

@@ -97,7 +97,7 @@ def banned(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SRC)))
-def test_a_module_uses_only_what_it_may(file: Path) -> None:
+def test_a_module_uses_only_allowed_names(file: Path) -> None:
     place = str(file.relative_to(SRC))
     for line, name in named(ast.parse(file.read_text())):
         found = banned(name)
@@ -105,7 +105,7 @@ def test_a_module_uses_only_what_it_may(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SRC)))
-def test_a_module_imports_only_what_it_may(file: Path) -> None:
+def test_a_module_imports_only_allowed_modules(file: Path) -> None:
     place = str(file.relative_to(SRC))
     package, room = place.split("/")[0], place.split("/")[1]
     for line, name in imported(ast.parse(file.read_text())):

@@ -34,7 +34,7 @@ def functions(tree: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunct
                     waiting.append(node)
 
 
-def test_functions_say_what_they_do() -> None:
+def test_functions_have_verbs_or_nouns_of_two_words() -> None:
     for tree in TREES:
         found = [(where, node.name) for where, node in functions(tree) if node.name[:2] != "__"]
         short = [

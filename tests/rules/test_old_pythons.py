@@ -42,7 +42,7 @@ def python(version: str) -> str | None:
     ("room", "version"),
     [("agent", "3.8"), ("agent", "3.10"), ("train", "3.10"), ("agent", "3.12"), ("train", "3.12")],
 )
-def test_what_runs_on_a_tpu_vm_imports_there(room: str, version: str) -> None:
+def test_code_for_tpu_vms_imports_on_their_python(room: str, version: str) -> None:
     interpreter = python(version)
     if interpreter is None:
         pytest.skip(f"needs Python {version}")

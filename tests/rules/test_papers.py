@@ -25,7 +25,7 @@ def test_the_licence_is_apache_2() -> None:
     assert project["license-files"] == ["LICENSE"]
 
 
-def test_the_package_says_who_made_it_and_for_what() -> None:
+def test_the_package_names_its_author_and_purpose() -> None:
     project = read_project()
     assert project["authors"] == [{"name": "The tpuherd authors"}]
     assert "urls" not in project, "there is no place in the web to point to yet"

@@ -62,21 +62,21 @@ def test_no_registry_host(host: str) -> None:
     assert places(rf"(?<![\w-]){re.escape(host)}") == []
 
 
-def test_no_reminders_in_the_product() -> None:
+def test_no_todo_comments() -> None:
     assert places("|".join(rf"\b{word}\b" for word in REMINDERS), under="src/") == []
 
 
-def test_no_lock_files_and_nothing_big() -> None:
+def test_no_lock_files_or_large_files() -> None:
     for file in tracked():
         assert file.name not in {"uv.lock", "poetry.lock", "package-lock.json"}, file
         assert file.stat().st_size <= BYTES_MAX, file
 
 
-def test_constraints_are_versions_only() -> None:
+def test_constraints_contain_only_versions() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         assert re.fullmatch(r"[a-z0-9-]+==[0-9][\w.]*( ; .+)?", line), line
 
 
-def test_tests_can_fail() -> None:
+def test_every_test_asserts_something() -> None:
     silent = "assert " + r"True\b|pytest\.mark\.(skip\b|xfail)|except Exception: *pass"
     assert places(silent, under="tests/") == []

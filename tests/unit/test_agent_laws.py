@@ -29,7 +29,7 @@ def cut(text: bytes, dice: random.Random) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_frames_come_whole_however_they_are_cut(seed: int) -> None:
+def test_frames_are_decoded_however_the_stream_is_cut(seed: int) -> None:
     dice = random.Random(seed)
     kinds = range(frames.HELLO, frames.CANCEL + 1)
     sent = [
@@ -47,7 +47,7 @@ def test_frames_come_whole_however_they_are_cut(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_records_come_whole_however_they_are_cut(seed: int) -> None:
+def test_records_are_decoded_however_the_stream_is_cut(seed: int) -> None:
     dice = random.Random(seed)
     sent = [
         log_records.Record(dice.random(), dice.randrange(4), dice.randbytes(dice.randrange(99)))
@@ -65,7 +65,7 @@ def test_records_come_whole_however_they_are_cut(seed: int) -> None:
         )
 
 
-def test_a_jump_sets_the_offset_and_a_gap_counts() -> None:
+def test_a_jump_sets_the_offset_and_counts_as_a_gap() -> None:
     reader = log_records.RecordReader()
     jump = log_records.pack_record(0.0, log_records.JUMP, log_records.NUMBER.pack(5000))
     gap = log_records.pack_record(0.0, log_records.GAP, log_records.NUMBER.pack(77))
@@ -78,7 +78,7 @@ def test_a_jump_sets_the_offset_and_a_gap_counts() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("raw", [False, True])
-def test_a_log_is_a_window_on_all_that_was_written(tmp_path: Path, seed: int, raw: bool) -> None:
+def test_a_log_is_a_window_on_all_output(tmp_path: Path, seed: int, raw: bool) -> None:
     dice = random.Random(seed)
     whole, cap = b"", 1 << 19
     log = SegmentedLog(str(tmp_path), cap, raw)
@@ -99,7 +99,7 @@ def test_a_log_is_a_window_on_all_that_was_written(tmp_path: Path, seed: int, ra
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) == log.length - log.first_offset
 
 
-def test_a_log_that_a_crash_cut_goes_on_after_its_last_whole_record(tmp_path: Path) -> None:
+def test_a_log_cut_by_a_crash_continues_after_its_last_complete_record(tmp_path: Path) -> None:
     log = SegmentedLog(str(tmp_path), 1 << 20)
     log.append(1.0, 1, b"one")
     log.append(2.0, 1, b"two")
@@ -128,11 +128,11 @@ ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Le
         (b"\xff\xfe", None),
     ],
 )
-def test_the_metadata_servers_answers(answer: bytes, told: tuple[str, str] | None) -> None:
+def test_metadata_server_answers_are_parsed(answer: bytes, told: tuple[str, str] | None) -> None:
     assert preemption_notice.parse_answer(answer) == told
 
 
-def test_where_the_metadata_server_is() -> None:
+def test_the_metadata_server_address_is_found() -> None:
     assert preemption_notice.server_address({}) == ("169.254.169.254", 80)
     assert preemption_notice.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == (
         "127.0.0.1",
@@ -151,11 +151,11 @@ LOCKS = """\
 
 
 @pytest.mark.parametrize(("inode", "pid"), [(131, 4242), (132, None), (133, 0), (1, None)])
-def test_who_has_a_lock(inode: int, pid: int | None) -> None:
+def test_lock_owners_are_parsed(inode: int, pid: int | None) -> None:
     assert parse_lock_holder(LOCKS.splitlines(), inode) == pid
 
 
-def test_what_processes_are_related() -> None:
+def test_related_processes_are_found() -> None:
     stat = b"77 (a (strange) name) S 5 77 70 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9001 1 2"
     assert parse_stat(77, stat) == Process(77, 5, 70, 9001, False)
     assert parse_stat(77, stat.replace(b") S", b") Z")).gone
@@ -163,7 +163,7 @@ def test_what_processes_are_related() -> None:
     assert with_descendants({2}, among) == {2, 3}
 
 
-def test_what_a_host_shows() -> None:
+def test_host_facts_are_parsed() -> None:
     text = "MemTotal:       24679112 kB\nMemFree: 1 kB\nMemAvailable:   23000000 kB\n"
     assert parse_meminfo(text) == {"total": 24679112 * 1024, "available": 23000000 * 1024}
     assert chip_generation("0x1ae0", "0x0027", "0x004f") == "v3"
@@ -172,13 +172,13 @@ def test_what_a_host_shows() -> None:
     assert chip_generation("0x10de", "0x0063", "") is None
 
 
-def test_every_verb_is_in_the_reference() -> None:
+def test_every_rpc_method_is_documented() -> None:
     assert reference is not None
     for verb in [*PURE, *THREADED]:
         assert f"\n  {verb} " in reference, verb
 
 
-def test_the_agent_is_one_file_the_same_each_time() -> None:
+def test_the_agent_bundle_is_reproducible() -> None:
     made = current_agent()
     current_agent.cache_clear()
     assert current_agent() == made
@@ -194,7 +194,7 @@ def test_the_agent_is_one_file_the_same_each_time() -> None:
 
 
 @pytest.mark.parametrize("kind", [NameError, AttributeError, AssertionError, ZeroDivisionError])
-def test_who_asked_is_answered_whatever_breaks(
+def test_every_caller_gets_an_answer_whatever_fails(
     kind: type[Exception],
 ) -> None:
     def verb(threaded_call: ThreadedCall) -> dict[str, str]:

@@ -21,7 +21,7 @@ def none_left(*_: Any) -> Iterator[None]:
     raise RuntimeError("can't start new thread")
 
 
-def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
+def test_without_a_thread_the_agent_waits_for_the_disk_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = EventLoop(str(tmp_path), str(tmp_path), "1.a", {})
@@ -39,7 +39,7 @@ def test_where_no_thread_can_begin_it_waits_for_the_disk_itself(
         os.close(file)
 
 
-def test_who_asks_for_what_takes_a_thread_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_needs_a_thread_fails_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Event] = []
     threaded_call = ThreadedCall(
         AgentPaths("", "", {}, AgentState, told.append), {"verb": "facts"}, 1, 2

@@ -20,7 +20,7 @@ def product(shape: str, by: str) -> int:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_table_says_when_and_whence(table: str) -> None:
+def test_every_table_has_a_date_and_a_source(table: str) -> None:
     header, rows = reader.read_table(table)
     assert re.fullmatch(r"20\d\d-[01]\d-[0-3]\d", header["date"])
     assert header["source"]
@@ -28,7 +28,7 @@ def test_every_table_says_when_and_whence(table: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_discovery_document_says_when_and_whence(version: str) -> None:
+def test_every_discovery_document_has_a_date_and_a_source(version: str) -> None:
     document = catalogue.discovery(version)
     assert document["date"].replace("-", "") == document["revision"]
     assert document["source"]
@@ -36,7 +36,7 @@ def test_every_discovery_document_says_when_and_whence(version: str) -> None:
 
 
 @pytest.mark.parametrize("one", catalogue.accelerators().values(), ids=lambda one: one.type)
-def test_a_size_adds_up(one: catalogue.Accelerator) -> None:
+def test_sizes_add_up(one: catalogue.Accelerator) -> None:
     generation = catalogue.generations()[one.generation]
     prefix, _, number = one.type.rpartition("-")
     counted = one.chips if generation.name in ("v5e", "v6e") else one.cores
@@ -60,18 +60,18 @@ def test_bounds_times_chips_are_the_topology() -> None:
         assert [a * b for a, b in zip(chips, hosts, strict=True)] == whole[:3], one.type
 
 
-def test_a_topology_names_one_size() -> None:
+def test_a_topology_belongs_to_one_size() -> None:
     for one in catalogue.accelerators().values():
         if one.enum is not None:
             assert catalogue.by_topology(one.enum, one.topology) is one
     assert catalogue.by_topology("V4", "3x3x3") is None
 
 
-def test_v5p_has_its_96_sizes() -> None:
+def test_v5p_has_all_96_sizes() -> None:
     assert sum(one.generation == "v5p" for one in catalogue.accelerators().values()) == 96
 
 
-def test_tpu7x_is_not_of_this_api() -> None:
+def test_tpu7x_is_not_in_this_api() -> None:
     sold = {one for zone in catalogue.zones().values() for one in zone.types}
     assert catalogue.generations()["tpu7x"].enum is None
     assert not any(one.startswith("tpu7x") for one in sold)
@@ -82,7 +82,7 @@ def test_every_size_of_the_api_is_sold_somewhere() -> None:
     assert sold == {one.type for one in catalogue.accelerators().values() if one.enum}
 
 
-def test_zones_lie_in_their_regions() -> None:
+def test_zones_are_in_their_regions() -> None:
     for zone in catalogue.zones().values():
         assert zone.name in catalogue.regions()[zone.region].zones
 
@@ -100,7 +100,7 @@ def test_zones_lie_in_their_regions() -> None:
         ("v6e-64", "us-east1-d"),
     ],
 )
-def test_what_grants_name_is_there(kind: str, zone: str) -> None:
+def test_grants_name_known_things(kind: str, zone: str) -> None:
     assert kind in catalogue.zones()[zone].types
 
 
@@ -117,11 +117,11 @@ def test_prices_name_known_things() -> None:
         assert price.spot is None or 0 < price.spot < price.on_demand
 
 
-def test_egress_is_free_only_at_home() -> None:
+def test_egress_is_free_only_within_a_region() -> None:
     assert all((price == 0) == (to == "same") for (_, to), price in catalogue.egress().items())
 
 
-def test_dual_regions_pair_known_regions() -> None:
+def test_dual_regions_are_pairs_of_known_regions() -> None:
     for place in catalogue.bucket_locations().values():
         assert place.kind == ("dual-region" if place.regions else "multi-region")
         for name in place.regions:
@@ -138,7 +138,7 @@ def refs(document: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_discovery_document_is_whole_and_has_no_prose(version: str) -> None:
+def test_discovery_documents_are_complete_and_without_prose(version: str) -> None:
     document = catalogue.discovery(version)
     assert refs(document) <= set(document["schemas"])
     assert "enumDescriptions" not in str(document)
@@ -148,7 +148,7 @@ def test_a_discovery_document_is_whole_and_has_no_prose(version: str) -> None:
             assert "description" not in field
 
 
-def test_the_api_knows_every_enum_of_the_table() -> None:
+def test_the_api_has_every_enum_of_the_table() -> None:
     config = catalogue.discovery("v2")["schemas"]["AcceleratorConfig"]["properties"]["type"]
     assert {one.enum for one in catalogue.accelerators().values() if one.enum} == set(
         config["enum"]

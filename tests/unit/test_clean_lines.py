@@ -10,7 +10,7 @@ def answer(*ended: tuple[str, int], **more: Any) -> dict[str, Any]:
     return {"ended": rows, "left": [], "removed": [], "mended": [], **more}
 
 
-def test_equal_commands_of_many_hosts_are_one_line_each() -> None:
+def test_equal_processes_of_many_hosts_share_a_line() -> None:
     script = "bash -c for i in 1 2\ndo python train.py\ndone"
     told = summary_lines({
         "gpt-0/w0": answer((script, 34), ("sleep 1", 7), ("sleep 1", 8)),

@@ -19,7 +19,7 @@ class Set:
         self.shown += seconds
 
 
-def test_it_goes_on_from_where_it_was_when_the_clock_is_set_back() -> None:
+def test_time_continues_when_the_clock_is_set_back() -> None:
     inner = Set()
     clock = SteadyClock(inner)
     inner.shown += 10.0
@@ -30,7 +30,7 @@ def test_it_goes_on_from_where_it_was_when_the_clock_is_set_back() -> None:
     assert clock.now() == 1015.0
 
 
-def test_it_falls_in_with_a_clock_that_is_set_right_again() -> None:
+def test_time_follows_a_clock_that_is_corrected() -> None:
     inner = Set()
     clock = SteadyClock(inner)
     inner.shown -= 3600.0
@@ -39,7 +39,7 @@ def test_it_falls_in_with_a_clock_that_is_set_right_again() -> None:
     assert clock.now() == inner.now()
 
 
-def test_it_begins_no_earlier_than_what_was_written_down() -> None:
+def test_time_starts_no_earlier_than_the_recorded_time() -> None:
     inner = Set()
     clock = SteadyClock(inner, 5000.0)
     assert clock.now() == 5000.0
@@ -49,7 +49,7 @@ def test_it_begins_no_earlier_than_what_was_written_down() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=30))
-def test_it_never_goes_back_and_never_stands_still_for_long(moves: list[float]) -> None:
+def test_time_never_goes_back_or_stops_for_long(moves: list[float]) -> None:
     inner = Set(1e7)
     clock = SteadyClock(inner)
     before = clock.now()

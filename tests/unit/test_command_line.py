@@ -41,7 +41,9 @@ def understand(line: str, environ: dict[str, str] | None = None) -> ParsedComman
         ("logs gpt -f --world w", "w", 0),
     ],
 )
-def test_world_and_loudness_may_stand_anywhere(line: str, world: str | None, loud: int) -> None:
+def test_world_and_verbosity_options_may_be_anywhere(
+    line: str, world: str | None, loud: int
+) -> None:
     said = understand(line).said
     assert (said.world, said.loud) == (world and Path(world), loud)
 
@@ -72,7 +74,7 @@ def test_every_command_takes_them() -> None:
         ("gpt -- -v", ["-v"]),
     ],
 )
-def test_words_of_the_remote_command_are_its_own(verb: str, words: str, argv: list[str]) -> None:
+def test_options_of_the_remote_command_are_not_ours(verb: str, words: str, argv: list[str]) -> None:
     wish = understand(f"{verb} {words}").work.args[0]  # type: ignore[attr-defined]
     assert isinstance(wish, ExecRequest)
     assert (wish.target, list(wish.argv)) == ("gpt", argv)
@@ -83,7 +85,7 @@ def test_a_value_that_looks_like_an_option_is_a_value() -> None:
     assert (errand.work.args[0].grep, errand.said.loud) == ("-v", 0)  # type: ignore[attr-defined]
 
 
-def test_what_stands_behind_the_dashes_of_run_is_its_command() -> None:
+def test_words_after_the_dashes_of_run_are_its_command() -> None:
     errand = understand("run --name a --accelerator v4-8 -v -- python x.py -q --world w")
     assert errand.work.args[0].said.command == (  # type: ignore[attr-defined]
         "python", "x.py", "-q", "--world", "w",

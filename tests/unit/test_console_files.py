@@ -17,7 +17,7 @@ from tpuherd_host.agent.log_records import Record
 
 @pytest.mark.parametrize("blocking", [True, False])
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_written_comes_whole_and_in_order(seed: int, blocking: bool) -> None:
+def test_writes_are_complete_and_in_order(seed: int, blocking: bool) -> None:
     dice = random.Random(seed)
     said = [dice.randbytes(dice.choice((0, 1, 100, 5_000, 200_000))) for _ in range(60)]
     out, into = os.pipe()
@@ -46,7 +46,7 @@ def test_what_is_written_comes_whole_and_in_order(seed: int, blocking: bool) -> 
 
 
 @pytest.mark.parametrize(("output", "pieces"), [("stream", 1), ("json", 2)])
-def test_records_are_shown_as_one_unless_their_times_are_shown(
+def test_records_are_joined_unless_their_times_are_shown(
     output: str, pieces: int, tmp_path: Path
 ) -> None:
     records = [(at * 20, Record(float(at), 1, b"line\n")) for at in range(2)]

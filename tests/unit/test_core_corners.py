@@ -46,7 +46,7 @@ from tpuherd.planner.zone_choice import sort_offers
 # ---- gangs ---------------------------------------------------------------------------------------
 
 
-def test_the_seat_of_what_is_given_back_is_where_it_ran() -> None:
+def test_a_withdrawn_bid_keeps_the_seat_where_it_ran() -> None:
     here, other = (
         stood(role=Role.UNWANTED, bid=bid(name=name, ready_at=2.0)) for name in ("x", "y")
     )
@@ -63,7 +63,7 @@ def test_the_seat_of_what_is_given_back_is_where_it_ran() -> None:
     )
 
 
-def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
+def test_silent_hosts_are_told_apart_from_hosts_not_yet_reached() -> None:
     far = (host(0, reached=False), host(1, reached=False))
     never = tuple(replace(one, heard_at=0.0) for one in far)
     sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=3.0)
@@ -84,7 +84,7 @@ def test_hosts_that_were_heard_are_silent_and_others_are_still_coming() -> None:
     assert gang_actions.gang_state(case(), None) is GangState.NOWHERE
 
 
-def test_who_has_told_nothing_yet_is_quiet_since_every_host_knew_of_it() -> None:
+def test_a_host_without_reports_is_quiet_since_the_whole_gang_knew_the_attempt() -> None:
     toy = running()
     attempt = toy.slot_history().attempt
     assert attempt
@@ -97,7 +97,7 @@ def test_who_has_told_nothing_yet_is_quiet_since_every_host_knew_of_it() -> None
         assert bool(actions(with_works(toy, **mute), Stop)) == stalls
 
 
-def test_a_stop_that_was_not_heard_is_said_again() -> None:
+def test_an_unheard_stop_is_sent_again() -> None:
     toy = running()
     toy.losing = {Stop}
     toy.wish(goal=Goal.IDLE)
@@ -111,7 +111,7 @@ def test_a_stop_that_was_not_heard_is_said_again() -> None:
     assert not actions(again(toy, working=frozenset(["gpt-0"])), Stop)
 
 
-def test_a_successor_that_is_sick_is_not_set_up_beside() -> None:
+def test_an_unhealthy_successor_is_not_prepared() -> None:
     toy = running()
     old = toy.home.ask.bid
     toy.losing = {Prepare}
@@ -129,7 +129,7 @@ def test_a_successor_that_is_sick_is_not_set_up_beside() -> None:
     assert not actions(again(toy), Prepare)
 
 
-def test_an_attempt_on_a_node_that_is_not_heard_at_all_may_live() -> None:
+def test_an_attempt_on_an_unreachable_node_may_still_run() -> None:
     def haunted(**changes: Any) -> bool:
         here, attempt = stood(**changes), replace(ATTEMPT, ended_at=NOW - 9, sure=False)
         new = stood(bid=bid(name="gpt-0-g2-me", generation=2))
@@ -146,7 +146,7 @@ def test_an_attempt_on_a_node_that_is_not_heard_at_all_may_live() -> None:
     assert not haunted(hosts=(), whole=False, stage=BidPhase.LEAVING)
 
 
-def test_what_was_brought_back_is_not_brought_again() -> None:
+def test_collected_outputs_are_not_collected_again() -> None:
     toy = Toy(slot(outputs=True, limits=Limits(done_keep_s=300)))
     toy.run()
     assert len(toy.kinds("slot.collected")) == 1
@@ -162,7 +162,7 @@ def test_what_was_brought_back_is_not_brought_again() -> None:
     assert not actions(again(toy, hosts=hosts), Collect)
 
 
-def test_a_boot_tells_of_a_reboot_only_where_both_are_known() -> None:
+def test_a_reboot_is_detected_only_if_both_boots_are_known() -> None:
     for boot, boots, rebooted in [
         ("b0", ("b0", "b1"), False), ("b2", ("b0", "b1"), True), ("", ("b0", "b1"), False),
         ("b2", (), False), ("", (), False),
@@ -174,7 +174,7 @@ def test_a_boot_tells_of_a_reboot_only_where_both_are_known() -> None:
         assert (found.lost, found.over) == (f"{NAME}/w0 was rebooted" * rebooted, rebooted)
 
 
-def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> None:
+def test_an_attempt_ended_by_the_dead_man_switch_did_not_end_by_itself() -> None:
     over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=1, deadman=True)
     found = gang_progress.build_member(host(0, works=(over,)), ATTEMPT)
     assert found.lost == "no engine contacted its host for too long" and not found.has_failed
@@ -187,7 +187,7 @@ def test_who_was_ended_because_no_engine_was_heard_did_not_end_by_itself() -> No
     ).lost
 
 
-def test_how_an_end_is_told() -> None:
+def test_how_an_end_is_described() -> None:
     work = HostRun(attempt="x", word=RunState.ENDED, exit=3, signal=9, termed=True)
     assert describe_end(work) == "was stopped"
     assert describe_end(replace(work, termed=False)) == "was killed by signal 9"
@@ -206,13 +206,13 @@ def judged(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> A
     return judge_attempt(slot(), slot_history, bid(granted_at=1.0, ready_at=2.0), observed, NOW)
 
 
-def test_a_look_at_the_cloud_counts_when_it_was_begun_after_the_end() -> None:
+def test_a_survey_counts_if_it_began_after_the_end() -> None:
     well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
     assert isinstance(judged(well, surveyed_at=NOW - 5), Pending)
     assert judged(well, surveyed_at=NOW - 4.9).verdict is Verdict.SUCCESS
 
 
-def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
+def test_a_success_before_our_stop_arrived_is_a_success() -> None:
     stopping = replace(ATTEMPT, stopping_at=NOW - 6, stopping_why="changed", stopping_s=30.0)
     well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
     assert judged(well, stopping).verdict is Verdict.SUCCESS
@@ -222,7 +222,7 @@ def test_whoever_ended_well_before_our_stop_arrived_has_succeeded() -> None:
     assert judged(well, stopping, hosts={NAME: one}).verdict is Verdict.STOPPED
 
 
-def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
+def test_after_a_notice_the_cloud_is_surveyed_soon() -> None:
     runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
     hosts = tuple(host(one, works=(runs,)) for one in range(2))
     mine = bid(granted_at=1.0, ready_at=2.0, notice_at=NOW - 1)
@@ -231,7 +231,7 @@ def test_after_a_notice_the_cloud_is_looked_at_soon() -> None:
     assert isinstance(found, Pending) and found.held and found.wake_at == NOW - 1 + 25 + 5
 
 
-def test_only_what_a_host_says_of_this_attempt_counts_for_it() -> None:
+def test_only_reports_of_this_attempt_count_for_it() -> None:
     well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
     other = HostRun(attempt="gpt-0-a0-me", word=RunState.RUNNING)
     for works in ((other, well), (well, other)):
@@ -244,7 +244,7 @@ def test_only_what_a_host_says_of_this_attempt_counts_for_it() -> None:
 
 
 @pytest.mark.parametrize("change", [{"code_digest": "d"}, {"goal": Goal.RUN, "code_digest": "e"}])
-def test_a_run_that_ended_while_its_stop_was_on_its_way_is_done(change: dict[str, Any]) -> None:
+def test_a_run_that_ended_before_its_stop_arrived_is_done(change: dict[str, Any]) -> None:
     toy = running()
     toy.losing = {Stop}  # it finds nobody alive
     toy.wish(**change)
@@ -260,7 +260,7 @@ def test_a_run_that_ended_while_its_stop_was_on_its_way_is_done(change: dict[str
 # ---- bids ----------------------------------------------------------------------------------------
 
 
-def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
+def test_two_slots_probe_once_after_a_refusal() -> None:
     direct = (offer("a", kind=RequestKind.DIRECT),)
     for offers, many in ((direct, 1), ((offer("a"),), 2)):
         toy = Toy(slot("gpt-0", offers=offers), slot("gpt-1", offers=offers))
@@ -271,17 +271,17 @@ def test_two_slots_that_ask_at_once_after_a_refusal_ask_once() -> None:
         assert len(actions(again(toy), Ask)) == many
 
 
-def test_what_costs_nobody_knows_how_much_goes_as_if_it_cost_nothing() -> None:
+def test_an_unknown_price_counts_as_zero() -> None:
     dear, free, unknown = offer("a", price=0.5), offer("b", price=0.0), offer("c", price=None)
     assert [one.zone for one in sort_offers([dear, unknown, free], {})] == ["b", "c", "a"]
 
 
-def test_where_nodes_ever_lived_goes_before_where_nobody_knows() -> None:
+def test_zones_with_known_node_lifetimes_come_before_unknown_ones() -> None:
     lives = {zone_stats_key(offer("b")): ZoneStats(lives_s=(0.5,))}
     assert [one.zone for one in sort_offers([offer("a"), offer("b")], lives)] == ["b", "a"]
 
 
-def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
+def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:
     silent = (host(0, reached=False, heard_at=1.0), host(1))
     for exact, outdated, worn in (
         (True, Role.DEAD, Role.DEAD),
@@ -295,7 +295,7 @@ def test_whoever_insists_on_a_name_gives_the_old_node_back_first() -> None:
         assert bidding.fixed_role(case(slot=wish), old)[0] is worn
 
 
-def test_a_log_is_here_when_all_hosts_that_are_heard_have_sent_theirs() -> None:
+def test_a_log_is_complete_when_all_reachable_hosts_have_sent_theirs() -> None:
     mine = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, drained=True)
     late, other = replace(mine, drained=False), replace(mine, attempt="x", drained=False)
     for first, second, reached, waits in [
@@ -307,7 +307,7 @@ def test_a_log_is_here_when_all_hosts_that_are_heard_have_sent_theirs() -> None:
         assert bidding.has_undrained_log(one, ATTEMPT.id) == waits
 
 
-def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
+def test_a_failed_setup_is_not_retried_at_once() -> None:
     for missing, failed in ((True, None), (False, None), (False, 1)):
         toy = Toy(slot())
         hosts = [{"host": "w0", "exit": failed, "tail": list[str]()}]
@@ -327,7 +327,7 @@ def test_what_cannot_be_prepared_is_not_tried_again_at_once() -> None:
 # ---- the whole -----------------------------------------------------------------------------------
 
 
-def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
+def test_while_deletions_are_paused_the_plan_wakes_within_a_minute() -> None:
     toy = running()
     names = [f"x-{number}-g1-me" for number in range(3)]
     (mine,) = toy.slot_history().bids.values()
@@ -343,7 +343,7 @@ def test_while_frozen_it_is_thought_of_again_within_a_minute() -> None:
     assert all(one.action.event.kind == "engine.deletions_paused" for one in found.steps[:1])  # type: ignore[union-attr]
 
 
-def test_only_who_still_waits_tries_for_the_others() -> None:
+def test_only_a_waiting_slot_probes_for_the_others() -> None:
     direct = bid(offer=offer("a", kind=RequestKind.DIRECT))
     for one, tries in [
         (direct, True), (replace(direct, granted_at=1.0), False), (bid(), False),
@@ -356,7 +356,7 @@ def test_only_who_still_waits_tries_for_the_others() -> None:
         assert (("a", "v4-16", "spot") in found.probed) == tries, one
 
 
-def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
+def test_the_plan_wakes_when_a_kept_node_expires() -> None:
     keeps = Limits(failures=0, done_keep_s=777, failed_keep_s=777)
     for exit_code in (0, 1):
         toy = Toy(slot(limits=keeps))
@@ -378,7 +378,7 @@ def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
     assert len(asks) == 3
 
 
-def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> None:
+def test_a_success_on_a_lost_node_is_done_and_names_missing_outputs() -> None:
     lost = bid(granted_at=1.0, ready_at=2.0, lost_at=3.0, lost_how="preempted")
     for outputs, collected, bids, missing in [
         (True, False, [lost], True), (True, True, [replace(lost, collected=True)], False),
@@ -394,13 +394,13 @@ def test_a_success_on_a_node_that_is_lost_is_done_and_says_what_is_missing() -> 
         assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
 
 
-def test_the_number_of_an_attempt_stands_in_its_name_if_it_is_of_the_slot() -> None:
+def test_an_attempt_number_is_read_from_names_of_the_same_slot() -> None:
     names = {"gpt-0-a3-7kq": 3, "gpt-0-a12-me": 12, "gpt-0-ax-me": 0, "other-0-a9-me": 0,
              "gpt-0-a-me": 0, "gpt-00-a4-me": 0}  # fmt: skip
     assert {name: attempt_number(name, "gpt-0") for name in names} == names
 
 
-def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_not() -> None:
+def test_a_limit_waits_for_outputs_with_or_without_other_nodes() -> None:
     toy = running(outputs=True, limits=Limits(lifetime_s=400))
     toy.losing = {Collect}
     old = toy.home.ask.bid
@@ -416,7 +416,7 @@ def test_a_limit_waits_for_what_is_to_be_brought_back_be_there_other_nodes_or_no
     assert toy.kinds("slot.collected") and "lifetime" in toy.slot_history().gave_up_why
 
 
-def test_siblings_that_are_waited_for_are_thought_of_when_that_is_over() -> None:
+def test_the_plan_wakes_when_the_wait_for_other_hosts_is_over() -> None:
     toy = running()
     toy.home.work[toy.launches[0]][1].ended = toy.now
     toy.home.work[toy.launches[0]][1].exit = 1

@@ -64,7 +64,7 @@ def works(**changes: Any) -> HostRun:
     return replace(HostRun(attempt="gpt-0-a1-me", word=RunState.RUNNING, step=1), **changes)
 
 
-def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
+def test_a_gang_stalls_on_its_own_node_even_with_a_successor() -> None:
     quiet = works(stepped_at=NOW - STALL_S, logged_at=NOW - STALL_S, started=1.0)
     hosts = tuple(host(worker, works=(quiet,)) for worker in (0, 1))
     old, new = stood(role=Role.UNHEALTHY, hosts=hosts), stood("gpt-0-g2-me")
@@ -76,7 +76,7 @@ def test_a_gang_stalls_on_its_own_node_though_a_successor_is_there() -> None:
     assert gang_actions.gang_state(judged, gang_actions.gang_bid(judged)) is GangState.STALLED
 
 
-def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
+def test_outputs_are_collected_if_and_only_if_the_table_says_so() -> None:
     for verdict, goal in product(Verdict, Goal):
         ended = launched(ended_at=NOW - 9, verdict=verdict)
         here = stood()
@@ -89,7 +89,7 @@ def test_outputs_are_brought_back_if_and_only_if_the_table_says_so() -> None:
         assert bool(found) == (GANG[shape][goal] is GangAction.COLLECT), (verdict, goal)
 
 
-def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang() -> None:
+def test_after_a_lost_store_an_attempt_is_adopted_with_all_boot_ids() -> None:
     for reached in (True, False):
         hosts = (host(0, works=(works(),)), host(1, works=(works(),), reached=reached))
         mine = stood().bid
@@ -103,7 +103,7 @@ def test_an_attempt_of_a_lost_store_is_taken_up_with_the_boots_of_a_whole_gang()
         assert (taken.facts["number"], taken.facts["bid"]) == (1, NAME)
 
 
-def test_that_every_host_knows_of_an_attempt_is_written_down_once() -> None:
+def test_an_attempt_known_to_every_host_is_recorded_once() -> None:
     toy = Toy(slot())
     toy.run(until=lambda toy: toy.slot_history().attempts == 1)
     for _ in range(5):
@@ -127,7 +127,7 @@ def kinds(found: EnginePlan) -> list[str]:
     return [step.action.event.kind for step in found.steps if isinstance(step.action, RecordEvent)]
 
 
-def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of_it() -> None:
+def test_an_unrecorded_start_is_recorded_when_every_host_knows_it() -> None:
     for knowing in (0, 1, 2):
         hosts = tuple(
             host(worker, works=(works(),) if worker < knowing else ()) for worker in (0, 1)
@@ -138,7 +138,7 @@ def test_a_start_that_nobody_wrote_down_is_written_down_when_every_host_knows_of
         assert ("attempt.started" in kinds(notes(slot_history, hosts))) == (knowing == 2)
 
 
-def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> None:
+def test_a_node_that_failed_too_often_is_replaced_at_once() -> None:
     hosts = (host(0, boot="new"), host(1, boot="new"))
     for before in (NODE_FAILURES_MAX - 2, NODE_FAILURES_MAX - 1):
         mine = replace(stood().bid, node_failures=before)
@@ -148,7 +148,7 @@ def test_a_node_that_has_just_failed_once_too_often_is_replaced_at_once() -> Non
         assert bool(actions(found, Ask)) == (before == NODE_FAILURES_MAX - 1)
 
 
-def test_what_is_done_does_not_give_up_any_more() -> None:
+def test_a_finished_slot_does_not_give_up() -> None:
     for done in (None, NOW - 9):
         limits = Limits(lifetime_s=50.0, done_keep_s=1e6)
         slot_history = SlotHistory(bids={NAME: stood().bid}, first_launch_at=NOW - 99, done_at=done)
@@ -156,7 +156,7 @@ def test_what_is_done_does_not_give_up_any_more() -> None:
         assert ("slot.gave_up" in found) == (done is None)
 
 
-def test_the_shape_on_a_prepared_node_is_that_of_the_last_attempt_there() -> None:
+def test_the_gang_state_on_a_prepared_node_is_that_of_its_last_attempt() -> None:
     shapes = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
     for verdict in (None, *Verdict):
         ended = launched(ended_at=NOW - 9, verdict=verdict)
@@ -172,7 +172,7 @@ def test_the_shape_on_a_prepared_node_is_that_of_the_last_attempt_there() -> Non
             assert gang_actions.gang_state(judged, seat) is shape
 
 
-def test_what_a_whole_gang_came_to_is_its_shape_unless_it_is_to_be_set_up_again() -> None:
+def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
     ended = launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)
     space = product(NodeNeed, ("", "so"), (True, False), (True, False), BidPhase, ("c", "old"))
     for need, limit, home, whole, stage, code in space:
@@ -195,7 +195,7 @@ def test_what_a_whole_gang_came_to_is_its_shape_unless_it_is_to_be_set_up_again(
         assert (found is GangState.UNKNOWN) == (not known)
 
 
-def test_what_one_host_says_of_an_attempt() -> None:
+def test_what_one_host_reports_about_an_attempt() -> None:
     space = product((None, *RunState), ("", "it burnt"), *[(True, False)] * 4)
     for word, why, deadman, rebooted, reached, started in space:
         attempt = launched() if started else replace(launched(), started_at=None)
@@ -215,7 +215,7 @@ def test_what_one_host_says_of_an_attempt() -> None:
         assert (found.absent, found.lost, found.over) == (absent, lost, bool(lost) or ends)
 
 
-def test_a_host_is_known_by_its_boot_only_where_both_boots_are() -> None:
+def test_hosts_are_compared_by_boot_id_only_if_both_are_known() -> None:
     for boot, boots, rebooted in [
         ("b0", ("b0", "b1"), False),
         ("new", ("b0", "b1"), True),
@@ -227,7 +227,7 @@ def test_a_host_is_known_by_its_boot_only_where_both_boots_are() -> None:
         assert ("rebooted" in found.lost) == rebooted
 
 
-def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_it() -> None:
+def test_an_attempt_runs_if_and_only_if_a_reachable_host_runs_it() -> None:
     attempt = replace(launched(), started_at=None)
     states: dict[str, dict[str, Any]] = {
         "runs": {"works": (works(),)},
@@ -243,7 +243,7 @@ def test_somebody_runs_it_if_and_only_if_one_that_is_heard_goes_on_and_knows_of_
         assert len(found.live_members) == sum(one in {"runs", "absent"} for one in (first, second))
 
 
-def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
+def test_the_goal_and_its_reason_if_it_differs_from_the_job() -> None:
     space = product(("", "so"), NodeNeed, Goal, (None, 5.0), (None, 6.0))
     for limit, need, goal, done, gave_up in space:
         judged = case(
@@ -261,7 +261,7 @@ def test_what_is_aimed_at_and_why_if_that_is_not_what_is_wished() -> None:
         assert gang_actions.gang_goal(judged) == expected
 
 
-def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
+def test_a_gang_ends_with_its_node_for_the_reason_of_the_node() -> None:
     for role, why in product(Role, ("", "it is sick")):
         home = stood(role=role, why=why)
         judged = case(home, home=home, slot_history=SlotHistory(attempt=launched()))
@@ -274,7 +274,7 @@ def test_a_gang_ends_with_its_node_for_the_reason_that_the_node_has() -> None:
     assert gang_actions.gang_goal(homeless) == (Goal.IDLE, "its node is going away")
 
 
-def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longer() -> None:
+def test_a_stall_needs_all_hosts_and_more_time_before_the_first_step() -> None:
     first_s, stall_s = 2000.0, 500.0
     wish = slot(limits=Limits(first_step_s=first_s, stall_s=stall_s))
     space = product((None, 3.0), (None, 1), (None, 1), (RunState.RUNNING, RunState.ENDED))
@@ -305,7 +305,7 @@ def test_a_stall_is_of_all_hosts_and_before_the_first_step_of_any_it_takes_longe
             )
 
 
-def test_there_is_something_to_bring_back_if_and_only_if_outputs_are_or_lines_are_left() -> None:
+def test_there_is_something_to_collect_if_outputs_or_log_lines_remain() -> None:
     space = product((True, False), (True, False), (True, False), (None, 5.0), NodeNeed, ("", "so"))
     for outputs, drained, collected, lost, need, limit in space:
         said = works(word=RunState.ENDED, exit=0, drained=drained)
@@ -319,9 +319,7 @@ def test_there_is_something_to_bring_back_if_and_only_if_outputs_are_or_lines_ar
         assert bidding.needs_collecting(judged, here) == left
 
 
-def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_since_the_last() -> (
-    None
-):
+def test_a_checkpoint_is_recorded_after_a_minute_or_a_share_of_the_run() -> None:
     for ran in (100.0, 60.0 / step_events.SAVED_SHARE, 90.0 / step_events.SAVED_SHARE):
         pause = max(60.0, ran * step_events.SAVED_SHARE)
         for ago in (pause - 1, pause):
@@ -334,7 +332,7 @@ def test_a_checkpoint_is_noted_when_a_minute_or_a_share_of_the_run_has_passed_si
             assert judged.wake_at == (inf if ago == pause else NOW + 1)
 
 
-def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_well() -> None:
+def test_silence_counts_only_where_the_cloud_reports_healthy_nodes() -> None:
     bids = {f"gpt-{one}": bid(name=f"gpt-{one}-g1-me", granted_at=1.0) for one in range(3)}
     history = History(slots={name: SlotHistory(bids={one.name: one}) for name, one in bids.items()})
     far = tuple(host(worker, reached=False) for worker in (0, 1))
@@ -347,7 +345,7 @@ def test_hosts_are_silent_by_themselves_only_where_the_cloud_calls_every_node_we
         assert bool(deletion_guard.silence_reason(observed, history)) == (second is NodeState.READY)
 
 
-def test_where_there_is_no_node_there_is_nobody_to_be_told() -> None:
+def test_without_a_node_no_host_gets_a_message() -> None:
     homeless = case(
         slot_history=SlotHistory(attempt=launched()),
         open=gang_progress.Pending(absent="w0", deaf=True),
@@ -360,7 +358,7 @@ def test_where_there_is_no_node_there_is_nobody_to_be_told() -> None:
     assert not homeless.steps and not idle.steps
 
 
-def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> None:
+def test_a_repeated_start_resumes_unless_it_is_the_first_attempt() -> None:
     for number in (1, 2, 3):
         here = stood()
         judged = case(
@@ -372,7 +370,7 @@ def test_a_start_that_is_said_again_resumes_if_it_is_not_the_first_attempt() -> 
         assert (found.number, found.resume) == (number, number > 1)
 
 
-def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
+def test_the_reason_of_a_stop_is_that_of_the_gang_state() -> None:
     quiet = works(started=NOW - 9000.0)
     for step, what in ((None, "no first step and no log"), (1, "no step and no log")):
         hosts = tuple(host(worker, works=(replace(quiet, step=step),)) for worker in (0, 1))
@@ -391,7 +389,7 @@ def test_the_reason_of_a_stop_is_that_of_its_shape() -> None:
             assert why in judged.steps[0].why
 
 
-def test_what_is_given_back_waits_ten_minutes_for_hosts_that_are_not_all_heard() -> None:
+def test_a_withdrawal_waits_ten_minutes_for_unreachable_hosts() -> None:
     for ago in (COLLECT_S_MAX - 1, COLLECT_S_MAX):
         here = stood(whole=False, hosts=(host(0), host(1, reached=False)))
         ended = launched(ended_at=NOW - ago, verdict=Verdict.STOPPED)
@@ -406,7 +404,7 @@ def test_what_is_given_back_waits_ten_minutes_for_hosts_that_are_not_all_heard()
         assert judged.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
 
 
-def test_an_ask_is_sent_again_at_once_and_then_after_a_pause() -> None:
+def test_a_request_is_resent_at_once_and_then_after_a_pause() -> None:
     for sends, pause in ((1, 0.0), (2, 10.0), (3, 20.0), (4, 40.0), (9, 300.0)):
         for ago in (pause - 1, pause):
             judged = case()
@@ -415,7 +413,7 @@ def test_an_ask_is_sent_again_at_once_and_then_after_a_pause() -> None:
             assert judged.wake_at == (inf if ago >= pause else NOW + 1)
 
 
-def test_what_can_never_be_had_is_given_up_when_nothing_is_held_any_more() -> None:
+def test_an_impossible_request_gives_up_when_nothing_is_held() -> None:
     for held in (True, False):
         here = stood(role=Role.WITHDRAWN)
         bids = {NAME: here.bid} if held else {}
@@ -426,7 +424,7 @@ def test_what_can_never_be_had_is_given_up_when_nothing_is_held_any_more() -> No
         assert (judged.slot_history.gave_up_at is not None) == (not held)
 
 
-def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
+def test_another_running_attempt_says_nothing_about_this_one() -> None:
     other = works(attempt="gpt-0-a9-me")
     for word in RunState:
         hosts = tuple(host(worker, works=(other, works(word=word))) for worker in (0, 1))
@@ -438,7 +436,7 @@ def test_that_another_attempt_runs_there_says_nothing_of_this_one() -> None:
         assert (found == gang_progress.Pending()) == goes_on, word
 
 
-def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
+def test_while_an_older_attempt_is_stopped_nothing_else_happens() -> None:
     old = works(attempt="gpt-0-a0-me")
     wait_s = slot().limits.grace_s + gang_progress.NOTICE_S
     for halted, steps in ((None, 1), (NOW - wait_s + 1, 0), (NOW - wait_s, 1)):
@@ -449,7 +447,7 @@ def test_while_an_older_attempt_is_told_to_stop_nothing_else_is_done() -> None:
         assert judged.wake_at == (inf if steps else NOW + 1)
 
 
-def test_an_ask_names_the_node_that_it_stands_in_for() -> None:
+def test_a_request_names_the_node_that_it_replaces() -> None:
     for role, why in product(Role, ("", "it is sick")):
         judged = case(stood(role=role, why=why))
         names = why and role is not Role.WITHDRAWN

@@ -49,7 +49,7 @@ def event(kind: str, **facts: object) -> HistoryEvent:
 # ---- asking --------------------------------------------------------------------------------------
 
 
-def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() -> None:
+def test_the_slot_that_waited_longest_asks_first() -> None:
     one, late = (offer("a"),), NOW - 1
     toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, desired_since=late))
     toy.now = NOW
@@ -64,7 +64,7 @@ def test_of_those_that_want_a_node_the_one_that_has_sought_longest_asks_first() 
         assert [ask.slot for ask in actions(again(toy), Ask)] == [asks]
 
 
-def test_a_request_that_queues_is_no_probe_for_those_that_create() -> None:
+def test_a_queued_request_is_no_probe_for_direct_ones() -> None:
     toy = Toy(
         slot("gpt-0", offers=(offer("a"),)),
         slot("gpt-1", offers=(offer("a", kind=RequestKind.DIRECT),)),
@@ -79,7 +79,7 @@ def test_a_request_that_queues_is_no_probe_for_those_that_create() -> None:
 # ---- launching -----------------------------------------------------------------------------------
 
 
-def test_a_pause_is_over_at_its_end() -> None:
+def test_a_pause_ends_on_time() -> None:
     for now, launches in ((NOW, True), (NOW - 0.5, False)):
         seat = stood(bid=bid(faults=1))
         one = case(seat, now=now)
@@ -89,7 +89,7 @@ def test_a_pause_is_over_at_its_end() -> None:
         assert one.wake_at == (float("inf") if launches else NOW)
 
 
-def test_a_launch_says_why() -> None:
+def test_a_launch_has_its_reason() -> None:
     plain, over = f"{NAME} is prepared", replace(ATTEMPT, verdict=Verdict.FAILURE)
     for attempt, first, why in [
         (None, None, plain),
@@ -105,7 +105,7 @@ def test_a_launch_says_why() -> None:
         assert isinstance(action, Launch) and action.resume == (first is not None)
 
 
-def test_only_slots_of_sweeps_work_on_trials() -> None:
+def test_only_slots_of_sweeps_run_trials() -> None:
     one, seat = case(stood()), stood()
     one.slot_history = replace(one.slot_history, trial=3)
     gang_actions.launch_attempt(one, seat)
@@ -113,7 +113,7 @@ def test_only_slots_of_sweeps_work_on_trials() -> None:
     assert isinstance(action, Launch) and action.trial is None
 
 
-def test_an_attempt_that_lives_on_one_host_of_two_may_live() -> None:
+def test_an_attempt_on_one_host_of_two_may_still_run() -> None:
     runs = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING)
     over = replace(runs, word=RunState.ENDED)
     for first, second, lives in ((runs, over, True), (over, runs, True), (over, over, False)):
@@ -129,7 +129,7 @@ def test_an_attempt_that_lives_on_one_host_of_two_may_live() -> None:
 # ---- collecting, and giving back -----------------------------------------------------------------
 
 
-def test_what_could_not_be_brought_back_is_tried_again_when_its_pause_is_over() -> None:
+def test_a_failed_collect_is_retried_when_its_pause_is_over() -> None:
     due = NOW - 50 + gang_actions.UNCOLLECTED_S
     for now, tries in ((due, True), (due - 0.5, False)):
         seat = stood(bid=bid(uncollected=1, uncollected_at=NOW - 50, ready_at=2.0))
@@ -141,7 +141,7 @@ def test_what_could_not_be_brought_back_is_tried_again_when_its_pause_is_over() 
         assert one.wake_at == (float("inf") if tries else due)
 
 
-def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> None:
+def test_a_kept_node_is_withdrawn_after_its_idle_time() -> None:
     limits = Limits(idle_s=100)
     for ago, goes in ((100.0, True), (99.0, False)):
         seat = stood(bid=bid(ready_at=2.0, prepared_at=NOW - ago))
@@ -153,12 +153,12 @@ def test_a_node_that_is_kept_goes_when_nothing_has_run_on_it_for_so_long() -> No
 # ---- what is remembered --------------------------------------------------------------------------
 
 
-def test_a_word_of_a_trial_that_nobody_knows_leaves_no_sweep_behind() -> None:
+def test_an_event_of_an_unknown_trial_creates_no_sweep() -> None:
     told = event("trial.reported", trial=7, step=1, value=0.5)
     assert apply_event(History(), told).sweeps == {}
 
 
-def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
+def test_a_finished_trial_uses_no_budget_of_the_next() -> None:
     attempt = replace(ATTEMPT, trial=1)
     ended = event("attempt.ended", attempt=attempt.id, verdict="failure", why="w")
     for trial, failures in ((1, 1), (2, 0), (None, 0)):
@@ -168,7 +168,7 @@ def test_a_trial_that_is_over_burns_nothing_of_the_next() -> None:
 
 
 @pytest.mark.parametrize("kind", ["trial.ended", "trial.waiting"])
-def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
+def test_the_end_of_another_trial_leaves_the_slot_alone(kind: str) -> None:
     history = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
     said = {"trial": 1, "outcome": "failed", "why": "w", "usage": {}}
     assert apply_event(history, event(kind, **said)).slots["gpt-0"].trial == 2
@@ -178,7 +178,7 @@ def test_the_end_of_another_trial_takes_nothing_from_a_slot(kind: str) -> None:
 # ---- standings -----------------------------------------------------------------------------------
 
 
-def test_five_times_in_a_row_are_too_often() -> None:
+def test_five_failures_in_a_row_are_too_many() -> None:
     for what in ("node_failures", "unprepared"):
         for many, too_often in ((4, False), (5, True)):
             found, _ = bid_status.needs_replacement(
@@ -187,7 +187,7 @@ def test_five_times_in_a_row_are_too_often() -> None:
             assert bool(found) == too_often
 
 
-def test_why_a_node_is_worn() -> None:
+def test_why_a_node_is_unhealthy() -> None:
     sick = {"unhealthy_at": NOW - bid_status.UNHEALTHY_S_MAX}
     old = NOW - bid_status.MAKING_S_MAX
     far = (host(0, reached=False, heard_at=NOW - bid_status.UNHEALTHY_S_MAX), host(1))
@@ -200,7 +200,7 @@ def test_why_a_node_is_worn() -> None:
         assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
 
 
-def test_of_two_that_are_held_the_one_that_is_used_fills_the_slot() -> None:
+def test_of_two_held_bids_the_used_one_fills_the_slot() -> None:
     both = [
         stood(bid=bid(name=f"g{number}", generation=number, granted_at=granted, prepared=code))
         for number, granted, code in ((1, 50.0, ""), (2, 60.0, "c"), (3, 40.0, ""))
@@ -233,7 +233,7 @@ def concluded(word: RunState, attempt: AttemptRecord = ATTEMPT, **changes: Any) 
     return found
 
 
-def test_the_last_sign_of_life_is_the_latest() -> None:
+def test_the_last_sign_of_life_is_the_latest_one() -> None:
     over = HostRun(attempt="a", word=RunState.ENDED)
     for started, logged, stepped in permutations((1.0, 2.0, 3.0)):
         work = replace(over, started=started, logged_at=logged, stepped_at=stepped)
@@ -241,20 +241,20 @@ def test_the_last_sign_of_life_is_the_latest() -> None:
         assert verdict.run_last_sign(replace(work, ended=2.5)) == 2.5
 
 
-def test_who_was_stopped_for_standing_still_has_stalled() -> None:
+def test_an_attempt_stopped_for_stalling_has_stalled() -> None:
     for stalled, kind in ((True, Verdict.STALLED), (False, Verdict.STOPPED)):
         told = replace(ATTEMPT, stopping_at=NOW - 35, stopping_why="w", stalled=stalled)
         found = concluded(RunState.ENDED, told, signal=15, termed=True)
         assert (found.verdict, found.why) == (kind, "attempt 1 ended: w")
 
 
-def test_what_could_not_begin_says_nothing_of_chips() -> None:
+def test_an_attempt_that_never_started_says_nothing_about_chips() -> None:
     found = concluded(RunState.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
     assert found.verdict is Verdict.NODE_FAULT
     assert found.why.endswith(f": {verdict.UNBORN}: the disk is full")
 
 
-def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
+def test_an_end_without_a_known_cause_is_lost() -> None:
     over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 30)
     half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
     for termed, why in (
@@ -267,6 +267,6 @@ def test_an_end_that_nobody_here_has_caused_is_lost() -> None:
         assert verdict.command_verdict(gang, works, 0) == (Verdict.LOST, why, None)
 
 
-def test_the_cloud_is_looked_at_once_a_minute_where_nothing_is_to_come() -> None:
+def test_without_open_work_the_cloud_is_surveyed_once_a_minute() -> None:
     assert case().survey_s == 60.0
     assert again(Toy()).survey_s == 60.0

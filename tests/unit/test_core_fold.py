@@ -84,7 +84,7 @@ def ended(verdict: str, number: int = 1, **facts: Any) -> HistoryEvent:
 REQUIRED = {name: kind.facts for name, kind in EVENT_KINDS.items()}
 
 
-def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
+def test_unknown_kinds_and_incomplete_events_are_skipped() -> None:
     history = after(asked())
     assert apply_event(history, event("bid.renamed", bid=BID)) is history
     for kind, facts in REQUIRED.items():
@@ -92,7 +92,7 @@ def test_unknown_kinds_and_events_without_their_facts_are_passed_over() -> None:
             assert apply_event(history, event(kind)) is history
 
 
-def test_what_is_not_remembered_changes_nothing() -> None:
+def test_events_without_memory_change_nothing() -> None:
     history = after(asked(), launched())
     others: dict[str, Any] = {
         "bid": "gpt-0-g7-me", "attempt": "gpt-0-a7-me", "state": "S", "host": "h", "notice": "w",
@@ -122,7 +122,7 @@ def test_every_event_is_json() -> None:
     assert copy == toy.history
 
 
-def test_an_ask_is_remembered_with_its_offer_and_counted_again_under_the_same_name() -> None:
+def test_a_request_is_remembered_with_its_offer_and_counted_again_if_repeated() -> None:
     found = slot_history(asked(10.0))
     bid = found.bids[BID]
     assert bid.offer == offer("a") and bid.generation == found.generation == 1
@@ -187,7 +187,7 @@ def test_events_of_a_bid(kind: str, facts: dict[str, Any], changes: dict[str, An
     assert bid_after(event(kind, bid=BID, **facts)) == replace(bid_after(), **changes)
 
 
-def test_what_passes_is_forgotten() -> None:
+def test_temporary_problems_are_forgotten() -> None:
     sick = event("bid.unhealthy", bid=BID, state="REPAIRING")
     well = bid_after(sick, event("bid.healthy", bid=BID))
     assert (well.unhealthy_at, well.unhealthy_state) == (None, "")
@@ -195,13 +195,13 @@ def test_what_passes_is_forgotten() -> None:
     assert bid_after(missed, event("bid.reappeared", bid=BID)).missed_at is None
 
 
-def test_withdrawn_again_keeps_the_first_reason_and_the_latest_time() -> None:
+def test_a_second_withdrawal_keeps_the_first_reason_and_the_latest_time() -> None:
     first = event("bid.withdrawn", 100.0, bid=BID, why="lost")
     bid = bid_after(first, event("bid.withdrawn", 200.0, bid=BID, why="again"))
     assert (bid.withdrawn_at, bid.withdrawn_why, bid.withdrawals) == (200.0, "lost", 2)
 
 
-def test_what_is_gone_is_remembered_by_its_number_and_costs_no_more() -> None:
+def test_a_deleted_bid_is_remembered_by_number_and_costs_nothing() -> None:
     ready = event("bid.ready", 3600.0, bid=BID)
     gone = event("bid.deleted", 10800.0, bid=BID)
     found = slot_history(asked(), ready, gone)
@@ -221,7 +221,7 @@ def test_what_is_gone_is_remembered_by_its_number_and_costs_no_more() -> None:
     assert len(kept) == GONE_KEPT and kept[-1] == 1 and kept[0] == 3
 
 
-def test_the_cost_runs_from_ready_or_granted_to_lost_or_now() -> None:
+def test_cost_runs_from_ready_or_granted_to_lost_or_now() -> None:
     bid = bid_after()
     assert bid_cost(bid, 7200) == 0
     granted = replace(bid, granted_at=3600.0)
@@ -267,7 +267,7 @@ def test_adoption() -> None:
 # ---- attempts ------------------------------------------------------------------------------------
 
 
-def test_a_launch_and_the_same_once_more() -> None:
+def test_a_launch_and_the_same_launch_repeated() -> None:
     found = slot_history(asked(), launched())
     assert found.attempt == AttemptRecord(
         id="gpt-0-a1-me", number=1, bid=BID, code_digest="c", launched_at=50.0, boots=("x", "y")
@@ -285,7 +285,7 @@ def test_a_launch_and_the_same_once_more() -> None:
     assert (bid.collected, bid.uncollected) == (False, 0)
 
 
-def test_how_an_attempt_goes_on() -> None:
+def test_progress_of_an_attempt() -> None:
     begin = [asked(), launched()]
     name: dict[str, Any] = {"attempt": "gpt-0-a1-me"}
     base = slot_history(*begin).attempt
@@ -313,7 +313,7 @@ def test_how_an_attempt_goes_on() -> None:
     assert other.attempt == base and other.halted_at == 100.0
 
 
-def test_an_end() -> None:
+def test_the_end_of_an_attempt() -> None:
     facts: dict[str, Any] = {
         "host": "h",
         "exit": 3,
@@ -335,7 +335,7 @@ def test_an_end() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_which_budget_an_end_burns(verdict: Verdict) -> None:
+def test_which_budget_an_end_uses(verdict: Verdict) -> None:
     found = slot_history(asked(), launched(), ended(verdict))
     assert found.failures == (verdict is Verdict.FAILURE)
     assert found.preemptions == (verdict is Verdict.PREEMPTED)
@@ -347,7 +347,7 @@ def test_which_budget_an_end_burns(verdict: Verdict) -> None:
     assert found.faults == 0
 
 
-def test_chips_count_for_the_node_and_for_the_slot() -> None:
+def test_chip_failures_count_for_the_node_and_for_the_slot() -> None:
     chips = [ended("node fault", chips=True)]
     found = slot_history(
         asked(), launched(), *chips, launched(2), ended("node fault", 2, chips=True)
@@ -369,7 +369,7 @@ def test_chips_count_for_the_node_and_for_the_slot() -> None:
     assert slot_history(asked(), launched(), *chips, stepped).faults == 0
 
 
-def test_a_further_checkpoint_forgives_and_an_equal_one_does_not() -> None:
+def test_a_newer_checkpoint_resets_failures_and_an_equal_one_does_not() -> None:
     start = [
         asked(), launched(), ended("failure", saved=5), launched(2), ended("stalled", 2),
         launched(3), ended("node fault", 3, chips=True), launched(4),
@@ -387,7 +387,7 @@ def test_a_further_checkpoint_forgives_and_an_equal_one_does_not() -> None:
     assert (again.failures, again.saved) == (1, 9)
 
 
-def test_setup_that_fails_counts_only_if_a_command_failed() -> None:
+def test_a_failed_setup_counts_only_if_a_command_failed() -> None:
     hosts = [{"host": "w0", "exit": 1}, {"host": "w1", "exit": None}]
     facts: dict[str, Any] = {"bid": BID, "message": "pip", "hosts": hosts}
     prepared = event("slot.prepared", bid=BID, code_digest="c", hosts=["x"])
@@ -426,7 +426,7 @@ def burnt() -> History:
 
 
 @pytest.mark.parametrize("kind", ["job.changed", "job.resumed", "job.submitted"])
-def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
+def test_a_changed_job_resets_failures(kind: str) -> None:
     history = burnt()
     found = apply_event(history, HistoryEvent(at=9.0, kind=kind, job="gpt"))
     assert found.slots["gpt2-0"] == history.slots["gpt2-0"]
@@ -443,7 +443,7 @@ def test_a_wish_that_was_seen_to_forgives(kind: str) -> None:
     assert now.attempt and (now.attempt.verdict is Verdict.STOPPED) == anew
 
 
-def test_a_wish_made_anew_leaves_a_running_attempt_alone() -> None:
+def test_a_resubmitted_job_leaves_a_running_attempt_alone() -> None:
     history = after(asked(), launched(), HistoryEvent(at=1, kind="job.submitted", job="gpt"))
     attempt = history.slots["gpt-0"].attempt
     assert attempt and attempt.verdict is None
@@ -472,7 +472,7 @@ def refusal(kind: str, at: float = 100.0) -> HistoryEvent:
     return event("bid.refused", at, bid=BID, refusal=kind, message="no")
 
 
-def test_seasons_are_kept_by_zone_type_and_tier() -> None:
+def test_zone_statistics_are_kept_by_zone_type_and_tier() -> None:
     assert zone_stats_key(offer("a")) == KEY
 
 
@@ -483,7 +483,7 @@ def test_seasons_are_kept_by_zone_type_and_tier() -> None:
         ("quota", 300.0, 0), ("reservation", 300.0, 0), ("permission", 300.0, 0),
     ],
 )  # fmt: skip
-def test_a_refusal_pauses_its_season(kind: str, pause: float, counts: int) -> None:
+def test_a_refusal_pauses_its_zone(kind: str, pause: float, counts: int) -> None:
     found = season(refusal(kind))
     assert (found.pause_s, found.refusals, found.refused_at, found.sentence) == (
         pause, counts, 100.0, "no",
@@ -494,7 +494,7 @@ def test_a_refusal_pauses_its_season(kind: str, pause: float, counts: int) -> No
 
 
 @pytest.mark.parametrize("kind", ["taken", "configuration"])
-def test_what_is_wrong_with_the_ask_says_nothing_of_the_season(kind: str) -> None:
+def test_a_faulty_request_says_nothing_about_the_zone(kind: str) -> None:
     assert season(refusal(kind)) == ZoneStats()
 
 
@@ -508,7 +508,7 @@ def several(*times: tuple[float, float]) -> History:
     return history
 
 
-def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() -> None:
+def test_pauses_double_up_to_a_limit_and_once_per_request() -> None:
     assert several((1, 2), (20, 21)).zone_stats[KEY].pause_s == 2 * PAUSE_S_MIN
     assert several((1, 2), (1, 3)).zone_stats[KEY].pause_s == PAUSE_S_MIN
     many = several(*((1000 * n, 1000 * n + 1) for n in range(1, 12))).zone_stats[KEY]
@@ -520,19 +520,19 @@ def test_pauses_double_up_to_a_most_and_once_only_for_what_was_asked_before() ->
     assert quota.zone_stats[KEY].pause_s == PAUSE_S_MIN
 
 
-def test_a_quota_that_was_used_up_is_no_pause_to_be_doubled() -> None:
+def test_an_exhausted_quota_does_not_double_the_pause() -> None:
     quota = ZoneStats(refusal=Refusal.QUOTA, pause_s=300.0, refused_at=90.0)
     history = replace(after(asked(50)), zone_stats={KEY: quota})
     assert after(refusal("stockout"), history=history).zone_stats[KEY].pause_s == PAUSE_S_MIN
 
 
-def test_asks_are_counted_for_a_minute() -> None:
+def test_requests_are_counted_for_a_minute() -> None:
     assert after(asked(10), asked(69.5)).asks == (10, 69.5)
     assert after(asked(10), asked(70)).asks == (70,)
     assert after(asked(10), asked(70.5)).asks == (70.5,)
 
 
-def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> None:
+def test_a_request_in_the_second_of_the_refusal_counts_as_later() -> None:
     for at, pause in ((100.0, 2 * PAUSE_S_MIN), (99.0, PAUSE_S_MIN)):
         first = after(asked(), refusal("stockout"))
         (refused_at,) = {one.refused_at for one in first.zone_stats.values()}
@@ -542,7 +542,7 @@ def test_what_was_asked_in_the_second_of_the_refusal_was_asked_after_it() -> Non
         assert after(asked(at, bid=other), again, history=first).zone_stats[KEY].pause_s == pause
 
 
-def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
+def test_a_late_withdrawal_counts_as_one_short_node_life() -> None:
     late = slot_history(asked(), event("bid.withdrawn", bid="gpt-0-g1-me", zone="b")).bids[BID]
     assert late.offer.zone == "a"
     other = event("bid.withdrawn", bid="gpt-0-g3-me", zone="b")
@@ -551,7 +551,7 @@ def test_what_is_withdrawn_late_is_one_node_of_which_little_is_known() -> None:
     assert (found.withdrawals, found.withdrawn_at, found.asked_at) == (1, 100.0, 100.0)
 
 
-def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
+def test_a_grant_shortens_the_pause_and_is_counted_once() -> None:
     granted = event("bid.granted", bid=BID)
     before = ZoneStats(refusals=3, pause_s=200.0, refusal=Refusal.STOCKOUT, sentence="no")
     history = replace(after(asked()), zone_stats={KEY: before})
@@ -560,7 +560,7 @@ def test_a_grant_eases_the_pause_and_is_counted_once() -> None:
     assert season(granted) == ZoneStats(grants=1)
 
 
-def test_waits_and_lives_are_learnt() -> None:
+def test_waiting_times_and_node_lifetimes_are_learned() -> None:
     ready = event("bid.ready", 70.0, bid=BID)
     lost = event("bid.lost", 500.0, bid=BID, cause="preempted")
     found = season(ready, ready, lost, lost)
@@ -571,7 +571,7 @@ def test_waits_and_lives_are_learnt() -> None:
     assert season(ready, late).waits_s == (60.0,)
 
 
-def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
+def test_scripts_are_told_how_long_similar_nodes_last() -> None:
     history = after(asked(), event("bid.ready", 70.0, bid=BID))
     assert lifetime_env(history, "gpt-0", BID) == {}
     known = replace(history, zone_stats={KEY: ZoneStats(lives_s=(100.0, 401.0))})
@@ -579,7 +579,7 @@ def test_scripts_are_told_how_long_nodes_like_theirs_last() -> None:
     assert lifetime_env(known, "gpt-0", "gpt-0-g9-me") == lifetime_env(known, "gpt-1", BID) == {}
 
 
-def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
+def test_a_notice_ends_a_node_life_whether_or_not_the_loss_is_seen() -> None:
     ready = event("bid.ready", 70.0, bid=BID)
     told = event("bid.notice_received", 400.0, bid=BID, host="w0", notice="preempted")
     ends = (event("bid.withdrawn", 410.0, bid=BID), event("bid.deleted", 500.0, bid=BID))
@@ -590,7 +590,7 @@ def test_a_notice_ends_a_life_be_it_ever_seen_lost_or_not() -> None:
     assert season(ready, *ends).lives_s == ()
 
 
-def test_permissions_are_tried_again_when_the_user_has_seen_to_it() -> None:
+def test_permission_refusals_are_retried_after_a_change_by_the_user() -> None:
     for kind, forgiven in (("permission", True), ("quota", True), ("stockout", False)):
         history = apply_event(
             after(asked(), refusal(kind)), HistoryEvent(at=1, kind="job.changed", job="x")
@@ -606,7 +606,7 @@ def test_quarantine_ends_with_the_node() -> None:
     assert after(asked(), bad, event("bid.deleted", bid="gpt-0-g2-me")).bad_nodes == {BID: 100.0}
 
 
-def test_what_the_engine_says_of_itself() -> None:
+def test_events_of_the_engine_itself() -> None:
     frozen = HistoryEvent(at=5.0, kind="engine.deletions_paused", facts={"why": "w"})
     history = after(HistoryEvent(at=4.0, kind="engine.started"), frozen)
     assert (history.started_at, history.frozen_at, history.frozen_why) == (4.0, 5.0, "w")
@@ -617,7 +617,7 @@ def test_what_the_engine_says_of_itself() -> None:
 # ---- the journal ---------------------------------------------------------------------------------
 
 
-def test_what_is_journalled() -> None:
+def test_what_the_journal_contains() -> None:
     ask = Ask(bid=BID, slot="gpt-0", generation=1, offer=offer("a"), nodes=2, node_digest="n")
     (event_,) = events_before_step(PlannedStep(action=ask, why="w"), 7.0)
     assert (event_.kind, event_.at, event_.job, event_.slot) == (

@@ -37,7 +37,7 @@ from tpuherd.planner.plan import plan
         ({"step": 4, "step_s": 100.0}, 2000.0),
     ],
 )
-def test_a_stall_is_no_step_and_no_line_for_as_long_as_the_pace_allows(
+def test_a_stall_is_no_step_and_no_output_for_as_long_as_the_pace_allows(
     works: dict[str, Any], limit_s: float
 ) -> None:
     toy = running()
@@ -52,7 +52,7 @@ def test_a_stall_is_no_step_and_no_line_for_as_long_as_the_pace_allows(
                 assert found.wake_at <= toy.now + 1
 
 
-def test_whoever_is_not_heard_does_not_stall() -> None:
+def test_an_unreachable_host_does_not_stall() -> None:
     toy = running()
     old = {"started": 1.0, "logged_at": 2.0}
     assert actions(with_works(toy, **old), Stop)
@@ -64,7 +64,7 @@ def test_whoever_is_not_heard_does_not_stall() -> None:
     assert not actions(with_works(toy, **old), Stop)
 
 
-def test_one_host_that_goes_on_is_enough() -> None:
+def test_one_active_host_prevents_a_stall() -> None:
     toy = running()
     (words,) = toy.hosts().values()
     quiet = tuple(replace(one, started=1.0, logged_at=2.0) for one in words[0].works)
@@ -83,7 +83,7 @@ class Clumsy(Toy):
         self.tell("slot.collect_failed", step, **facts)
 
 
-def test_after_success_bringing_back_is_tried_for_ever_but_later_and_later() -> None:
+def test_after_success_collecting_is_retried_forever_with_growing_pauses() -> None:
     toy = Clumsy(slot(outputs=True))
     toy.run(until=lambda toy: bool(toy.kinds("slot.collect_failed")))
     for _ in range(400):
@@ -99,7 +99,7 @@ def test_after_success_bringing_back_is_tried_for_ever_but_later_and_later() -> 
     assert not toy.things
 
 
-def test_what_the_user_wants_gone_is_brought_back_in_three_tries_at_most() -> None:
+def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
     toy = Clumsy(slot(outputs=True))
     toy.lasts = 1e9
     toy.run(until=Toy.running)
@@ -109,7 +109,7 @@ def test_what_the_user_wants_gone_is_brought_back_in_three_tries_at_most() -> No
     assert not toy.things
 
 
-def test_silent_hosts_are_waited_for_before_giving_up_but_not_for_ever() -> None:
+def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:
     toy = running(outputs=True)
     toy.wish(goal=Goal.GONE)
     toy.run(until=Toy.has_ended_attempt)
@@ -137,7 +137,7 @@ def test_silent_hosts_are_waited_for_before_giving_up_but_not_for_ever() -> None
     assert 600 <= toy.now - ended.ended_at <= 660
 
 
-def test_the_last_lines_are_waited_for_on_a_node_that_goes() -> None:
+def test_the_last_log_lines_are_waited_for_on_a_leaving_node() -> None:
     for drained, waits in ((True, False), (False, True)):
         toy = running()
         toy.home.deadly = True
@@ -162,7 +162,7 @@ def test_the_last_lines_are_waited_for_on_a_node_that_goes() -> None:
 # ---- twice, and not twice ------------------------------------------------------------------------
 
 
-def test_a_withdrawal_without_effect_is_sent_again_later_and_later() -> None:
+def test_a_withdrawal_without_effect_is_resent_with_growing_pauses() -> None:
     toy = running()
     toy.losing = {Withdraw}
     toy.wish(goal=Goal.GONE)
@@ -174,7 +174,7 @@ def test_a_withdrawal_without_effect_is_sent_again_later_and_later() -> None:
     assert "deleting gpt-0" in toy.last.states["gpt-0"]
 
 
-def test_an_ask_without_answer_is_sent_again_under_its_name_when_a_newer_look_misses_it() -> None:
+def test_an_unanswered_request_is_resent_under_its_name_when_a_newer_survey_lacks_it() -> None:
     toy = Toy(slot(offers=(offer("a"),)))
     toy.losing = {Ask}
     toy.tick()
@@ -193,7 +193,7 @@ def test_an_ask_without_answer_is_sent_again_under_its_name_when_a_newer_look_mi
     assert len(toy.launches) == 1
 
 
-def test_what_is_asked_again_goes_before_what_is_new() -> None:
+def test_repeated_requests_come_before_new_ones() -> None:
     toy = Toy(*(slot(f"gpt-{number}", offers=(offer("a"),)) for number in range(4)))
     toy.wishes = replace(toy.wishes, creates_per_min=2)
     toy.losing = {Ask}
@@ -206,7 +206,7 @@ def test_what_is_asked_again_goes_before_what_is_new() -> None:
     assert "waiting for its turn" in toy.last.states["gpt-3"]
 
 
-def test_a_ghost_of_an_older_attempt_is_stopped_before_anything_else() -> None:
+def test_an_older_attempt_still_running_is_stopped_before_anything_else() -> None:
     toy = running()
     toy.preempt()
     toy.run(until=Toy.running)
@@ -224,7 +224,7 @@ def test_a_ghost_of_an_older_attempt_is_stopped_before_anything_else() -> None:
     assert [after - before for before, after in pairwise(times)] == [35.0]
 
 
-def test_a_stop_goes_before_what_else_is_done_in_the_slot_but_not_before_its_start() -> None:
+def test_a_stop_comes_before_other_steps_of_the_slot_but_not_before_its_start() -> None:
     toy = running()
     toy.wish(goal=Goal.GONE)
     busy = frozenset(["gpt-0"])
@@ -237,7 +237,7 @@ def test_a_stop_goes_before_what_else_is_done_in_the_slot_but_not_before_its_sta
     assert len(actions(again(toy), Stop)) == 1
 
 
-def test_no_launch_while_the_last_attempt_may_live_elsewhere() -> None:
+def test_no_launch_while_the_last_attempt_may_run_elsewhere() -> None:
     toy = running()
     old = toy.home
     toy.home.cut = True
@@ -257,7 +257,7 @@ def test_no_launch_while_the_last_attempt_may_live_elsewhere() -> None:
     assert all(one.ended for one in old.work["gpt-0-a1-me"].values())
 
 
-def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
+def test_a_bid_that_reappears_after_its_withdrawal_is_withdrawn_again() -> None:
     toy = running(goal=Goal.IDLE)
     name = toy.kinds("bid.deleted")[0].facts["bid"]
     (ready,) = toy.sights().values()
@@ -301,7 +301,7 @@ def test_what_is_there_again_after_its_withdrawal_is_withdrawn_again() -> None:
 # ---- frozen --------------------------------------------------------------------------------------
 
 
-def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
+def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     toy = swarm(4, lasts=2000, ticks=8)
     kept = [one for one in toy.things.values() if one.ask.slot != "gpt-3"]
     for thing in kept:
@@ -333,7 +333,7 @@ def test_while_frozen_only_what_the_user_wants_gone_is_given_back() -> None:
 # ---- what is worn --------------------------------------------------------------------------------
 
 
-def test_chips_that_do_not_come_up_twice_replace_the_node_and_not_for_ever() -> None:
+def test_chips_failing_twice_replace_the_node_but_not_forever() -> None:
     toy = Toy(slot(limits=Limits(failures=0)))
     toy.exit = 1
     launch = toy.launch
@@ -353,7 +353,7 @@ def test_chips_that_do_not_come_up_twice_replace_the_node_and_not_for_ever() -> 
     assert "fail to initialize on every node" in toy.slot_history().gave_up_why
 
 
-def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
+def test_a_failing_setup_is_retried_with_pauses_and_gives_up() -> None:
     toy = Toy(slot())
 
     def failing(step: Any, action: Prepare) -> None:
@@ -369,7 +369,7 @@ def test_setup_that_fails_is_tried_with_pauses_and_ends() -> None:
     assert not toy.things
 
 
-def test_a_worn_node_works_on_until_its_successor_is_prepared() -> None:
+def test_an_unhealthy_node_works_until_its_successor_is_prepared() -> None:
     toy = running()
     old = toy.home
     old.node = NodeState.UNHEALTHY
@@ -385,7 +385,7 @@ def test_a_worn_node_works_on_until_its_successor_is_prepared() -> None:
     assert old.ends < 1e9
 
 
-def test_exact_tries_the_next_zone_when_patience_is_over_and_not_before() -> None:
+def test_exact_jobs_try_the_next_zone_only_after_their_patience() -> None:
     toy = Toy(slot(exact=True))
     toy.grants = lambda zone: 1e9
     toy.tick()
@@ -413,7 +413,7 @@ def state(toy: Toy, **changes: Any) -> str:
     return again(toy, **changes).states["gpt-0"]
 
 
-def test_the_sentences() -> None:
+def test_slot_messages() -> None:
     toy = Toy(slot(offers=(offer("a"), offer("b"))))
     assert state(toy, zones=frozenset()) == "requesting in a, b"
     toy.grants = lambda zone: 200.0
@@ -458,7 +458,7 @@ def test_the_sentences() -> None:
     assert state(toy) == "not needed; nothing is left"
 
 
-def test_the_sentences_of_trouble() -> None:
+def test_slot_messages_about_problems() -> None:
     toy = running()
     name = toy.home.ask.bid
     toy.home.node = NodeState.UNHEALTHY
@@ -479,7 +479,7 @@ def test_the_sentences_of_trouble() -> None:
     assert state(toy) == ("gave up: it has reached its lifetime of 3 min; nothing is left")
 
 
-def test_the_sentences_of_what_is_kept() -> None:
+def test_slot_messages_about_kept_nodes() -> None:
     toy = Toy(slot(limits=Limits(done_keep_s=300)))
     toy.run(until=lambda toy: toy.slot_history().done_at is not None)
     assert state(toy) == "done; the node is kept for 5 min more"
@@ -521,7 +521,7 @@ def test_why_a_zone_is_not_asked_what_to_do_and_when_it_is(refusal: Refusal, sai
     assert state(toy) == f"waiting for capacity in a, c for less than a minute; b: no{said}"
 
 
-def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:
+def test_a_failed_attempt_waits_its_pause_and_says_why() -> None:
     toy = Toy(slot())
     toy.exit = 1
     toy.run(until=lambda toy: len(toy.kinds("attempt.ended")) == 3)
@@ -529,12 +529,12 @@ def test_an_attempt_that_failed_waits_its_pause_and_says_why() -> None:
     assert again(toy).wake_at <= toy.now + 20
 
 
-def test_a_wish_without_slots_is_at_rest() -> None:
+def test_a_job_without_slots_is_at_rest() -> None:
     found = plan(DesiredSlots(slots={}, owner="me"), ObservedState(), Toy().history, 1.0)
     assert found.rest and not found.steps and found.survey_s == 60
 
 
-def test_the_verdict_of_a_user_s_stop_names_it() -> None:
+def test_the_verdict_of_a_stop_by_the_user_says_so() -> None:
     toy = running()
     toy.wish(goal=Goal.IDLE)
     toy.run(until=lambda toy: not toy.running())
@@ -543,7 +543,7 @@ def test_the_verdict_of_a_user_s_stop_names_it() -> None:
     assert attempt.stopping_why == "the job should not run now"
 
 
-def test_a_work_of_another_name_is_nobody_s() -> None:
+def test_a_run_under_another_name_is_ignored() -> None:
     toy = running()
     alien = HostRun(attempt="other-0-a9-me", word=next(iter(toy.hosts().values()))[0].works[0].word)
     hosts = {
@@ -557,7 +557,7 @@ def test_a_work_of_another_name_is_nobody_s() -> None:
 # ---- how often the cloud is looked at ------------------------------------------------------------
 
 
-def test_the_cloud_is_looked_at_often_while_anything_is_open() -> None:
+def test_the_cloud_is_surveyed_often_while_work_is_open() -> None:
     toy = Toy(slot())
     toy.tick()
     assert toy.tick().survey_s == 5

@@ -32,7 +32,7 @@ def test_a_job_runs_once_and_leaves_nothing() -> None:
     assert toy.most == 1
 
 
-def test_a_preempted_job_goes_on_elsewhere() -> None:
+def test_a_preempted_job_continues_elsewhere() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     lost = toy.slot_history().attempt
@@ -45,7 +45,7 @@ def test_a_preempted_job_goes_on_elsewhere() -> None:
     assert toy.slot_history().done_at is not None
 
 
-def test_a_notice_asks_and_stops_in_one_plan() -> None:
+def test_a_notice_stops_and_requests_in_one_plan() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     toy.home.deadly = True
@@ -69,13 +69,13 @@ def test_a_failing_command_gives_up_after_its_budget() -> None:
     assert not toy.things
 
 
-def test_without_forgiveness_one_failure_is_the_end() -> None:
+def test_without_retries_one_failure_is_the_end() -> None:
     toy = Toy(slot(limits=Limits(failures=0)))
     toy.exit = 3
     assert len(toy.run().launches) == 1
 
 
-def test_what_can_not_run_like_this_is_not_tried_again() -> None:
+def test_a_command_that_can_never_run_is_not_retried() -> None:
     toy = Toy(slot())
     toy.exit = 78
     toy.run()
@@ -84,7 +84,7 @@ def test_what_can_not_run_like_this_is_not_tried_again() -> None:
     assert not toy.things
 
 
-def test_a_checkpoint_that_advances_forgives() -> None:
+def test_an_advancing_checkpoint_resets_failures() -> None:
     toy = Toy(slot(limits=Limits(failures=1)))
     toy.exit = 1
     for number in range(1, 7):
@@ -98,7 +98,7 @@ def test_a_checkpoint_that_advances_forgives() -> None:
 
 
 @pytest.mark.parametrize("goal", [Goal.GONE, Goal.IDLE])
-def test_the_goal_changes_while_it_runs(goal: Goal) -> None:
+def test_the_goal_changes_while_the_job_runs(goal: Goal) -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     toy.wish(goal=goal)
@@ -119,14 +119,14 @@ def test_idle_then_run() -> None:
     assert len(toy.run().launches) == 1
 
 
-def test_an_idle_node_is_given_back_after_a_while() -> None:
+def test_an_idle_node_is_withdrawn_after_a_while() -> None:
     toy = Toy(slot(goal=Goal.IDLE, limits=Limits(idle_s=600)))
     toy.run()
     assert "nothing has run on it for 10 min" in toy.slot_history().gave_up_why
     assert not toy.things
 
 
-def test_a_reboot_reruns_on_the_same_node() -> None:
+def test_a_reboot_restarts_on_the_same_node() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     toy.reboot()
@@ -135,7 +135,7 @@ def test_a_reboot_reruns_on_the_same_node() -> None:
     assert len({event.facts["bid"] for event in toy.kinds("attempt.launched")}) == 1
 
 
-def test_changed_code_stops_prepares_and_starts_again() -> None:
+def test_changed_code_stops_prepares_and_restarts() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     toy.wish(code_digest="d")
@@ -170,7 +170,7 @@ def test_another_type_runs_on_until_its_successor_is_prepared() -> None:
     assert toy.slot_history().done_at is not None
 
 
-def test_exact_bids_for_one_node_at_a_time() -> None:
+def test_exact_jobs_bid_for_one_node_at_a_time() -> None:
     toy = Toy(slot(exact=True))
     toy.grants = lambda zone: 20.0 if zone == "c" else 1e9
 
@@ -183,7 +183,7 @@ def test_exact_bids_for_one_node_at_a_time() -> None:
     assert len(toy.kinds("bid.requested")) >= 3
 
 
-def test_exact_replaces_only_when_the_old_is_gone() -> None:
+def test_exact_jobs_replace_a_node_only_after_it_is_gone() -> None:
     toy = Toy(slot(exact=True))
     toy.run(until=Toy.running)
     toy.preempt()
@@ -220,7 +220,7 @@ def test_no_capacity_anywhere_waits_and_says_so() -> None:
     assert toy.run(800).slot_history().done_at
 
 
-def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
+def test_an_impossible_request_gives_up_with_a_reason() -> None:
     toy = Toy(slot())
     toy.refuses = dict.fromkeys("abc", Refusal.CONFIGURATION)
     toy.run()
@@ -228,7 +228,7 @@ def test_what_can_never_be_had_is_given_up_with_the_sentence() -> None:
     assert len(toy.kinds("bid.requested")) == 3
 
 
-def test_a_zone_where_we_may_not_is_left_out_for_minutes() -> None:
+def test_a_zone_without_permission_is_skipped_for_minutes() -> None:
     toy = Toy(slot())
     toy.refuses = {"a": Refusal.PERMISSION}
     toy.run(until=Toy.running)
@@ -237,7 +237,7 @@ def test_a_zone_where_we_may_not_is_left_out_for_minutes() -> None:
     assert [event.facts["offer"]["zone"] for event in toy.kinds("bid.requested")].count("a") == 1
 
 
-def test_a_role_that_was_given_counts_within_minutes_and_one_slot_tries_it() -> None:
+def test_a_new_permission_is_noticed_within_minutes_and_one_slot_tries_it() -> None:
     toy = Toy(*(slot(f"gpt-{number}", offers=(offer("a"),)) for number in range(8)))
     toy.refuses = {"a": Refusal.PERMISSION}
     end = toy.now + 1500
@@ -281,7 +281,7 @@ def test_the_budget_of_creates_is_kept_and_fair() -> None:
     assert all(sum(at <= one < at + 60 for one in times) <= 12 for at in times)
 
 
-def test_a_sick_node_is_waited_for_and_then_replaced_beside() -> None:
+def test_an_unhealthy_node_is_waited_for_and_then_replaced() -> None:
     toy = Toy(slot())
     toy.lasts = 1e9
     toy.run(until=Toy.running)
@@ -294,7 +294,7 @@ def test_a_sick_node_is_waited_for_and_then_replaced_beside() -> None:
     assert old not in toy.things or toy.things[old].node is NodeState.LEAVING
 
 
-def test_a_state_without_a_word_is_left_alone() -> None:
+def test_an_unknown_state_is_left_alone() -> None:
     toy = Toy(slot())
     toy.lasts = 1e9
     toy.run(until=Toy.running)
@@ -305,7 +305,7 @@ def test_a_state_without_a_word_is_left_alone() -> None:
     assert len(toy.launches) == 1
 
 
-def test_hosts_that_are_never_reached_are_replaced_after_an_hour() -> None:
+def test_hosts_never_reached_are_replaced_after_an_hour() -> None:
     toy = Toy(slot(offers=(offer("a"),)))
     toy.run(until=lambda toy: len(toy.things) == 1)
     first = next(iter(toy.things.values()))
@@ -326,7 +326,7 @@ def test_a_node_that_never_becomes_ready_is_replaced() -> None:
     assert toy.slot_history().done_at is not None
 
 
-def test_a_silent_node_that_the_cloud_calls_well_gets_no_second_attempt_beside() -> None:
+def test_a_silent_node_that_the_cloud_calls_healthy_gets_no_second_attempt() -> None:
     toy = Toy(slot())
     toy.lasts = 3000
     toy.run(until=Toy.running)
@@ -352,7 +352,7 @@ def test_deletions_wait_when_half_of_the_hosts_fall_silent_at_once() -> None:
     assert len(toy.launches) == 4
 
 
-def test_an_emptied_list_is_not_believed_at_once() -> None:
+def test_an_empty_list_is_not_believed_at_once() -> None:
     toy = swarm(3, lasts=600, ticks=6)
     hosts = toy.hosts
     toy.survey = {}
@@ -367,7 +367,7 @@ def test_an_emptied_list_is_not_believed_at_once() -> None:
     assert len(toy.launches) == 3
 
 
-def test_what_vanishes_for_good_is_replaced() -> None:
+def test_a_node_that_stays_missing_is_replaced() -> None:
     toy = swarm(3, lasts=300, ticks=6)
     toy.things.clear()
     toy.run()
@@ -384,7 +384,7 @@ def test_a_silent_zone_changes_nothing() -> None:
     assert len(toy.things) == 1
 
 
-def test_a_late_fill_is_withdrawn_again() -> None:
+def test_a_late_grant_is_withdrawn_again() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     late = next(event.facts["bid"] for event in toy.kinds("bid.deleted"))
@@ -407,7 +407,7 @@ def ask_of(toy: Toy, bid: str) -> Ask:
     )
 
 
-def test_a_stray_is_left_alone() -> None:
+def test_an_orphan_is_left_alone() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     stray = replace(ask_of(toy, "gpt-0-g1-me"), bid="gpt-0-g9-me")
@@ -420,7 +420,7 @@ def test_a_stray_is_left_alone() -> None:
     assert {event.facts["generation"] for event in toy.kinds("bid.requested")[-3:]} == {10, 11, 12}
 
 
-def test_fewer_copies_give_the_rest_back() -> None:
+def test_scaling_down_withdraws_the_rest() -> None:
     toy = Toy(slot("gpt-0"), slot("gpt-1"))
     toy.lasts = 1e9
     toy.run(until=lambda toy: len(toy.launches) == 2)
@@ -430,7 +430,7 @@ def test_fewer_copies_give_the_rest_back() -> None:
     assert {thing.ask.slot for thing in toy.things.values()} == {"gpt-0"}
 
 
-def test_a_job_without_a_wish_is_left_alone_until_that_is_recorded() -> None:
+def test_bids_without_a_job_are_left_alone_until_a_removal_is_recorded() -> None:
     toy = Toy(slot())
     toy.lasts = 1e9
     toy.run(until=Toy.running)
@@ -446,7 +446,7 @@ def test_a_job_without_a_wish_is_left_alone_until_that_is_recorded() -> None:
     assert not toy.things
 
 
-def test_a_lost_store_takes_up_the_attempt_that_runs() -> None:
+def test_after_a_lost_store_the_running_attempt_is_adopted() -> None:
     toy = Toy(slot())
     toy.lasts = 400
     toy.run(until=Toy.running)
@@ -473,7 +473,7 @@ def test_a_lost_store_takes_up_the_attempt_that_runs() -> None:
     assert toy.slot_history().done_at is not None
 
 
-def test_after_an_end_it_can_be_wished_anew() -> None:
+def test_a_finished_job_can_be_submitted_again() -> None:
     toy = Toy(slot()).run()
     toy.note(replace(toy.events[0], kind="job.submitted", slot="", facts={}))
     toy.run()
@@ -482,7 +482,7 @@ def test_after_an_end_it_can_be_wished_anew() -> None:
     assert len(resumed) == 2
 
 
-def test_the_node_is_kept_as_long_as_wished_after_its_end() -> None:
+def test_a_node_is_kept_as_long_as_requested_after_the_end() -> None:
     toy = Toy(slot(limits=Limits(done_keep_s=600)))
     toy.run(until=lambda toy: toy.slot_history().done_at is not None)
     done_at = toy.slot_history().done_at
@@ -490,7 +490,7 @@ def test_the_node_is_kept_as_long_as_wished_after_its_end() -> None:
     assert done_at and 600 <= toy.now - done_at <= 640
 
 
-def test_outputs_are_brought_back_before_the_node_goes() -> None:
+def test_outputs_are_collected_before_the_node_is_deleted() -> None:
     toy = Toy(slot(outputs=True)).run()
     kinds = [event.kind for event in toy.events]
     attempt = toy.slot_history().attempt
@@ -501,7 +501,7 @@ def test_outputs_are_brought_back_before_the_node_goes() -> None:
     assert collected < kinds.index("slot.done") < gone
 
 
-def test_outputs_of_a_lost_node_are_named_as_lost() -> None:
+def test_outputs_of_a_lost_node_are_reported_missing() -> None:
     toy = Toy(slot(outputs=True))
     toy.losing = {Collect}
     toy.run(until=Toy.has_ended_attempt)
@@ -512,7 +512,7 @@ def test_outputs_of_a_lost_node_are_named_as_lost() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(lifetime_s=100), Limits(cost=0.03)])
-def test_a_limit_stops_collects_and_gives_back(limits: Limits) -> None:
+def test_a_limit_stops_collects_and_withdraws(limits: Limits) -> None:
     toy = Toy(slot(limits=limits, outputs=True))
     toy.lasts = 1e9
     toy.run()
@@ -521,7 +521,7 @@ def test_a_limit_stops_collects_and_gives_back(limits: Limits) -> None:
     assert not toy.things
 
 
-def test_a_stall_saves_stacks_and_runs_again_under_its_own_budget() -> None:
+def test_a_stall_saves_stacks_and_restarts_under_its_own_budget() -> None:
     toy = Toy(slot(limits=Limits(first_step_s=300, stalls=1)))
     toy.lasts = 1e9
     toy.run(1000)

@@ -51,7 +51,7 @@ def waits(
     return pending_state(build_gang(wish, attempt, known, observed(hosts, **changes)), NOW)
 
 
-def test_a_start_for_all_that_three_hosts_may_say() -> None:
+def test_a_launch_for_all_states_of_three_hosts() -> None:
     for says in product(SAYS, repeat=3):
         missing, over = "absent" in says, {"failed", "well"} & set(says)
         found = waits(says)
@@ -70,20 +70,20 @@ def test_a_start_for_all_that_three_hosts_may_say() -> None:
         assert not (set(says) <= {"runs"}) or found == Pending(begun=True)
 
 
-def test_a_start_of_fewer_hosts_than_there_should_be_has_not_begun() -> None:
+def test_a_launch_on_too_few_hosts_has_not_started() -> None:
     hosts = (host(0, **SAYS["runs"]),)
     gang = build_gang(slot(), ATTEMPT, bid(), observed(hosts))
     found = pending_state(gang, NOW)
     assert found is not None and not found.begun
 
 
-def test_since_when_the_cloud_was_asked_counts_where_its_zone_has_answered() -> None:
+def test_the_survey_time_counts_where_the_zone_has_answered() -> None:
     for zones, surveyed_at in ((frozenset("ab"), NOW - 7), (frozenset("b"), 0.0)):
         gang = build_gang(slot(), ATTEMPT, bid(), observed((), zones=zones, surveyed_at=NOW - 7))
         assert gang.surveyed_at == surveyed_at
 
 
-def test_a_stop_is_not_heard_if_one_that_was_heard_since_goes_on() -> None:
+def test_a_stop_is_unheard_if_a_host_heard_since_still_runs() -> None:
     for heard, word, working in product(
         (NOTICE_S, NOTICE_S + 1), (RunState.RUNNING, RunState.SETUP, RunState.ENDING), (0, 1)
     ):
@@ -101,7 +101,7 @@ def test_a_stop_is_not_heard_if_one_that_was_heard_since_goes_on() -> None:
         assert found is not None and found.deaf == expected
 
 
-def test_a_stop_is_over_when_all_have_ended_or_its_time_is_or_nobody_is_left() -> None:
+def test_a_stop_is_over_when_all_hosts_ended_or_are_gone_or_time_is_up() -> None:
     space = product(SAYS, SAYS, ("", "lost", "noticed"), (True, False))
     for first, second, node, late in space:
         margin = NOTICE_S if node else STOP_S
@@ -120,7 +120,7 @@ def test_a_stop_is_over_when_all_have_ended_or_its_time_is_or_nobody_is_left() -
             assert (found.wake_at, found.held) == (NOW + 1.0, True)
 
 
-def test_a_node_that_was_told_to_go_is_waited_for_until_all_ended_or_its_time_is_over() -> None:
+def test_a_leaving_node_is_waited_for_until_all_hosts_ended_or_time_is_up() -> None:
     for first, second, late in product(SAYS, SAYS, (True, False)):
         noticed = NOW - 25.0 - NOTICE_S + (0.0 if late else 1.0)
         says = (first, second)
@@ -134,7 +134,7 @@ def test_a_node_that_was_told_to_go_is_waited_for_until_all_ended_or_its_time_is
             assert found.held and found.wake_at == NOW + (0.0 if late else 1.0)
 
 
-def test_the_others_are_waited_for_until_the_hold_after_the_first_that_ended() -> None:
+def test_the_other_hosts_are_waited_for_after_the_first_one_ended() -> None:
     """And after the last of a whole gang, unless the cloud was asked since."""
     attempt = replace(ATTEMPT, started_at=1.0)
     for ago, other in product((HOLD_S - 1, HOLD_S), (0.0, 5.0)):
@@ -158,14 +158,14 @@ def test_the_others_are_waited_for_until_the_hold_after_the_first_that_ended() -
         assert found.broken or found == Pending(wake_at=first, held=True)
 
 
-def test_on_a_lost_node_whoever_is_still_heard_is_stopped_and_then_it_is_over() -> None:
+def test_on_a_lost_node_reachable_hosts_are_stopped_before_it_is_over() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     for says in product(SAYS, repeat=2):
         found = waits(says, attempt, bid(lost_at=1.0, lost_how="preempted"))
         assert found == (Pending(broken=f"{NAME} was preempted") if "runs" in says else None)
 
 
-def test_a_whole_gang_is_over_at_once_if_one_says_that_the_run_is_complete() -> None:
+def test_a_gang_is_over_at_once_if_a_host_reports_completion() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     ended = replace(RUNS, word=RunState.ENDED, exit=0, ended=NOW - 1)
     for first, second in product((True, False), repeat=2):
@@ -177,7 +177,7 @@ def test_a_whole_gang_is_over_at_once_if_one_says_that_the_run_is_complete() -> 
         assert (pending_state(gang, NOW) is None) == (first or second)
 
 
-def test_a_host_that_knows_nothing_of_it_any_more_is_not_waited_for() -> None:
+def test_a_host_that_lost_the_attempt_is_not_waited_for() -> None:
     attempt = replace(ATTEMPT, started_at=1.0)
     assert waits(("absent", "absent"), attempt, surveyed_at=1.0) is None
     found = waits(("absent", "runs"), attempt, surveyed_at=1.0)

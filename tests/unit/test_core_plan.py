@@ -36,12 +36,12 @@ from tpuherd.planner.plan import plan
 from tpuherd.planner.policy import BIDS, GANG, BidAction, BidPhase, GangAction, GangState, Role
 
 
-def test_every_role_and_stage_has_a_move() -> None:
+def test_every_role_and_phase_has_an_action() -> None:
     assert set(BIDS) == set(Role)
     assert all(set(row) == set(BidPhase) for row in BIDS.values())
 
 
-def test_every_shape_and_goal_has_a_deed() -> None:
+def test_every_gang_state_and_goal_has_an_action() -> None:
     assert set(GANG) == set(GangState)
     assert all(set(row) == set(Goal) for row in GANG.values())
 
@@ -70,14 +70,14 @@ def moved(role: Role, stage: BidPhase) -> BidAction:
     return BidAction.WITHDRAW if role in goes else BidAction.WAIT
 
 
-def test_what_is_done_with_a_bid_in_each_role_and_stage() -> None:
+def test_the_action_for_a_bid_in_each_role_and_phase() -> None:
     nothing = {BidAction.WAIT, BidAction.LEAVE}
     for role, stage in product(Role, BidPhase):
         found, expected = BIDS[role][stage], moved(role, stage)
         assert found is expected or {found, expected} <= nothing, (role, stage)
 
 
-def test_what_is_done_with_a_gang_in_each_shape() -> None:
+def test_the_action_for_a_gang_in_each_state() -> None:
     over = {GangState.SUCCEEDED, GangState.FAILED, GangState.INTERRUPTED}
     for shape, goal in product(GangState, Goal):
         deed, run, gone = GANG[shape][goal], goal is Goal.RUN, goal is Goal.GONE
@@ -333,7 +333,7 @@ def test_stop_if_and_only_if() -> None:
             assert not stop.stacks
 
 
-def test_nothing_is_done_twice_while_it_is_under_way() -> None:
+def test_nothing_is_repeated_while_it_is_under_way() -> None:
     for state in states():
         first = judged(state)
         calls = [step.action.bid for step in first.steps if isinstance(step.action, Ask | Withdraw)]
@@ -344,7 +344,7 @@ def test_nothing_is_done_twice_while_it_is_under_way() -> None:
 
 
 @pytest.mark.parametrize("goal", list(Goal))
-def test_every_step_has_its_reason_and_every_slot_its_sentence(goal: Goal) -> None:
+def test_every_step_has_a_reason_and_every_slot_a_message(goal: Goal) -> None:
     for state in states():
         if state.goal is not goal:
             continue
@@ -357,7 +357,7 @@ def test_every_step_has_its_reason_and_every_slot_its_sentence(goal: Goal) -> No
         assert all(event.job == "gpt" and event.slot == "gpt-0" for event in told)
 
 
-def test_rest_if_and_only_if_nothing_is_held_and_nothing_is_wished() -> None:
+def test_at_rest_if_and_only_if_nothing_is_held_or_wanted() -> None:
     for state in states():
         assert not judged(state).rest, state
     for goal, done, gave_up in product(Goal, [None, NOW], [None, NOW]):

@@ -15,7 +15,7 @@ def working(toy: Toy) -> list[Process]:
     return list(toy.home.work[toy.launches[-1]].values())
 
 
-def test_nothing_is_told_where_the_command_tells_nothing() -> None:
+def test_no_progress_without_reports() -> None:
     toy = Toy(slot())
     working(toy)
     for _ in range(30):
@@ -24,7 +24,7 @@ def test_nothing_is_told_where_the_command_tells_nothing() -> None:
     assert toy.slot_history().attempt is not None
 
 
-def test_the_first_step_is_noted_once() -> None:
+def test_the_first_step_is_recorded_once() -> None:
     toy = Toy(slot())
     processes = working(toy)
     for step in (1, 2, 3):
@@ -39,7 +39,7 @@ def test_the_first_step_is_noted_once() -> None:
     assert attempt.first_step_at == event.at
 
 
-def test_a_first_step_may_have_the_number_0() -> None:
+def test_the_first_step_may_have_number_0() -> None:
     toy = Toy(slot())
     processes = working(toy)
     processes[1].step = 0
@@ -48,7 +48,7 @@ def test_a_first_step_may_have_the_number_0() -> None:
     assert event.facts["step"] == 0
 
 
-def test_where_it_resumed_is_noted_with_it() -> None:
+def test_the_resumed_step_is_recorded_with_it() -> None:
     toy = Toy(slot())
     processes = working(toy)
     attempt = toy.launches[-1]
@@ -61,7 +61,7 @@ def test_where_it_resumed_is_noted_with_it() -> None:
     )  # fmt: skip
 
 
-def test_checkpoints_are_noted_when_they_advance_and_once_a_minute() -> None:
+def test_checkpoints_are_recorded_when_they_advance_at_most_once_a_minute() -> None:
     toy = Toy(slot())
     processes = working(toy)
     begun = toy.now
@@ -79,7 +79,7 @@ def test_checkpoints_are_noted_when_they_advance_and_once_a_minute() -> None:
     assert len(toy.kinds("attempt.saved")) == len(told) + 1
 
 
-def test_a_checkpoint_that_waits_for_its_minute_wakes_the_plan() -> None:
+def test_a_checkpoint_waiting_for_its_minute_wakes_the_plan() -> None:
     toy = Toy(slot())
     processes = working(toy)
     processes[0].saved = 1
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_waits_for_its_minute_wakes_the_plan() -> None:
     assert toy.last.wake_at <= at + SAVED_S
 
 
-def test_a_long_attempt_notes_its_checkpoints_ever_more_rarely() -> None:
+def test_a_long_attempt_records_its_checkpoints_less_often() -> None:
     toy = Toy(slot(limits=Limits(first_step_s=inf)))
     toy.lasts = 1e7
     toy.run(until=Toy.running)
@@ -104,7 +104,7 @@ def test_a_long_attempt_notes_its_checkpoints_ever_more_rarely() -> None:
     assert last - before > 0.01 * (before - told[0].at)
 
 
-def test_the_parts_of_a_start_are_those_of_the_host_that_the_others_waited_for() -> None:
+def test_startup_times_are_those_of_the_slowest_host() -> None:
     """One compiles, the others find its program in the cache, and wait for it in their first step:
     the greatest of each part would add up to more than the start took."""
     compiles = {"python_s": 5.0, "compile_s": 7.0, "first_step_s": 0.4}

@@ -110,7 +110,7 @@ def test_each_role_of_a_single_bid_if_and_only_if() -> None:
         }[role], (sorted(facts), need, exact, offers, age, role)
 
 
-def test_beside_an_incumbent_a_candidate_has_lost() -> None:
+def test_a_candidate_beside_an_incumbent_is_surplus() -> None:
     held, waits = known(frozenset({"granted"}), 9.0), bid(name="gpt-0-g2-me", generation=2)
     for need in (NodeNeed.SEEK, NodeNeed.HOLD):
         for bids in ((held, waits), (waits, held)):
@@ -120,7 +120,7 @@ def test_beside_an_incumbent_a_candidate_has_lost() -> None:
             assert roles == {NAME: Role.INCUMBENT, waits.name: Role.SURPLUS}
 
 
-def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
+def test_hedges_are_withdrawn_with_their_reason_when_one_is_granted() -> None:
     waits = {"a": 20.0, "b": 1e9, "c": 1e9}
     toy = Toy(slot(), grants=waits.__getitem__)
     toy.run(until=lambda toy: toy.slot_history().attempts == 1)
@@ -129,7 +129,7 @@ def test_hedges_are_given_back_with_their_reason_when_one_is_granted() -> None:
     assert all(event.facts["why"].endswith(": another request was granted") for event in told)
 
 
-def test_a_sick_node_is_thought_of_again_when_it_will_have_been_sick_for_too_long() -> None:
+def test_the_plan_wakes_when_an_unhealthy_node_reaches_its_limit() -> None:
     for ago in (1.0, UNHEALTHY_S_MAX - 1):
         judged = case(
             WISHED,
@@ -140,7 +140,7 @@ def test_a_sick_node_is_thought_of_again_when_it_will_have_been_sick_for_too_lon
         assert judged.wake_at == NOW - ago + UNHEALTHY_S_MAX
 
 
-def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_is_due() -> None:
+def test_a_withdrawal_goes_to_the_zone_of_the_node_and_wakes_the_plan() -> None:
     for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
         gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
         judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
@@ -153,7 +153,7 @@ def test_a_withdrawal_is_sent_to_where_the_node_is_shown_and_thought_of_when_it_
         assert judged.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
 
 
-def test_an_event_of_a_slot_that_nobody_remembers_teaches_nothing() -> None:
+def test_an_event_of_an_unknown_slot_changes_nothing() -> None:
     for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
         facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}
         told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)

@@ -75,7 +75,7 @@ from tpuherd.planner.policy import BidPhase
         (RequestState.UNKNOWN, (NodeState.READY,), True, BidPhase.UNKNOWN),
     ],
 )
-def test_what_is_seen(
+def test_observations_of_a_bid(
     request_word: RequestState | None, words: tuple[NodeState, ...], ready: bool, found: BidPhase
 ) -> None:
     mine = bid(ready_at=5.0 if ready else None)
@@ -94,7 +94,7 @@ def test_a_node_without_machines_is_not_granted_yet() -> None:
     assert bid_status.phase_from_cloud(bid(), some) is BidPhase.GRANTED
 
 
-def test_whoever_speaks_is_not_gone_because_a_list_is_behind() -> None:
+def test_a_responding_host_is_not_gone_because_a_list_is_outdated() -> None:
     bare = sight(request=RequestState.ACTIVE)
     known = bid(ready_at=1.0)
     assert bid_status.phase_from_cloud(known, bare, (host(reached=False),)) is BidPhase.LOST
@@ -104,13 +104,13 @@ def test_whoever_speaks_is_not_gone_because_a_list_is_behind() -> None:
     assert bid_status.phase_from_cloud(known, sight(NodeState.LOST), (host(),)) is BidPhase.LOST
 
 
-def test_fewer_nodes_than_asked_for_are_not_ready() -> None:
+def test_fewer_nodes_than_requested_are_not_ready() -> None:
     two = sight(NodeState.READY, NodeState.READY, request=RequestState.ACTIVE)
     assert bid_status.phase_from_cloud(bid(nodes=2), two) is BidPhase.READY
     assert bid_status.phase_from_cloud(bid(nodes=3), two) is BidPhase.GRANTED
 
 
-def test_the_stage_of_what_is_not_seen() -> None:
+def test_the_phase_of_an_unseen_bid() -> None:
     late = NOW - 2 * bid_status.LAG_S
     for changes, observed, found in [
         ({}, seen(calling=frozenset([NAME])), BidPhase.CALLING),
@@ -128,7 +128,7 @@ def test_the_stage_of_what_is_not_seen() -> None:
         assert bid_status.bid_phase(bid(**changes), None, observed, NOW) is found, changes
 
 
-def test_every_host_is_reached_and_the_one_that_the_cloud_shows() -> None:
+def test_all_hosts_are_reached_including_those_that_the_cloud_shows() -> None:
     both = (host(0), host(1))
     ready = sight(NodeState.READY)
     assert bid_status.is_fully_reached(bid(), ready, both)
@@ -145,7 +145,7 @@ def test_every_host_is_reached_and_the_one_that_the_cloud_shows() -> None:
     assert bid_status.expected_hosts(bid(), None) == 2
 
 
-def test_prepared_is_of_this_code_on_these_boots() -> None:
+def test_prepared_means_this_code_on_these_boots() -> None:
     mine = bid(prepared="c", prepared_on=("i b0", "i b1"))
     hosts = (host(0), host(1))
     one = BidStatus(bid=mine, stage=BidPhase.READY, observation=None, hosts=hosts, whole=True)
@@ -158,7 +158,7 @@ def test_prepared_is_of_this_code_on_these_boots() -> None:
 # ---- what is wanted ------------------------------------------------------------------------------
 
 
-def test_need() -> None:
+def test_what_setup_is_needed() -> None:
     ok = AttemptRecord(
         id="x", number=1, bid=NAME, code_digest="c", launched_at=1, ended_at=2,
         verdict=Verdict.SUCCESS,
@@ -238,7 +238,7 @@ def worn(
     return bid_status.needs_replacement(one, seen(**changes), history or History(), NOW)
 
 
-def test_worn() -> None:
+def test_unhealthy() -> None:
     ready = bid(granted_at=NOW - 800, ready_at=NOW - 700)
     both = (host(0), host(1))
     assert worn(ready, both) == ("", inf)
@@ -257,7 +257,7 @@ def test_worn() -> None:
     assert worn(bid()) == ("", inf)
 
 
-def test_nothing_is_worn_before_the_first_look_after_an_absence() -> None:
+def test_nothing_is_unhealthy_before_the_first_survey_after_an_absence() -> None:
     sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=3.0)
     assert worn(sick)[0]
     assert worn(sick, awake_at=NOW) == ("", inf)
@@ -265,7 +265,7 @@ def test_nothing_is_worn_before_the_first_look_after_an_absence() -> None:
     assert worn(sick, awake_at=NOW - 1)[0]
 
 
-def test_silence_is_counted_from_when_we_could_have_heard() -> None:
+def test_silence_counts_from_when_the_engine_could_have_heard() -> None:
     ready = bid(granted_at=NOW - 80_000, ready_at=NOW - 70_000)
     most = bid_status.UNHEALTHY_S_MAX
     for heard, awake, started, frozen, over in [
@@ -283,7 +283,7 @@ def test_silence_is_counted_from_when_we_could_have_heard() -> None:
         assert (due is None) == over
 
 
-def test_hosts_that_never_come_are_waited_for_an_hour_and_two_of_many() -> None:
+def test_unreached_hosts_are_waited_for_an_hour_and_in_large_pods_two() -> None:
     never = (host(0, reached=False, heard_at=0.0),)
     for hosts_many, ago, over in [
         (2, bid_status.BOOT_S_MAX, True),
@@ -311,7 +311,7 @@ def kinds(
     return [note.kind for note in find_bid_events(mine, stage, shown, hosts)]
 
 
-def test_notes_of_what_the_cloud_shows() -> None:
+def test_events_about_what_the_cloud_shows() -> None:
     ready = sight(NodeState.READY)
     assert kinds(bid(), ready, BidPhase.READY) == ["bid.granted", "bid.ready"]
     assert kinds(bid(granted_at=1.0), ready, BidPhase.READY) == ["bid.ready"]
@@ -329,7 +329,7 @@ def test_notes_of_what_the_cloud_shows() -> None:
     assert kinds(bid(), ready, BidPhase.HIDDEN) == []
 
 
-def test_notes_of_refusals_and_losses() -> None:
+def test_events_about_refusals_and_losses() -> None:
     failed = sight(
         request=RequestState.REFUSED, refusal=Refusal.QUOTA, sentence="no", state="FAILED"
     )
@@ -357,7 +357,7 @@ def test_notes_of_refusals_and_losses() -> None:
         assert kinds(bid(withdrawn_at=1.0), shown, stage) == []
 
 
-def test_notes_of_what_is_not_there() -> None:
+def test_events_about_missing_bids() -> None:
     assert kinds(bid(withdrawn_at=1.0), None, BidPhase.VANISHED) == ["bid.deleted"]
     assert kinds(bid(lost_at=1.0), None, BidPhase.VANISHED) == []
     assert kinds(bid(refusal=Refusal.RATE), None, BidPhase.UNSEEN) == ["bid.deleted"]
@@ -365,7 +365,7 @@ def test_notes_of_what_is_not_there() -> None:
     assert kinds(bid(), None, BidPhase.UNSEEN) == []
 
 
-def test_a_notice_is_noted_once_and_only_if_it_is_deadly() -> None:
+def test_a_deadly_notice_is_recorded_once() -> None:
     shown = sight(NodeState.READY)
     known = bid(granted_at=1.0, ready_at=2.0)
     told = (host(0, notice="maintenance"), host(1, notice="preempted", deadly=True))
@@ -376,7 +376,7 @@ def test_a_notice_is_noted_once_and_only_if_it_is_deadly() -> None:
     assert kinds(known, shown, BidPhase.READY, told[:1]) == []
 
 
-def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
+def test_a_vanished_bid_is_first_missing_and_then_lost() -> None:
     known = bid(granted_at=1.0)
 
     def found(
@@ -402,7 +402,7 @@ def test_what_was_there_is_missed_first_and_lost_when_missed_again() -> None:
         assert found(known, **more) == ""
 
 
-def test_quarantine_after_two() -> None:
+def test_quarantine_after_two_failures() -> None:
     for faults, bad, expected in ((1, False, 0), (2, False, 1), (3, False, 1), (2, True, 0)):
         history = History(bad_nodes={NAME: 1.0} if bad else {})
         found = list(quarantine_events(bid(faults=faults), history))
@@ -427,7 +427,7 @@ def fleet(nodes: int, silent: int, hosts: int = 2, **changes: Any) -> tuple[Obse
     return seen(observations=sights, hosts=words), History(slots=history)
 
 
-def test_mass_silence_is_more_than_half_and_four_at_least() -> None:
+def test_mass_silence_is_more_than_half_and_at_least_four() -> None:
     for nodes, silent in product(range(1, 6), range(11)):
         observed, history = fleet(nodes, silent)
         quiet = min(silent, nodes * 2)
@@ -460,7 +460,7 @@ def test_silence_that_the_cloud_explains_is_no_mass_silence() -> None:
         assert not deletion_guard.empty_list_reason(seen(), History(slots=mine))
 
 
-def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
+def test_an_empty_list_is_suspect_if_two_bids_vanish_and_none_remains() -> None:
     for nodes, left in product(range(4), range(4)):
         observed, history = fleet(nodes, 99)
         names = list(observed.observations)
@@ -475,7 +475,7 @@ def test_an_emptied_list_is_of_two_bids_at_least_and_none_is_left() -> None:
     assert not deletion_guard.freeze_reason(replace(observed, observations={}), history)
 
 
-def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> None:
+def test_a_suspect_list_is_believed_if_it_repeats_after_a_minute() -> None:
     for frozen, surveyed, expected in [
         (None, 0.0, True),
         (NOW - 60, NOW - 1, True),
@@ -488,7 +488,7 @@ def test_what_is_suspect_is_believed_after_a_minute_if_it_is_seen_again() -> Non
         )
 
 
-def test_the_numbers_that_the_docs_tell() -> None:
+def test_the_documented_numbers() -> None:
     """docs/explanation/planner.md says these in words."""
     told: dict[ModuleType, dict[str, float]] = {
         bid_status: {"LAG_S": 60, "UNHEALTHY_S_MAX": 900, "BOOT_S_MAX": 3600, "MAKING_S_MAX": 7200,
@@ -509,7 +509,7 @@ def test_the_numbers_that_the_docs_tell() -> None:
         assert {name: getattr(room, name) for name in numbers} == numbers, room.__name__
 
 
-def test_the_limits_of_a_slot_that_says_nothing() -> None:
+def test_default_limits_of_a_slot() -> None:
     assert Limits() == Limits(
         failures=3, preemptions=None, stalls=3, stall_s=600, first_step_s=2700, lifetime_s=inf,
         idle_s=inf, cost=inf, done_keep_s=0, failed_keep_s=0, patience_s=600, grace_s=30,
@@ -521,7 +521,7 @@ def test_the_limits_of_a_slot_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("what", ["failures", "stalls", "preemptions"])
-def test_budgets_count_what_is_forgiven(what: str) -> None:
+def test_budgets_count_forgiven_failures(what: str) -> None:
     for many, most in product(range(4), [None, 0, 1, 2]):
         used: dict[str, Any] = {what: many}
         slot_history = SlotHistory(**used)
@@ -532,7 +532,7 @@ def test_budgets_count_what_is_forgiven(what: str) -> None:
         assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), slot_history, NOW)
 
 
-def test_life_and_cost() -> None:
+def test_lifetime_and_cost() -> None:
     wish = slot(limits=Limits(lifetime_s=100, cost=2.0))
     assert not retry_limits.reached_limit(wish, SlotHistory(), NOW)
     assert not retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 99), NOW)
@@ -557,7 +557,7 @@ def test_life_and_cost() -> None:
     assert list(retry_limits.limit_times(wish, lost, NOW)) == []
 
 
-def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
+def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> None:
     refused = AttemptRecord(
         id="a", number=1, bid=NAME, code_digest="", launched_at=NOW, verdict=Verdict.FAILURE,
         exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"), unfit=True,
@@ -586,7 +586,7 @@ def test_a_script_that_refuses_is_believed_until_something_is_changed() -> None:
         assert not retry_limits.reached_limit(slot(), replace(slot_history, attempt=other), NOW)
 
 
-def test_the_last_failure_stands_in_the_sentence() -> None:
+def test_the_last_failure_is_in_the_message() -> None:
     wish = slot(limits=Limits(failures=0))
     said = retry_limits.reached_limit(
         wish, SlotHistory(failures=1, failed_why="w0 exited with 3"), NOW
@@ -611,7 +611,7 @@ def test_pauses_grow(failures: int, changes: dict[str, Any], pause: float) -> No
     assert retry_limits.pause_until(replace(slot_history, failed_at=None), bid(**changes)) == 0.0
 
 
-def test_spans_of_time() -> None:
+def test_durations_in_words() -> None:
     said = {59: "less than a minute", 60: "1 min", 3599: "59 min", 3600: "1 h", 86399: "23 h",
             86400: "1 d", 200000: "2 d"}  # fmt: skip
     assert {seconds: retry_limits.format_age(seconds) for seconds in said} == said
@@ -629,7 +629,7 @@ def test_idle_since() -> None:
 # ---- strays and adoption -------------------------------------------------------------------------
 
 
-def test_strays() -> None:
+def test_orphans() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
     for _ in range(10):
@@ -666,7 +666,7 @@ def card(**changes: Any) -> dict[str, Any]:
     return base | changes
 
 
-def test_adoption_rebuilds_the_wish_of_the_newest_card_and_every_bid() -> None:
+def test_adoption_rebuilds_the_job_of_the_newest_card_and_every_bid() -> None:
     ready = replace(sight(NodeState.READY), card=card())
     queued = BidObservation(
         bid="gpt-0-g2-me", zone="b", request=RequestState.QUEUED,

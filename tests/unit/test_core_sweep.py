@@ -26,7 +26,7 @@ def whole(toy: Sweeper) -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3, 6, 9])
-def test_every_trial_ends_once_and_the_nodes_go_back(copies: int) -> None:
+def test_every_trial_ends_once_and_all_nodes_are_withdrawn(copies: int) -> None:
     toy = Sweeper(copies, search())
     settled(toy)
     whole(toy)
@@ -62,7 +62,7 @@ def test_two_preemptions_at_any_moments_lose_no_trial(one: int, other: int) -> N
 
 @pytest.mark.parametrize("what", ["reboot", "deadly", "cut"])
 @pytest.mark.parametrize("moment", range(10, 50, 8))
-def test_other_troubles_of_a_node_lose_no_trial(what: str, moment: int) -> None:
+def test_other_node_problems_lose_no_trial(what: str, moment: int) -> None:
     toy = Sweeper(2, search())
     for _ in range(moment):
         toy.tick()
@@ -82,7 +82,7 @@ def test_other_troubles_of_a_node_lose_no_trial(what: str, moment: int) -> None:
     whole(toy)
 
 
-def test_a_preempted_trial_goes_first_under_its_run_id() -> None:
+def test_a_preempted_trial_runs_first_under_its_run_id() -> None:
     toy = Sweeper(2, search())
     toy.grants = lambda zone: 20.0
     toy.run(until=lambda toy: len(toy.launches) == 2)
@@ -101,7 +101,7 @@ def test_a_preempted_trial_goes_first_under_its_run_id() -> None:
     assert toy.sweep.trials[lost.number].attempts == 2
 
 
-def test_budgets_go_with_the_trial() -> None:
+def test_budgets_belong_to_the_trial() -> None:
     toy = Sweeper(2, search(), limits=Limits(preemptions=1))
     toy.run(until=lambda toy: len(toy.launches) == 2)
     for many in (1, 2):  # the same trial is preempted twice, wherever it is
@@ -128,7 +128,7 @@ def test_a_trial_that_fails_too_often_ends_alone() -> None:
     assert not toy.things
 
 
-def test_where_all_trials_fail_the_job_gives_up() -> None:
+def test_if_all_trials_fail_the_job_gives_up() -> None:
     toy = Sweeper(2, search(), limits=Limits(failures=0))
     toy.fails = lambda trial: True
     settled(toy)
@@ -152,7 +152,7 @@ def test_hopeless_trials_are_pruned_and_their_slots_take_the_next() -> None:
     assert not toy.things
 
 
-def test_a_loss_that_is_no_number_is_hopeless() -> None:
+def test_a_loss_that_is_not_a_number_is_hopeless() -> None:
     toy = Sweeper(1, search(prune=Prune(rule="median")))
     toy.losses = lambda trial, age: float("nan") if trial.number == 2 else 1.0
     settled(toy)
@@ -160,7 +160,7 @@ def test_a_loss_that_is_no_number_is_hopeless() -> None:
     assert toy.sweep.trials[2].value is None
 
 
-def test_without_pruning_a_lost_metric_changes_nothing() -> None:
+def test_without_pruning_a_missing_metric_changes_nothing() -> None:
     toy = Sweeper(2, search())
     toy.losses = lambda trial, age: float("nan")
     settled(toy)
@@ -169,7 +169,7 @@ def test_without_pruning_a_lost_metric_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("moment", range(6, 50, 4))
-def test_a_stopped_sweep_goes_on_where_it_was(moment: int) -> None:
+def test_a_stopped_sweep_continues_where_it_was(moment: int) -> None:
     toy = Sweeper(2, search())
     for _ in range(moment):
         toy.tick()
@@ -184,7 +184,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(moment: int) -> None:
     whole(toy)
 
 
-def test_fewer_copies_in_mid_sweep() -> None:
+def test_scaling_down_during_a_sweep() -> None:
     toy = Sweeper(3, search())
     toy.run(until=lambda toy: len(toy.launches) == 3)
     left = {name: one for name, one in toy.wishes.slots.items() if name == "gpt-0"}
@@ -194,7 +194,7 @@ def test_fewer_copies_in_mid_sweep() -> None:
     assert not toy.things
 
 
-def test_a_slot_that_can_not_be_set_up_leaves_its_trial_to_others() -> None:
+def test_a_slot_that_cannot_be_set_up_leaves_its_trial_to_others() -> None:
     toy = Sweeper(2, search(), limits=Limits(cost=0.15))  # each node costs a dollar an hour
     toy.lasts = 200.0
     toy.run(until=lambda toy: any(one.gave_up_at for one in toy.history.slots.values()), many=2000)
@@ -205,7 +205,7 @@ def test_a_slot_that_can_not_be_set_up_leaves_its_trial_to_others() -> None:
     assert not toy.things
 
 
-def test_what_trials_tell_is_noted_now_and_then_and_at_the_end() -> None:
+def test_metrics_of_trials_are_recorded_now_and_then_and_at_the_end() -> None:
     toy = Sweeper(1, search(trials=1))
     toy.lasts = 3000.0
     toy.losses = lambda trial, age: 1.0 / (1.0 + age)
@@ -216,7 +216,7 @@ def test_what_trials_tell_is_noted_now_and_then_and_at_the_end() -> None:
     assert last.step == 3000 and last.value == pytest.approx(1 / 3001)
 
 
-def test_no_trial_makes_another_ones_work_wasted() -> None:
+def test_no_trial_marks_work_of_another_as_wasted() -> None:
     toy = Sweeper(1, search())
     settled(toy)
     lines = [
@@ -235,7 +235,7 @@ def test_no_trial_makes_another_ones_work_wasted() -> None:
     assert account.seconds.get(GoodputState.PROCESS_DOWN, 0.0) == 0.0
 
 
-def test_an_engine_that_starts_remembers_the_sweep() -> None:
+def test_a_restarted_engine_remembers_the_sweep() -> None:
     toy = Sweeper(2, search(prune=Prune(rule="median", after=1)))
     toy.losses = lambda trial, age: float("nan") if trial.number == 1 else 1.0
     for _ in range(40):

@@ -114,7 +114,7 @@ def every_end() -> tuple[tuple[Scene, AttemptEnd | Pending], ...]:
     return tuple((scene, concluded(scene)) for scene in SCENES)
 
 
-def test_an_end_by_our_hand_is_no_sign_of_life() -> None:
+def test_an_end_that_we_caused_is_no_sign_of_life() -> None:
     killed = replace(WORKS["termed"], stepped_at=NOW - 300, logged_at=NOW - 290)
     assert run_last_sign(killed) == NOW - 290
     assert run_last_sign(replace(killed, deadman=True, termed=False)) == NOW - 290
@@ -140,7 +140,7 @@ def all_over(scene: Scene) -> bool:
     return all(over(state) for state in both(scene))
 
 
-def test_a_verdict_is_given_if_and_only_if_all_have_spoken() -> None:
+def test_a_verdict_needs_reports_of_all_hosts() -> None:
     for scene, found in every_end():
         if scene.stopping:
             expected = all_over(scene) or scene.late
@@ -197,7 +197,7 @@ def test_the_verdict_if_there_is_one() -> None:
     assert given > 500
 
 
-def test_after_a_term_or_a_notice_no_exit_means_anything() -> None:
+def test_after_a_term_or_a_notice_no_exit_status_counts() -> None:
     for scene, found in every_end():
         if isinstance(found, AttemptEnd) and "complete" not in both(scene):
             interrupted = scene.node != "ready" or both(scene) <= {"termed"}
@@ -205,7 +205,7 @@ def test_after_a_term_or_a_notice_no_exit_means_anything() -> None:
                 assert found.verdict not in {Verdict.SUCCESS, Verdict.FAILURE}, scene
 
 
-def test_the_rest_is_stopped_if_and_only_if_a_part_is_over_for_good() -> None:
+def test_the_rest_is_stopped_if_and_only_if_one_part_is_over_for_good() -> None:
     for scene, found in every_end():
         if scene.stopping or not isinstance(found, Pending):
             continue
@@ -219,7 +219,7 @@ def test_the_rest_is_stopped_if_and_only_if_a_part_is_over_for_good() -> None:
 
 
 @pytest.mark.parametrize("state", ["failed", "killed", "termed"])
-def test_siblings_of_one_that_failed_are_waited_for_a_while(state: str) -> None:
+def test_the_other_hosts_of_a_failure_are_waited_for_a_while(state: str) -> None:
     early = host(0, state)
     work = early.works[0]
     ended = NOW - HOLD_S + 1
@@ -232,12 +232,12 @@ def test_siblings_of_one_that_failed_are_waited_for_a_while(state: str) -> None:
     assert isinstance(found, Pending) and f"{NAME}/w0" in found.broken
 
 
-def test_one_that_ended_well_is_no_reason_to_stop_the_others() -> None:
+def test_a_success_of_one_host_does_not_stop_the_others() -> None:
     done = replace(host(0, "well"), works=(replace(WORKS["well"], ended=NOW - 900),))
     assert concluded(Scene(), (done, host(1, "runs"))) == Pending()
 
 
-def test_the_cloud_is_waited_for_no_longer_than_the_hold() -> None:
+def test_the_cloud_is_waited_for_only_so_long() -> None:
     for ago, given in ((HOLD_S - 1, False), (HOLD_S, True)):
         works = replace(WORKS["well"], ended=NOW - ago)
         hosts = tuple(replace(host(one, "well"), works=(works,)) for one in range(2))
@@ -248,24 +248,24 @@ def test_the_cloud_is_waited_for_no_longer_than_the_hold() -> None:
 
 
 @pytest.mark.parametrize(("node", "margin"), [("ready", STOP_S), ("noticed", NOTICE_S)])
-def test_a_stop_is_waited_for_its_grace_and_a_margin(node: str, margin: float) -> None:
+def test_a_stop_waits_for_its_grace_and_a_margin(node: str, margin: float) -> None:
     found = concluded(Scene("runs", "runs", node=node, stopping="stop", late=False))
     assert isinstance(found, Pending) and found.wake_at == NOW - 1 + 30 + margin
     assert found.held
 
 
-def test_a_host_that_has_not_heard_the_stop_is_told_again() -> None:
+def test_a_host_that_missed_the_stop_is_told_again() -> None:
     for heard, deaf in ((0.0, False), (NOTICE_S + 1, True)):
         hosts = tuple(replace(host(one, "runs"), heard_at=NOW - 1 + heard) for one in range(2))
         found = concluded(Scene(stopping="stop", late=False), hosts)
         assert isinstance(found, Pending) and found.deaf == deaf
 
 
-def test_a_gang_of_fewer_hosts_than_there_should_be_is_not_over() -> None:
+def test_a_gang_with_missing_hosts_is_not_over() -> None:
     assert isinstance(concluded(Scene(), (host(0, "well"),)), Pending)
 
 
-def test_without_its_bid_it_is_lost() -> None:
+def test_without_its_bid_an_attempt_is_lost() -> None:
     attempt = AttemptRecord(id=ID, number=4, bid=NAME, code_digest="c", launched_at=0)
     found = judge_attempt(slot(), SlotHistory(attempt=attempt), None, ObservedState(), NOW)
     assert isinstance(found, AttemptEnd) and found.verdict is Verdict.LOST
@@ -293,7 +293,7 @@ def started(first: str, second: str, awake_at: float = 0.0, **changes: Any) -> A
     return judge_attempt(slot(), SlotHistory(attempt=attempt), bid, observed, NOW)
 
 
-def test_a_launch_that_some_host_has_not_heard_is_sent_again() -> None:
+def test_a_launch_that_a_host_missed_is_resent() -> None:
     for first, second in (("absent", "absent"), ("runs", "absent"), ("silent", "absent")):
         found = started(first, second)
         assert isinstance(found, Pending) and found.absent and not found.broken
@@ -303,7 +303,7 @@ def test_a_launch_that_some_host_has_not_heard_is_sent_again() -> None:
         assert isinstance(found, Pending) and not found.absent and found.broken
 
 
-def test_a_launch_of_an_engine_that_died_is_sent_again_at_once_where_it_was_not_heard() -> None:
+def test_a_launch_of_a_dead_engine_is_resent_at_once_where_it_was_missed() -> None:
     """Else a short command has ended on one host before the next one hears of it."""
     launched_at = NOW - LAUNCH_S + 1
     for awake_at, at_once in ((NOW - LAUNCH_S, False), (launched_at, False), (NOW - 1, True)):
@@ -315,7 +315,7 @@ def test_a_launch_of_an_engine_that_died_is_sent_again_at_once_where_it_was_not_
             assert found == Pending(wake_at=NOW + 1, held=True)
 
 
-def test_a_launch_that_began_on_a_part_only_is_over() -> None:
+def test_a_launch_that_started_on_some_hosts_only_is_over() -> None:
     found = started("termed", "absent")
     assert isinstance(found, AttemptEnd) and found.verdict is Verdict.LOST and not found.sure
     found = started("failed", "absent")
@@ -323,7 +323,7 @@ def test_a_launch_that_began_on_a_part_only_is_over() -> None:
     assert isinstance(started("failed", "runs"), Pending)
 
 
-def test_a_start_that_nobody_wrote_down_is_seen() -> None:
+def test_an_unrecorded_start_is_noticed() -> None:
     found = started("runs", "runs")
     assert isinstance(found, Pending) and found.begun
     found = started("runs", "silent")
@@ -351,7 +351,7 @@ def failing(tails: list[tuple[float, int, tuple[str, ...]]]) -> AttemptEnd:
     return found
 
 
-def test_the_first_failing_host_is_the_earliest_with_a_cause_of_its_own() -> None:
+def test_the_first_failing_host_is_the_earliest_with_its_own_cause() -> None:
     found = failing([(NOW - 9, 134, (GLOO,)), (NOW - 8, 1, ("ValueError: bad",))])
     assert (found.host, found.exit, found.lines) == (f"{NAME}/w1", 1, ("ValueError: bad",))
     found = failing([(NOW - 8, 1, ("ValueError: b",)), (NOW - 9, 1, ("ValueError: a",))])
@@ -389,7 +389,7 @@ def test_own_cause(lines: tuple[str, ...], code: int | None, signal: int | None,
     assert has_own_cause(lines, code, signal) == own
 
 
-def test_of_those_that_can_not_run_like_this_the_one_that_says_why() -> None:
+def test_of_several_commands_that_cannot_run_the_one_with_a_reason_counts() -> None:
     found = failing([(NOW - 9, 78, ()), (NOW - 8, 78, ("herd: too few shards",))])
     assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: too few shards",))
 
@@ -403,7 +403,7 @@ def missing(code: int, *, took_s: float = 0.2, **changes: Any) -> HostStatus:
     return replace(host(0, "failed"), works=(replace(work, **changes),))
 
 
-def test_a_program_that_no_host_has_is_not_tried_again() -> None:
+def test_a_program_missing_on_all_hosts_is_not_retried() -> None:
     for codes in ((127, 127), (126, 126), (126, 127)):
         hosts = tuple(replace(missing(code), worker=n) for n, code in enumerate(codes))
         found = concluded(Scene(), hosts)
@@ -420,7 +420,7 @@ def missing_inputs(worker: int, *said: str, **changes: Any) -> HostStatus:
     return replace(missing(1, tail=tail, took_s=2.0, **changes), worker=worker)
 
 
-def test_a_module_that_no_host_has_is_not_tried_again() -> None:
+def test_a_module_missing_on_all_hosts_is_not_retried() -> None:
     no_jax = "ModuleNotFoundError: No module named 'jax'"
     found = concluded(Scene(), (missing_inputs(0, no_jax), missing_inputs(1, no_jax)))
     assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE and found.unfit
@@ -447,12 +447,12 @@ def test_a_module_that_no_host_has_is_not_tried_again() -> None:
     ],
     ids=["another status", "later", "stepped", "told to end", "not begun", "well", "killed"],
 )
-def test_a_program_that_some_host_has_is_tried_again(other: HostStatus) -> None:
+def test_a_program_missing_on_some_hosts_is_retried(other: HostStatus) -> None:
     found = concluded(Scene(), (missing(127), replace(other, worker=1)))
     assert isinstance(found, AttemptEnd) and not found.unfit
 
 
-def test_a_script_that_says_it_can_not_run_is_not_tried_again() -> None:
+def test_a_script_that_says_it_cannot_run_is_not_retried() -> None:
     assert failing([(NOW - 9, 78, ("no batch",)), (NOW - 8, 78, ())]).unfit
     assert not failing([(NOW - 9, 77, ("no batch",)), (NOW - 8, 77, ())]).unfit
 
@@ -483,17 +483,17 @@ TRACEBACK = (
         (("x" * 300,), "x" * 200 + "…"),
     ],
 )
-def test_the_cause_is_the_first_line_that_says_it(lines: tuple[str, ...], cause: str) -> None:
+def test_the_cause_is_the_first_matching_line(lines: tuple[str, ...], cause: str) -> None:
     assert find_cause(lines) == cause
 
 
-def test_the_cause_stands_in_the_sentence() -> None:
+def test_the_cause_is_in_the_message() -> None:
     found = failing([(NOW - 9, 1, TRACEBACK), (NOW - 8, 1, (GLOO,))])
     said = f"attempt 1 ended: {NAME}/w0 exited with 1: ValueError: the batch is bad"
     assert found.why == said
 
 
-def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
+def test_hosts_that_exit_because_one_was_stopped_are_no_failure() -> None:
     left = replace(WORKS["failed"], exit=75)
     hosts = (host(0, "termed"), replace(host(1, "failed"), works=(left,)))
     for stopping, verdict in (("", Verdict.LOST), ("stop", Verdict.STOPPED)):
@@ -519,7 +519,7 @@ def test_those_that_leave_because_one_was_told_to_are_no_failure() -> None:
         "herd: the hosts are not alike: the number of chips is 3 for process 1 on w1, but 4 for 3",
     ],
 )
-def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
+def test_failing_chips_are_a_node_fault(line: str) -> None:
     assert chips_failed(["loading", line])
     works = replace(WORKS["failed"], tail=(line,))
     hosts = (replace(host(0, "failed"), works=(works,)), host(1, "failed"))
@@ -536,7 +536,7 @@ def test_chips_that_do_not_come_up_are_the_node_s_fault(line: str) -> None:
         )
 
 
-def test_a_host_that_could_not_begin_it_is_the_node_s_fault() -> None:
+def test_a_host_that_could_not_start_the_command_is_a_node_fault() -> None:
     why = "the host could not begin it: No space left on device"
     works = replace(WORKS["failed"], why=why)
     hosts = (replace(host(0, "failed"), works=(works,)), host(1, "failed"))
@@ -549,11 +549,11 @@ def test_a_host_that_could_not_begin_it_is_the_node_s_fault() -> None:
         assert isinstance(found, AttemptEnd) and found.verdict is Verdict.FAILURE
 
 
-def test_an_ordinary_error_is_no_chip_s() -> None:
+def test_an_ordinary_error_is_no_node_fault() -> None:
     assert not chips_failed(["ValueError: TPU", "error"])
 
 
-def test_what_the_hosts_told_last_is_kept() -> None:
+def test_the_last_reports_of_the_hosts_are_kept() -> None:
     first = replace(WORKS["failed"], saved=10, step=19, tail=tuple(map(str, range(50))))
     second = replace(WORKS["killed"], saved=20, step=15)
     hosts = (

@@ -24,7 +24,7 @@ from tpuherd.planner.retry_limits import total_cost
 # ---- the budget of creates -----------------------------------------------------------------------
 
 
-def test_creates_go_to_those_who_began_to_wait_first() -> None:
+def test_requests_go_to_the_slots_that_waited_first() -> None:
     old = [slot(f"old-{n}", offers=(offer("a"),), desired_since=NOW - 500) for n in range(100)]
     new = [slot(f"alpha-{n}", offers=(offer("a"),), desired_since=NOW - 5) for n in range(150)]
     wishes = DesiredSlots(
@@ -53,7 +53,7 @@ def test_a_slot_that_lost_its_node_waits_from_then_on() -> None:
 # ---- quota ---------------------------------------------------------------------------------------
 
 
-def test_a_slot_whose_own_quota_is_free_again_does_not_wait_for_its_siblings_pause() -> None:
+def test_a_slot_with_free_quota_does_not_wait_for_the_pause_of_others() -> None:
     one = (offer("a"),)
     toy = Toy(slot("gpt-0", offers=one))
     toy.lasts = 10_000.0
@@ -91,7 +91,7 @@ def born_unhealthy(*zones: str) -> tuple[Toy, str]:
     return toy, first
 
 
-def test_another_node_is_asked_for_at_once_where_one_is_born_unhealthy() -> None:
+def test_a_node_born_unhealthy_is_replaced_at_once() -> None:
     toy, first = born_unhealthy("a")
     before = len(toy.kinds("bid.requested"))
     unhealthy_at = toy.now
@@ -103,7 +103,7 @@ def test_another_node_is_asked_for_at_once_where_one_is_born_unhealthy() -> None
     toy.run(until=lambda t: t.running())
 
 
-def test_an_unhealthy_node_is_kept_until_a_better_one_is_granted_and_no_longer() -> None:
+def test_an_unhealthy_node_is_kept_only_until_a_better_one_is_granted() -> None:
     toy, first = born_unhealthy("a")
     toy.grants = lambda zone: 200.0
     for _ in range(20):
@@ -113,7 +113,7 @@ def test_an_unhealthy_node_is_kept_until_a_better_one_is_granted_and_no_longer()
     assert any(one.node is NodeState.MAKING for one in toy.things.values())
 
 
-def test_one_that_becomes_well_is_taken() -> None:
+def test_a_node_that_recovers_is_used() -> None:
     toy, first = born_unhealthy("a")
     toy.grants = lambda zone: float("inf")
     for _ in range(10):
@@ -124,7 +124,7 @@ def test_one_that_becomes_well_is_taken() -> None:
     assert len(toy.things) == 1 or toy.run(until=lambda t: len(t.things) == 1)
 
 
-def test_one_that_is_never_replaced_is_given_back_in_the_end() -> None:
+def test_an_unhealthy_node_that_is_never_replaced_is_withdrawn_in_the_end() -> None:
     toy, first = born_unhealthy("a")
     toy.grants = lambda zone: float("inf")
     unhealthy_at = toy.now
@@ -145,7 +145,7 @@ def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
     assert len([one for one in toy.things.values() if one.node is NodeState.UNHEALTHY]) == 1
 
 
-def test_zones_without_an_unhealthy_node_are_asked_before() -> None:
+def test_zones_without_unhealthy_nodes_are_asked_first() -> None:
     toy = Toy(slot(offers=tuple(offer(zone) for zone in ZONES)))
     toy.wishes = replace(toy.wishes, hedge=1)
     toy.lasts = 10_000.0
@@ -174,7 +174,7 @@ def events_of(observed: ObservedState, history: History) -> list[HistoryEvent]:
     return [step.action.event for step in found.steps if hasattr(step.action, "event")]
 
 
-def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None:
+def test_a_withdrawn_request_without_a_node_costs_nothing_more() -> None:
     history = lingering()
     (event,) = events_of(seen(observations={sight().bid: suspending()}), history)
     assert (event.kind, event.facts["bid"]) == ("bid.nodes_deleted", sight().bid)
@@ -186,14 +186,14 @@ def test_a_withdrawn_request_without_a_node_costs_nothing_from_then_on() -> None
     assert events_of(seen(observations={sight().bid: suspending()}), after) == []
 
 
-def test_it_costs_as_long_as_its_node_is_listed() -> None:
+def test_a_node_costs_as_long_as_it_is_listed() -> None:
     assert (
         events_of(seen(observations={sight().bid: suspending(NodeState.LEAVING)}), lingering())
         == []
     )
 
 
-def test_it_is_deleted_when_the_cloud_lets_it() -> None:
+def test_a_bid_is_deleted_when_the_cloud_allows_it() -> None:
     history = lingering(nodes_deleted_at=NOW - 500)
     gone = replace(suspending(), request=RequestState.LOST, state="SUSPENDED")
     found = plan(
@@ -205,7 +205,7 @@ def test_it_is_deleted_when_the_cloud_lets_it() -> None:
 # ---- what was not heard --------------------------------------------------------------------------
 
 
-def test_nothing_has_stalled_in_the_time_before_the_engine_woke_up() -> None:
+def test_nothing_stalls_in_the_time_before_the_engine_woke_up() -> None:
     """Its clock was set ahead, or its machine has slept: a step may have been missed."""
     long_ago = NOW - 5000
     work = HostRun(attempt=ATTEMPT.id, word=RunState.RUNNING, started=long_ago, step=3,

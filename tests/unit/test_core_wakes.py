@@ -30,7 +30,7 @@ def blank(slot_history: SlotHistory | None = None) -> SlotContext:
     )
 
 
-def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> None:
+def test_the_plan_wakes_at_the_earliest_time_and_never_in_the_past() -> None:
     for times, wake_at in [
         ((), inf),
         ((NOW,), inf),
@@ -48,13 +48,13 @@ def test_what_is_past_is_thought_of_now_and_of_the_rest_the_soonest_counts() -> 
     assert case.survey_s == 5.0
 
 
-def test_a_slot_that_gives_up_is_thought_of_at_once() -> None:
+def test_a_slot_that_gives_up_is_planned_again_at_once() -> None:
     case = blank()
     case.give_up("so")
     assert case.wake_at == NOW
 
 
-def test_a_limit_to_come_is_thought_of_when_it_is_reached() -> None:
+def test_the_plan_wakes_when_a_limit_is_reached() -> None:
     for limits in (Limits(lifetime_s=500.0), Limits(cost=0.5)):
         toy = running(limits=limits)
         slot_history = toy.slot_history()
@@ -68,7 +68,7 @@ def test_a_limit_to_come_is_thought_of_when_it_is_reached() -> None:
         assert abs(again(toy).wake_at - due) < 1e-6
 
 
-def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
+def test_while_deletions_are_paused_the_cloud_is_surveyed_often() -> None:
     far = {f"gpt-{number}-g1-me": f"gpt-{number}" for number in range(3)}
     history = History(
         slots={
@@ -97,7 +97,7 @@ def test_while_frozen_the_cloud_is_looked_at_often_and_soon_believed() -> None:
         assert (found.survey_s, found.wake_at) == (survey_s, wake_at)
 
 
-def test_the_last_lines_are_waited_for_to_the_second() -> None:
+def test_the_last_log_lines_are_waited_for_to_the_second() -> None:
     def lines(drained: bool) -> tuple[HostStatus, ...]:
         work = HostRun(attempt="gpt-0-a1-me", word=RunState.ENDED, exit=1, drained=drained)
         return (host(0, works=(work,)),)
@@ -119,7 +119,7 @@ def test_the_last_lines_are_waited_for_to_the_second() -> None:
         assert case.wake_at == (NOW - ago + DRAIN_S if waits else inf)
 
 
-def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None:
+def test_unwanted_bids_are_withdrawn_only_after_a_recorded_removal() -> None:
     """Wishes may be lost with their store: then what is there is shown, and left alone."""
     bids = [bid(), bid(name="gpt-0-g2-me", generation=2)]
     for taken_back, dropped, wished in [
@@ -148,7 +148,7 @@ def test_what_nobody_wishes_is_given_back_if_and_only_if_that_was_said() -> None
         )
 
 
-def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
+def test_of_a_finished_slot_only_reappearing_bids_are_mentioned() -> None:
     history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     ghost = {NAME: sight(NodeState.READY)}
     for sights, told in (({}, False), (ghost, True)):
@@ -157,7 +157,7 @@ def test_of_a_slot_that_is_over_only_what_is_shown_again_is_spoken_of() -> None:
         assert bool(actions(found, Withdraw)) == told
 
 
-def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
+def test_a_withdrawn_node_being_deleted_is_left_alone() -> None:
     history = History(slots={"gpt-0": SlotHistory(gone=(1,), generation=1, dropped=True)})
     found = plan(
         DesiredSlots(slots={}, owner="me"),
@@ -168,13 +168,13 @@ def test_a_withdrawn_node_that_is_being_deleted_is_left_alone() -> None:
     assert not actions(found, Withdraw)
 
 
-def test_a_toy_at_rest_wants_nothing() -> None:
+def test_a_toy_world_at_rest_needs_nothing() -> None:
     toy = Toy(slot(goal=Goal.GONE))
     found = again(toy)
     assert found.rest and found.wake_at == inf and not found.steps
 
 
-def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
+def test_the_plan_wakes_when_a_kept_node_expires() -> None:
     keep = Limits(done_keep_s=50, failed_keep_s=70)
     for goal, done, gave_up, wake_at in [
         (Goal.RUN, NOW - 1, None, NOW + 49),
@@ -190,7 +190,7 @@ def test_what_is_kept_for_a_while_is_thought_of_when_that_is_over() -> None:
         assert found.wake_at == wake_at, (goal, done, gave_up)
 
 
-def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> None:
+def test_the_plan_wakes_when_the_cost_limit_is_reached() -> None:
     wish = slot(limits=Limits(cost=7.0))
     for prices, due_s in [((4.0,), 5400.0 - 900.0), ((4.0, 2.0), 3600.0 - 600.0), ((None,), inf)]:
         bids = [
@@ -205,13 +205,13 @@ def test_a_slot_is_thought_of_when_all_its_nodes_have_cost_what_they_may() -> No
         assert min(limit_times(wish, slot_history, NOW), default=inf) == NOW + due_s
 
 
-def test_how_much_is_forgiven_is_said_as_people_say_it() -> None:
+def test_forgiven_failures_are_described_in_words() -> None:
     for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
         wish = slot(limits=Limits(stalls=most))
         assert f", {said} forgiven" in reached_limit(wish, SlotHistory(stalls=most + 1), NOW)
 
 
-def test_what_is_not_looked_at_now_is_not_noted() -> None:
+def test_nothing_is_recorded_about_unobserved_bids() -> None:
     missed = bid(granted_at=1.0, ready_at=2.0, missed_at=NOW - 9)
     for stage in (BidPhase.CALLING, BidPhase.HIDDEN):
         assert not list(find_bid_events(missed, stage, sight(NodeState.READY), ()))

@@ -44,13 +44,13 @@ def zones(
     return [one.zone for one in found.offers]
 
 
-def test_one_bid_a_zone() -> None:
+def test_one_bid_per_zone() -> None:
     assert zones(offer("a"), offer("b"), offer("c")) == ["a", "b", "c"]
     assert zones(offer("a"), offer("a", runtime="q"), offer("b")) == ["a", "b"]
     assert zones(offer("a"), offer("b"), live=(bid(offer("a")),)) == ["b"]
 
 
-def test_the_order_is_by_rank_then_refusals_then_wait_then_life_then_price() -> None:
+def test_zones_are_ordered_by_rank_refusals_wait_lifetime_and_price() -> None:
     offers = [offer("d"), offer("c"), offer("b"), offer("a")]
 
     def order(**zone_stats: ZoneStats) -> str:
@@ -90,7 +90,7 @@ def test_a_grant_ends_the_pause() -> None:
     assert zones(offer("a"), zone_stats={zone_stats_key(offer("a")): season}) == ["a"]
 
 
-def test_where_we_may_not_all_types_wait() -> None:
+def test_without_permission_all_types_wait() -> None:
     denied = ZoneStats(
         refusal=Refusal.PERMISSION, refused_at=NOW - 10, pause_s=86400, sentence="ask"
     )
@@ -107,7 +107,7 @@ def test_where_we_may_not_all_types_wait() -> None:
     assert zones(offer("a"), zone_stats=full) == ["a"]  # of another type there may be some
 
 
-def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:
+def test_after_a_refusal_one_slot_probes_a_direct_offer() -> None:
     direct = offer("a", kind=RequestKind.DIRECT)
     season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 100, pause_s=50, sentence="full")
     zone_stats = {zone_stats_key(direct): season}
@@ -121,7 +121,7 @@ def test_after_a_refusal_one_alone_probes_a_direct_offer() -> None:
     assert found.why_not == ("a: another slot is trying it",)
 
 
-def test_what_does_not_fit_is_never_asked_again() -> None:
+def test_an_unsuitable_offer_is_never_asked_again() -> None:
     unfit = {unfit_key(offer("a"), "n"): "no such runtime"}
     assert zones(offer("a"), offer("b"), slot_history=SlotHistory(unfit=unfit)) == ["b"]
     for wish, fatal in (
@@ -149,7 +149,7 @@ def test_a_worse_rank_opens_when_patience_is_over() -> None:
     assert zones(good, offer("a", rank=1), live=taken, slot_history=slot_history) == []
 
 
-def test_a_worse_rank_opens_at_once_if_no_better_one_can_be_had_within_patience() -> None:
+def test_a_worse_rank_opens_at_once_if_no_better_one_is_possible_in_time() -> None:
     for left, opened in ((599.0, []), (601.0, ["b"])):
         season = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
         found = zones(
@@ -160,7 +160,7 @@ def test_a_worse_rank_opens_at_once_if_no_better_one_can_be_had_within_patience(
     assert zones(offer("a"), offer("b", rank=1), slot_history=SlotHistory(unfit=unfit)) == ["b"]
 
 
-def test_how_many_at_once() -> None:
+def test_how_many_bids_at_once() -> None:
     three = choose_offers(slot(), SlotHistory(), [], {}, set(), NOW)
     assert bid_count(three, slot(), 0, 0, None) == 3
     for hedge, live in product(range(5), range(5)):
@@ -174,7 +174,7 @@ def request(turn: int, name: str) -> PendingAsk:
     return PendingAsk(turn=(turn, 0.0, name, 1), ask=ask, why="w")
 
 
-def test_the_budget_of_a_minute() -> None:
+def test_the_budget_per_minute() -> None:
     requests = [request(turn, name) for turn, name in ((2, "c"), (0, "a"), (1, "b"))]
     for sent in range(6):
         asks = [NOW - 30 - one for one in range(sent)]
@@ -187,7 +187,7 @@ def test_the_budget_of_a_minute() -> None:
     assert admit_requests(requests, [], 2, NOW)[2] == NOW + 60
 
 
-def test_what_holds_a_worse_rank_back_is_a_better_one_alone() -> None:
+def test_only_a_better_rank_holds_a_worse_one_back() -> None:
     good, poor, same = offer("a"), offer("b", rank=1), offer("c", rank=1)
     for left, opened in ((599.0, []), (600.0, ["c"])):
         shut = ZoneStats(refusal=Refusal.QUOTA, refused_at=NOW, pause_s=left, sentence="full")
@@ -195,7 +195,7 @@ def test_what_holds_a_worse_rank_back_is_a_better_one_alone() -> None:
         assert found == opened
 
 
-def test_at_the_second_when_a_pause_is_over_one_alone_probes_as_well() -> None:
+def test_when_a_pause_ends_one_slot_probes() -> None:
     direct = offer("a", kind=RequestKind.DIRECT)
     season = ZoneStats(refusal=Refusal.STOCKOUT, refused_at=NOW - 60, pause_s=60.0, sentence="no")
     for probed, found in ((False, ["a"]), (True, [])):

@@ -49,11 +49,11 @@ RATE = "Quota exceeded for quota metric 'Maximum number of CreateNode requests p
         (99, "a code of tomorrow", "spot", Refusal.BROKEN),
     ],
 )
-def test_refusals_are_told_apart(code: int, sentence: str, tier: str, word: str) -> None:
+def test_refusals_are_classified(code: int, sentence: str, tier: str, word: str) -> None:
     assert classify_refusal(CloudError(code=code, sentence=sentence), tier) == word
 
 
-def test_errors_are_read_by_word_status_or_code() -> None:
+def test_errors_are_classified_by_word_status_or_code() -> None:
     assert (
         parse_error({"status": "FAILED_PRECONDITION", "message": "no [EID: 0x1]."}, 400).code == 9
     )
@@ -62,7 +62,7 @@ def test_errors_are_read_by_word_status_or_code() -> None:
     assert parse_operation(failed).error == CloudError(code=8, sentence=NO_MORE)
 
 
-def test_states_that_nobody_has_met_are_unknown() -> None:
+def test_unseen_states_are_unknown() -> None:
     assert request_state("LEVITATING") is RequestState.UNKNOWN
     assert node_state("LEVITATING", "HEALTHY") is NodeState.UNKNOWN
     assert node_state("READY", "UNHEALTHY_MAINTENANCE") is NodeState.UNHEALTHY
@@ -91,7 +91,7 @@ def told(**more: Any) -> AttemptStatus:
         (LOST, RunState.LOST),
     ],
 )
-def test_phases_of_the_agent(phase: str, word: RunState, stopped: bool) -> None:
+def test_phases_reported_by_the_agent(phase: str, word: RunState, stopped: bool) -> None:
     expected = RunState.ENDING if stopped and word is RunState.RUNNING else word
     assert agent_updates.run_state(told(phase=phase, stopped=stopped)) is expected
 
@@ -101,7 +101,7 @@ def test_a_setup_within_an_attempt_is_setup() -> None:
     assert agent_updates.run_state(told(stage=1, stages=2)) is RunState.RUNNING
 
 
-def test_what_a_script_reports_is_never_taken_back() -> None:
+def test_reports_of_a_script_are_never_taken_back() -> None:
     work = HostRun(attempt="a", word=RunState.RUNNING)
     for report in ({"step": 5, "saved": 4}, {"step": 6, "saved": 2}, {"complete": True}, {}):
         work = agent_updates.merge_step_report(work, parse_report(report), 10.0)
@@ -112,7 +112,7 @@ def test_what_a_script_reports_is_never_taken_back() -> None:
     )
 
 
-def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
+def test_unreserved_numbers_in_a_report_are_metrics() -> None:
     work = HostRun(attempt="a", word=RunState.RUNNING)
     report = {"step": 5, "total": 9, "loss": 2, "time": 1.0, "stopped": True, "note": "x"}
     work = agent_updates.merge_step_report(work, parse_report(report), 10.0)
@@ -121,7 +121,7 @@ def test_numbers_in_a_report_that_are_no_words_of_ours_are_metrics() -> None:
     assert work.metrics == {"loss": 2.0, "accuracy": 0.5} and work.step == 5
 
 
-def test_output_that_came_before_this_engine_is_known_by_its_agent() -> None:
+def test_output_from_before_this_engine_is_dated_by_its_agent() -> None:
     fresh = agent_updates.merge_attempt_status(told(started=10.0, logged=90.0), None, 100.0)
     assert fresh.logged_at == 90.0
     assert (
@@ -138,7 +138,7 @@ def test_output_that_came_before_this_engine_is_known_by_its_agent() -> None:
     )
 
 
-def test_a_step_is_dated_by_our_clock_where_it_was_heard_as_it_came() -> None:
+def test_a_live_step_is_dated_by_our_clock() -> None:
     """A host whose clock is an hour behind does not stand still."""
     first = agent_updates.merge_step_report(
         HostRun(attempt="a", word=RunState.RUNNING),
@@ -151,7 +151,7 @@ def test_a_step_is_dated_by_our_clock_where_it_was_heard_as_it_came() -> None:
     ).stepped_at == (10010.0)
 
 
-def test_the_parts_of_a_start_are_no_metrics() -> None:
+def test_startup_times_are_no_metrics() -> None:
     report = parse_report(
         {"step": 1, "python_s": 0.4, "import_s": "x", "compile_s": 2, "loss": 3.0}
     )
@@ -168,7 +168,7 @@ def test_the_pace_is_the_median() -> None:
     assert agent_updates.median_step_time([(0.0, 0)]) is None
 
 
-def test_a_deadly_notice_stays() -> None:
+def test_a_deadly_notice_remains() -> None:
     host = HostStatus(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
     assert agent_updates.apply_notice(host, "preempted", "FALSE", 1.0) == host
     doomed = agent_updates.apply_notice(host, "preempted", "TRUE", 2.0)
@@ -215,7 +215,7 @@ def test_the_hosts_of_a_gang_know_their_place() -> None:
     assert two["MEGASCALE_COORDINATOR_ADDRESS"] == "10.0.0.0"
 
 
-def test_the_memory_is_read_back_as_it_was() -> None:
+def test_the_history_is_decoded_as_it_was_encoded() -> None:
     offer = {"zone": "z", "type": "v4-8", "runtime": "r", "tier": "spot", "kind": "queued"}
     asked = {"bid": "gpt-0-g1-abc", "generation": 1, "offer": offer, "nodes": 1}
     events: list[tuple[str, dict[str, Any]]] = [

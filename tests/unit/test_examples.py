@@ -98,12 +98,12 @@ def test_every_job_file_is_valid(file: Path) -> None:
     assert tpuherd.Job.load(file).document["run"]
 
 
-def test_there_is_a_recipe_for_each_trainer() -> None:
+def test_every_trainer_has_a_recipe() -> None:
     assert {tpuherd.Job.load(file).name for file in RECIPES} == TRAINERS
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_a_recipe_goes_on_and_says_where_that_is_known_from(file: Path) -> None:
+def test_a_recipe_resumes_and_names_its_source(file: Path) -> None:
     text, fields = file.read_text(), tpuherd.Job.load(file).document
     for word in ("# Contract:", "# Source:", "# Run on the simulator: "):
         assert word in text
@@ -118,7 +118,7 @@ def test_a_recipe_goes_on_and_says_where_that_is_known_from(file: Path) -> None:
     ("resume", "there", "step"),
     [("0", [500], ""), ("1", [], ""), ("1", [500, 1000, 20500, 9500], "20500")],
 )
-def test_easylm_goes_on_from_its_newest(
+def test_easylm_resumes_from_its_newest_checkpoint(
     tmp_path: Path, resume: str, there: list[int], step: str
 ) -> None:
     at = "gs://b/easylm/run-1"
@@ -139,7 +139,7 @@ def test_easylm_goes_on_from_its_newest(
     assert f"--load_dataset_state={f'{at}/dataset_{step}.pkl' if step else ''}" in said
 
 
-def test_a_plain_script_finds_its_newest_save(tmp_path: Path) -> None:
+def test_a_plain_script_finds_its_newest_checkpoint(tmp_path: Path) -> None:
     env = {"HERD_CHECKPOINT": str(tmp_path), "RUN_ID": "torch-0-1"}
     assert Saves(env).newest() == (0, None)
     for step in (200, 400, 1000):
@@ -149,7 +149,7 @@ def test_a_plain_script_finds_its_newest_save(tmp_path: Path) -> None:
     assert Saves({**env, "RUN_ID": "another"}).newest() == (0, None)
 
 
-def test_a_trial_of_the_sweep_goes_on_and_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+def test_a_trial_of_the_sweep_resumes_and_ends_as_if_uninterrupted(tmp_path: Path) -> None:
     def told(place: str, steps: int) -> list[str]:
         words = [sys.executable, str(EXAMPLES / "sweep/train.py"), "--width=3", f"--steps={steps}"]
         env = {**os.environ, "HERD_CHECKPOINT": str(tmp_path / place)}
@@ -177,7 +177,7 @@ def test_a_plan_is_a_partition_whatever_the_order_of_the_list(
 
 
 @given(st.integers(0, 40), st.integers(1, 9))
-def test_every_worker_comes_to_every_shard_and_to_its_own_first(shards: int, workers: int) -> None:
+def test_every_worker_reaches_every_shard_and_its_own_first(shards: int, workers: int) -> None:
     turns = [list(prepare.turns(shards, worker, workers)) for worker in range(workers)]
     assert all(sorted(one) == list(range(shards)) for one in turns)
     own = [one[: len(range(worker, shards, workers))] for worker, one in enumerate(turns)]
@@ -215,7 +215,7 @@ def test_every_file_is_packed_once_whatever_dies(
 
 @given(st.integers(1, 20), st.lists(st.integers(0, 2), max_size=40))
 @settings(deadline=None, max_examples=40)
-def test_workers_at_the_same_time_do_each_other_no_harm(many: int, order: list[int]) -> None:
+def test_concurrent_workers_do_not_disturb_each_other(many: int, order: list[int]) -> None:
     source, target = Box(sources(many)), Box({})
     plan = prepare.agreed(target, lambda: prepare.planned(source.names(), asked(2)))
     workers = [prepare.turns(len(plan.shards), worker, 3) for worker in range(3)]
@@ -236,12 +236,12 @@ def test_workers_at_the_same_time_do_each_other_no_harm(many: int, order: list[i
         (["a/1.jpg", "a/1.JPG"], "two files of a/1 have the same ending"),
     ],
 )
-def test_what_cannot_be_packed_is_one_sentence(names: list[str], sentence: str) -> None:
+def test_an_unpackable_input_is_one_sentence(names: list[str], sentence: str) -> None:
     with pytest.raises(InvalidSetup, match=sentence):
         prepare.planned(names, asked())
 
 
-def test_a_place_that_was_begun_otherwise_is_refused() -> None:
+def test_a_destination_started_with_other_options_is_refused() -> None:
     source, target = Box(sources(9)), Box({})
     node(source, target, asked(4), 0, 1)
     plan = prepare.agreed(target, lambda: prepare.planned([], asked()))
@@ -256,7 +256,7 @@ def test_a_place_that_was_begun_otherwise_is_refused() -> None:
         node(source, target, asked(3), 0, 1)
 
 
-def test_who_packs_is_said_by_slot_and_host() -> None:
+def test_workers_are_named_by_slot_and_host() -> None:
     assert prepare.me({}) == (0, 1)
     slot = {"HERD_SLOT": "2", "HERD_SLOTS": "3", "HERD_WORKER": "1", "HERD_WORKERS": "4"}
     assert prepare.me(slot) == (9, 12)
@@ -268,7 +268,7 @@ def test_a_record_is_an_example_of_bytes() -> None:
     assert prepare.field(2, b"x" * 300)[:3] == bytes.fromhex("12ac02")
 
 
-def test_the_pictures_are_shards_that_hosts_share(tmp_path: Path) -> None:
+def test_the_pictures_are_shards_shared_by_hosts(tmp_path: Path) -> None:
     pictures.made(tmp_path, shards=3, each=8, held_out=2)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     pictures.made(tmp_path, shards=3, each=8, held_out=2)

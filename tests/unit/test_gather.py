@@ -30,14 +30,14 @@ def of(host: str, port: int, blocks: Iterable[Block]) -> bytes:
     return b"".join(b.text for b in blocks if host in b.hosts and b.port == port)
 
 
-def test_what_all_say_is_shown_once_and_at_once() -> None:
+def test_lines_of_all_hosts_are_shown_once_and_at_once() -> None:
     fold = FoldingMerger(HOSTS)
     assert fold.feed("gpt/w0", OUT, b"same\n", 0.0) == []
     assert fold.feed("gpt/w2", OUT, b"same\n", 0.1) == []
     assert shown(fold.feed("gpt/w1", OUT, b"same\n", 0.1)) == "gpt/w[0-2]: same\n"
 
 
-def test_what_some_say_is_shown_together_after_a_moment() -> None:
+def test_lines_of_some_hosts_are_shown_together_after_a_moment() -> None:
     fold = FoldingMerger(HOSTS)
     fold.feed("gpt/w0", OUT, b"a\nb\n", 0.0)
     fold.feed("gpt/w2", OUT, b"a\n", 0.1)
@@ -56,14 +56,14 @@ def test_a_difference_does_not_end_the_folding() -> None:
     assert text.count("I am") == 3
 
 
-def test_the_dead_and_the_ended_are_not_waited_for() -> None:
+def test_dead_and_finished_hosts_are_not_waited_for() -> None:
     fold = FoldingMerger(HOSTS)
     fold.feed("gpt/w0", OUT, b"x\n", 0.0)
     fold.feed("gpt/w1", OUT, b"x\n", 0.0)
     assert shown(fold.end_host("gpt/w2", 0.0)) == "gpt/w[0-1]: x\n"
 
 
-def test_the_two_ports_are_not_mixed() -> None:
+def test_stdout_and_stderr_are_not_mixed() -> None:
     fold = FoldingMerger(HOSTS[:2])
     fold.feed("gpt/w0", OUT, b"x\n", 0.0)
     fold.feed("gpt/w1", ERR, b"x\n", 0.0)
@@ -73,7 +73,7 @@ def test_the_two_ports_are_not_mixed() -> None:
     ]
 
 
-def test_no_newline_at_the_end() -> None:
+def test_output_without_a_final_newline() -> None:
     fold = FoldingMerger(HOSTS[:2])
     for host in HOSTS[:2]:
         assert fold.feed(host, OUT, b"prompt", 0.0) == []
@@ -110,7 +110,7 @@ def test_a_progress_bar_is_shown_once_a_second_and_at_its_end() -> None:
     assert seen[-1] == b"100%"
 
 
-def test_lines_without_end_are_shown_in_parts_and_memory_stays_bounded() -> None:
+def test_endless_lines_are_shown_in_parts_and_memory_stays_bounded() -> None:
     hosts = [f"gpt/w{at}" for at in range(256)]
     fold = FoldingMerger(hosts)
     shown_bytes = 0
@@ -123,7 +123,7 @@ def test_lines_without_end_are_shown_in_parts_and_memory_stays_bounded() -> None
     assert shown_bytes + left == 256 * 1_000_000
 
 
-def test_a_flood_is_not_compared_and_not_lost() -> None:
+def test_a_flood_is_neither_folded_nor_lost() -> None:
     hosts = [f"gpt/w{at}" for at in range(8)]
     fold = FoldingMerger(hosts)
     piece = b"".join(b"line %d\n" % number for number in range(10_000))
@@ -132,7 +132,7 @@ def test_a_flood_is_not_compared_and_not_lost() -> None:
     assert all(of(host, OUT, blocks) == piece for host in hosts)
 
 
-def test_a_megabyte_in_one_line() -> None:
+def test_a_line_of_a_megabyte() -> None:
     line = b"y" * 1_000_000 + b"\n"
     fold = FoldingMerger(HOSTS[:2])
     blocks = []
@@ -180,7 +180,7 @@ def test_nothing_is_lost_and_order_is_kept(pieces: list[tuple[str, int, bytes, f
 
 
 @given(PIECES)
-def test_nobody_waits_longer_than_the_window(
+def test_no_output_waits_longer_than_the_window(
     pieces: list[tuple[str, int, bytes, float]],
 ) -> None:
     fold, now = FoldingMerger(HOSTS), 0.0
@@ -192,14 +192,14 @@ def test_nobody_waits_longer_than_the_window(
         fold.feed(host, port, piece, now)
 
 
-def test_blocks_of_the_same_hosts_are_one() -> None:
+def test_blocks_of_the_same_hosts_are_joined() -> None:
     blocks = [Block(("a",), OUT, b"1\n"), Block(("a",), OUT, b"2\n"), Block(("b",), OUT, b"3\n")]
     joined = join_blocks(blocks)
     assert [b.text for b in joined] == [b"1\n2\n", b"3\n"]
     assert all(one.hosts != other.hosts for one, other in pairwise(joined))
 
 
-def test_how_it_looks() -> None:
+def test_the_format_of_folded_output() -> None:
     block = Block(("gpt/w0", "gpt/w1"), OUT, b"one\ntwo")
     assert prefix_lines(block) == b"gpt/w[0-1]: one\ngpt/w[0-1]: two\n"
     assert prefix_lines(block, prefix="> ") == b"> one\n> two\n"

@@ -32,7 +32,7 @@ def check_sums(account: SlotAccount) -> None:
     assert sum(account.seconds.values()) == account.end - account.start
 
 
-def test_every_state_is_explained() -> None:
+def test_every_state_is_documented() -> None:
     assert set(MEANINGS) == set(GoodputState)
 
 
@@ -76,7 +76,7 @@ def live(story: StoryLog, chance: Random, step: int) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_books_are_the_truth(seed: int) -> None:
+def test_the_account_matches_the_known_truth(seed: int) -> None:
     chance = Random(seed)
     story = StoryLog()
     step, there = 0, False
@@ -98,7 +98,7 @@ def test_the_books_are_the_truth(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_whatever_the_log_says_every_second_has_one_state(seed: int) -> None:
+def test_every_second_has_one_state_whatever_the_log_says(seed: int) -> None:
     chance = Random(seed)
     now, events = START, []
     for _ in range(chance.randrange(1, 200)):
@@ -123,7 +123,7 @@ def started() -> StoryLog:
     return story
 
 
-def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
+def test_a_command_without_steps_works_from_its_start() -> None:
     story = started()
     story.wait(100, GoodputState.PRODUCTIVE)
     story.end(Verdict.SUCCESS)
@@ -137,7 +137,7 @@ def test_a_command_that_tells_of_no_steps_works_from_its_start() -> None:
 
 
 @pytest.mark.parametrize("unfit", [True, False])
-def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) -> None:
+def test_a_command_that_cannot_run_has_done_no_useful_work(unfit: bool) -> None:
     story = started()
     story.wait(40, GoodputState.STARTING if unfit else GoodputState.PRODUCTIVE)
     story.end(Verdict.FAILURE, exit=1, unfit=unfit)
@@ -146,7 +146,7 @@ def test_a_command_that_can_not_run_has_done_nothing_that_counts(unfit: bool) ->
     assert account.goodput == (0.0 if unfit else 40 / 102)
 
 
-def test_a_recovery_is_told_in_its_parts() -> None:
+def test_a_recovery_is_split_into_its_parts() -> None:
     story = struck()
     story.wait(1, GoodputState.CONTROLLER_GAP)
     story.get(50, 20, 30)
@@ -167,7 +167,7 @@ def test_a_recovery_is_told_in_its_parts() -> None:
     }  # fmt: skip
 
 
-def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -> None:
+def test_a_script_that_saves_and_resumes_itself_has_lost_nothing() -> None:
     story = struck()
     story.truth[GoodputState.PRODUCTIVE] += story.truth.pop(GoodputState.WASTED)
     story.get(50, 20, 30)
@@ -177,7 +177,7 @@ def test_whoever_saves_by_himself_and_says_where_he_goes_on_has_lost_nothing() -
     assert account.steps_lost == 0
 
 
-def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
+def test_the_pause_after_a_failure_is_not_detection_time() -> None:
     story = StoryLog()
     story.get(10, 20, 30)
     story.launch(10, step=1)
@@ -193,7 +193,7 @@ def test_the_pause_after_a_failure_is_no_time_in_which_nobody_noticed() -> None:
     }  # fmt: skip
 
 
-def test_the_first_refusals_are_a_first_queue_and_a_pause_is_waiting_too() -> None:
+def test_first_refusals_and_pauses_count_as_queueing() -> None:
     story = StoryLog()
     story.wait(1, GoodputState.CONTROLLER_GAP)
     story.ask()
@@ -205,7 +205,7 @@ def test_the_first_refusals_are_a_first_queue_and_a_pause_is_waiting_too() -> No
     assert account.goodput is None
 
 
-def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
+def test_stopped_time_does_not_count_and_a_new_life_starts_at_zero() -> None:
     story = StoryLog()
     story.get(1, 1, 1)
     story.launch(1, step=0)
@@ -224,7 +224,7 @@ def test_stopped_time_does_not_count_and_a_new_life_begins_at_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", ["slot.done", "slot.gave_up", "job.stopped"])
-def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
+def test_the_time_of_a_finished_job_stops(end: str) -> None:
     story = StoryLog()
     story.get(10, 20, 30)
     story.launch(5, step=1)
@@ -250,7 +250,7 @@ def test_the_time_of_a_job_that_has_ended_does_not_go_on(end: str) -> None:
     check_sums(story.account())
 
 
-def test_a_slot_that_joins_later_is_counted_from_the_change() -> None:
+def test_a_slot_added_later_counts_from_the_change() -> None:
     story = StoryLog()
     story.ask()
     story.now += 100

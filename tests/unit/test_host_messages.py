@@ -53,7 +53,7 @@ ATTEMPTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", ATTEMPTS, ids=lambda one: f"{one}"[:40])
-def test_an_attempt_that_makes_no_sense_is_refused_with_a_sentence(wrong: dict[str, Any]) -> None:
+def test_an_invalid_attempt_is_refused_with_a_sentence(wrong: dict[str, Any]) -> None:
     assert parse_attempt(WELL).id == "gpt-0-a1-7kq"
     with pytest.raises(InvalidMessage) as refused:
         parse_attempt(WELL | wrong)
@@ -62,7 +62,7 @@ def test_an_attempt_that_makes_no_sense_is_refused_with_a_sentence(wrong: dict[s
 
 @pytest.mark.parametrize("kind", ["attempt", "setup", "command"])
 @pytest.mark.parametrize("phase", ["waiting", "running", "closing", "ended", "lost"])
-def test_what_an_agent_says_of_its_work_is_understood(kind: str, phase: str) -> None:
+def test_task_messages_of_an_agent_are_parsed(kind: str, phase: str) -> None:
     work = AgentWork("gpt-0-a1-7kq", kind, (Stage(("true",)),), 1.0, phase=phase, slot="gpt-0")
     told = parse_attempt(json.loads(json.dumps(task_json(work))))
     assert (told.id, told.kind, told.phase) == (work.id, kind, phase)
@@ -86,13 +86,13 @@ def test_an_event_of_another_shape_is_refused(content: object) -> None:
 
 
 @pytest.mark.parametrize("what", ["levitation", 7, None])
-def test_a_notice_that_nobody_knows_is_refused(what: object) -> None:
+def test_an_unknown_notice_is_refused(what: object) -> None:
     assert parse_notice({"what": "preempted", "value": "TRUE"}).value == "TRUE"
     with pytest.raises(InvalidMessage):
         parse_notice({"what": what, "value": "TRUE"})
 
 
-def test_of_a_report_only_what_makes_sense_is_taken() -> None:
+def test_only_valid_parts_of_a_report_are_taken() -> None:
     wrong = {
         "step": HUGE, "saved": -1, "resumed": "five", "restore_s": math.nan, "step_s": math.inf,
         "complete": "yes", "loss": HUGE, "time": 1e300,
@@ -104,18 +104,18 @@ def test_of_a_report_only_what_makes_sense_is_taken() -> None:
     assert agent_updates.merge_step_report(work, report, 10.0).step == 4
 
 
-def test_a_loss_that_is_no_number_any_more_is_told_as_it_is() -> None:
+def test_a_loss_that_is_not_a_number_is_passed_on() -> None:
     metrics = parse_report({"loss": math.nan, "norm": math.inf}).metrics
     assert math.isnan(metrics["loss"]) and metrics["norm"] == math.inf
 
 
-def test_no_report_has_metrics_without_end() -> None:
+def test_a_report_has_a_limited_number_of_metrics() -> None:
     report = parse_report({f"m{number}": number for number in range(1000)})
     assert len(report.metrics) == 64
     assert len(report.refused) == 936
 
 
-def test_a_step_was_never_made_later_than_now() -> None:
+def test_a_step_is_never_in_the_future() -> None:
     work = HostRun(attempt="a", word=RunState.RUNNING)
     assert (
         agent_updates.merge_step_report(
@@ -125,7 +125,7 @@ def test_a_step_was_never_made_later_than_now() -> None:
     )
 
 
-def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
+def test_the_agent_drops_oversized_parts_of_a_datagram() -> None:
     said = {"attempt": "a", "step": 3, "loss": HUGE, "notes": [1], "text": "x" * 5000, "ok": "yes"}
     told = step_reports.parse_report(json.dumps(said).encode())
     assert told is not None
@@ -136,10 +136,10 @@ def test_the_agent_leaves_out_of_a_datagram_what_has_no_end() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\xff", b"[1]", b"[" * 8000, b'{"a":' * 1500])
-def test_a_datagram_that_is_no_object_is_dropped_by_the_agent(text: bytes) -> None:
+def test_the_agent_drops_datagrams_that_are_no_objects(text: bytes) -> None:
     assert step_reports.parse_report(text) is None
 
 
-def test_no_host_can_use_up_the_numbers_of_attempts() -> None:
+def test_no_host_can_exhaust_attempt_numbers() -> None:
     assert attempt_number("gpt-0-a3-7kq", "gpt-0") == 3
     assert attempt_number(f"gpt-0-a{'9' * 60}-7kq", "gpt-0") == 0

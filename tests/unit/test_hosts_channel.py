@@ -24,7 +24,7 @@ async def ask_all(channel: Channel, within_s: float) -> list[object]:
     return await asyncio.gather(*asks, return_exceptions=True)
 
 
-def test_more_than_fits_into_the_buffer_is_sent_all_the_same() -> None:
+def test_more_than_the_buffer_holds_is_still_sent() -> None:
     async def main() -> list[object]:
         ours, theirs = pair()
         with theirs:
@@ -42,7 +42,7 @@ def test_more_than_fits_into_the_buffer_is_sent_all_the_same() -> None:
     assert [answer[0]["pid"] for answer in answers] == list(range(1, ASKS + 1))  # type: ignore[index]
 
 
-def test_whoever_waits_for_room_learns_that_the_host_is_gone() -> None:
+def test_a_blocked_writer_learns_that_the_host_is_gone() -> None:
     async def main() -> list[object]:
         ours, theirs = pair()
         channel = Channel(ours, hear=lambda message: None, closed=lambda: None)
@@ -55,7 +55,7 @@ def test_whoever_waits_for_room_learns_that_the_host_is_gone() -> None:
     assert all(isinstance(answer, OSError) for answer in asyncio.run(main()))
 
 
-def test_nothing_is_said_of_questions_that_were_never_sent() -> None:
+def test_calls_that_were_never_sent_are_not_mentioned() -> None:
     """A world that ended while it told 250 hosts to go had hundreds of these in its log."""
     complaints: list[str] = []
 
@@ -78,7 +78,7 @@ def test_nothing_is_said_of_questions_that_were_never_sent() -> None:
 
 
 @pytest.mark.parametrize("within_s", [0.05])
-def test_nobody_waits_for_ever(within_s: float) -> None:
+def test_no_caller_waits_forever(within_s: float) -> None:
     async def main() -> list[object]:
         ours, theirs = pair()
         with theirs:

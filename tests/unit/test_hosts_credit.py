@@ -47,19 +47,19 @@ def full(id: int) -> bytes:
     return frames.pack_data(id, frames.LOG, bytes(frames.DATA_MAX - 1))
 
 
-def test_as_much_as_was_granted_is_taken() -> None:
+def test_bytes_within_the_credit_are_accepted() -> None:
     multiplexer, wire = fed(full, frames.WINDOW // frames.DATA_MAX)
     assert (multiplexer.error, wire.closed) == (None, False)
 
 
-def test_whoever_sends_more_than_it_was_granted_is_cut() -> None:
+def test_a_peer_that_exceeds_its_credit_is_disconnected() -> None:
     multiplexer, wire = fed(full, frames.WINDOW // frames.DATA_MAX + 1)
     assert isinstance(multiplexer.error, OperationFailed)
     assert "more data than its credit" in multiplexer.error.sentence
     assert wire.closed
 
 
-def test_credit_grows_with_what_is_read() -> None:
+def test_credit_grows_as_data_is_read() -> None:
     wire = Wire()
 
     async def main() -> Multiplexer:
@@ -93,13 +93,13 @@ def test_credit_grows_with_what_is_read() -> None:
     ],
     ids=["no port", "half a credit", "no JSON", "no object", "deep", "long number", "http"],
 )
-def test_what_is_no_frame_ends_the_link_and_no_more(frame: bytes) -> None:
+def test_an_invalid_frame_ends_only_its_link(frame: bytes) -> None:
     multiplexer, wire = fed(lambda id: frame, 1)
     assert isinstance(multiplexer.error, OperationFailed)
     assert wire.closed
 
 
-def test_whoever_does_not_read_events_is_told_so_before_memory_is_full(
+def test_a_reader_that_ignores_events_is_told_before_memory_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lanes, "EVENT_BYTES_MAX", 1 << 20)

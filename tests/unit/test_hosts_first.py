@@ -11,7 +11,7 @@ from tpuherd.remote.handshake_limits import TURNS, SharedTimeout
 CLOCK = LoopClock(0.0)  #: of the virtual loop
 
 
-def test_who_comes_slowly_is_waited_for_as_long_as_others_come() -> None:
+def test_a_slow_host_is_waited_for_while_others_connect() -> None:
     async def main() -> str:
         patience = SharedTimeout(10.0)
         arrival: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -25,7 +25,7 @@ def test_who_comes_slowly_is_waited_for_as_long_as_others_come() -> None:
     assert run(main()) == "here"
 
 
-def test_who_never_comes_is_not_waited_for_for_ever() -> None:
+def test_a_host_that_never_connects_is_not_waited_for_forever() -> None:
     async def main() -> float:
         patience, begun = SharedTimeout(10.0), CLOCK.now()
         never = asyncio.ensure_future(patience.wait_for(asyncio.Event().wait()))
@@ -38,7 +38,7 @@ def test_who_never_comes_is_not_waited_for_for_ever() -> None:
     assert run(main()) == pytest.approx(TURNS * 10.0, abs=1.0)
 
 
-def test_where_nobody_comes_nobody_is_waited_for() -> None:
+def test_without_any_connection_no_host_is_waited_for() -> None:
     async def main() -> tuple[bool, float]:
         begun = CLOCK.now()
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,7 +49,7 @@ def test_where_nobody_comes_nobody_is_waited_for() -> None:
     assert run(main()) == (True, 10.0)
 
 
-def test_who_fails_is_not_waited_for() -> None:
+def test_a_failed_host_is_not_waited_for() -> None:
     async def fail() -> None:
         raise OSError
 

@@ -28,18 +28,18 @@ def account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
     ],
     ids=["alone", "two others", "no login", "of systems", "of a directory service"],
 )
-def test_other_people(
+def test_other_users_are_recognized(
     accounts: list[pwd.struct_passwd], owners: list[int], people: list[str]
 ) -> None:
     assert other_people(ME, accounts, owners) == people
 
 
-def test_homes_have_owners(tmp_path: Path) -> None:
+def test_home_directories_have_owners(tmp_path: Path) -> None:
     (tmp_path / "ann").mkdir()
     assert home_owners([str(tmp_path), str(tmp_path / "nowhere")]) == {tmp_path.stat().st_uid}
 
 
-def test_bare_hosts_beside_other_people_must_be_asked_for() -> None:
+def test_hosts_without_isolation_beside_other_users_need_consent() -> None:
     with pytest.raises(WorldError) as refused:
         check_other_users(HostOptions(), ["no namespaces"], ["ann", "bob", "carl", "dora"])
     assert str(refused.value).startswith(

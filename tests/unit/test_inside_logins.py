@@ -40,7 +40,7 @@ def tagged(until: str) -> str:
         ((KEY + " google-ssh nonsense",), False),
     ],
 )
-def test_admission(lines: tuple[str, ...], allowed: bool) -> None:
+def test_who_may_log_in(lines: tuple[str, ...], allowed: bool) -> None:
     public = key_from_line(KEY)
     assert public is not None
     assert is_key_listed(lines, public, NOW) is allowed
@@ -51,7 +51,7 @@ def test_environment_file() -> None:
     assert parse_environment(text) == {"PATH": "/a b:/c", "X": "y", "A": "1", "B": "x#y", "E": ""}
 
 
-def test_only_the_language_is_taken_over() -> None:
+def test_only_the_language_is_accepted_from_the_client() -> None:
     sent = {"LANG": "C", "LC_TIME": "de", "PATH": "/evil", "LD_PRELOAD": "x", "LANGUAGE": "y"}
     assert accepted_variables(sent) == {"LANG": "C", "LC_TIME": "de"}
 

@@ -125,7 +125,7 @@ def test_refusals() -> None:
     assert metadata_response(TREE, old).body == b"4711"
 
 
-def test_the_way_in() -> None:
+def test_access_rules() -> None:
     assert metadata_response(TREE, Request(method="GET", path="/")).body == b"computeMetadata/\n"
     there = Request(method="GET", path="/computeMetadata/", headers=GOOGLE)
     assert metadata_response(TREE, there).body == b"v1/\n"
@@ -134,7 +134,7 @@ def test_the_way_in() -> None:
     assert dict(moved.headers)["Location"].endswith("/computeMetadata/v1/instance/")
 
 
-def test_an_etag_is_of_the_value_however_it_is_shown() -> None:
+def test_the_etag_depends_only_on_the_value() -> None:
     assert response_etag(get("/instance/tags")) == response_etag(get("/instance/tags", "alt=json"))
     assert response_etag(get("/instance/tags")) != response_etag(get("/instance/name"))
     before = response_etag(get("/", "recursive=true"))
@@ -156,5 +156,5 @@ def test_an_etag_is_of_the_value_however_it_is_shown() -> None:
         ("wait_for_change=true&timeout_sec=x", ChangeWait(last_etag=None, timeout_s=None)),
     ],
 )
-def test_waiting(query: str, wait: ChangeWait | None) -> None:
+def test_waiting_for_a_change(query: str, wait: ChangeWait | None) -> None:
     assert requested_wait(Request(method="GET", path="/", query=query)) == wait

@@ -22,7 +22,7 @@ def holder(device: str, pid: int, resident: int, cpu_s: float) -> ChipHolder:
     return ChipHolder(device=device, pid=pid, resident_bytes=resident, cpu_s=cpu_s)
 
 
-def test_memory_is_spread_over_a_holders_chips() -> None:
+def test_memory_is_spread_over_the_chips_of_a_process() -> None:
     holders = [holder(f"/dev/accel{n}", 7, 800, 0.0) for n in range(2)]
     holders.append(holder("/dev/accel1", 8, 300, 0.0))
     seen = measure_load(holders, None, 10.0, 4, CHIP)
@@ -31,7 +31,7 @@ def test_memory_is_spread_over_a_holders_chips() -> None:
     assert full.loads[0].used_bytes == CHIP
 
 
-def test_duty_is_processor_time_since_the_last_look() -> None:
+def test_duty_cycle_is_processor_time_since_the_last_look() -> None:
     first = measure_load([holder("/dev/vfio/0", 7, 1, 2.0)], None, 10.0, 2, CHIP)
     assert [load.duty_percent for load in first.loads] == [0.0, 0.0]
     second = measure_load([holder("/dev/vfio/0", 7, 1, 3.0)], first, 14.0, 2, CHIP)
@@ -44,7 +44,7 @@ def test_duty_is_processor_time_since_the_last_look() -> None:
     assert [(load.duty_percent, load.idle_s) for load in fourth.loads] == [(0.0, 4.0), (0.0, 10.0)]
 
 
-def test_holders_of_other_devices_do_not_count() -> None:
+def test_users_of_other_devices_do_not_count() -> None:
     seen = measure_load(
         [holder("/dev/vfio/vfio", 7, 9, 1.0), holder("/dev/accel9", 8, 9, 1.0)], None, 1.0, 2, CHIP
     )
@@ -58,7 +58,7 @@ def test_varints(value: int, wire: bytes) -> None:
     assert encode_varint(value) == wire
 
 
-def test_fields_come_back() -> None:
+def test_fields_are_decoded_as_encoded() -> None:
     data = (
         number_field(1, 150)
         + string_field(2, "hé")

@@ -18,7 +18,7 @@ from tpuherd_sim.host_services.packages import (
 )
 
 
-def test_the_machines_own_settings(tmp_path: Path) -> None:
+def test_package_settings_of_the_machine(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text(
         "[global]\nindex-url = https://mirror.example:8443/simple\ntrusted-host = a\n    b\n"
@@ -42,7 +42,7 @@ def test_the_machines_own_settings(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_written_can_be_read() -> None:
+def test_written_settings_can_be_read() -> None:
     packages = PackageSources(
         index_url="https://i/s", extra_index_urls=("https://e/s", "https://f/s"),
         trusted_hosts=("t",), ca_bundle="/etc/ca.crt",
@@ -98,6 +98,6 @@ def test_requests_to_a_proxy() -> None:
         b"POST http://h/ HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     ],
 )
-def test_no_requests_to_a_proxy(head: bytes) -> None:
+def test_invalid_requests_to_a_proxy(head: bytes) -> None:
     with pytest.raises(ProxyRefusal):
         parse_request(head)

@@ -46,15 +46,15 @@ FOLDERS = ("tpuherd", "tpuherd/cli", "tpuherd_host", "tpuherd_host/agent")
         ("", False),
     ],
 )
-def test_what_goes_to_the_keeper(line: str, kept: bool) -> None:
+def test_which_commands_go_to_the_daemon(line: str, kept: bool) -> None:
     assert launcher.is_for_daemon(line.split()) is kept
 
 
-def test_every_command_that_is_kept_exists() -> None:
+def test_every_daemon_command_exists() -> None:
     assert set(SECTIONS["Hosts"]) | set(ALIASES) == launcher.IN_DAEMON
 
 
-def test_a_letter_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ü")
     monkeypatch.setenv("HERD_WORLD", "a=b")
     monkeypatch.setenv("SECRET", "not for the keeper")
@@ -80,7 +80,7 @@ def signals() -> Iterator[None]:
         signal.signal(number, meaning)
 
 
-def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
+def test_daemon_commands_run_once(signals: None) -> None:
     """It may be through and gone before the front does anything else: that was no refusal."""
     here, there = socket.socketpair()
 
@@ -98,7 +98,7 @@ def test_a_keeper_that_is_quick_does_nothing_twice(signals: None) -> None:
         assert launcher.send_request(connection, launcher.encode_request(["exec"], b"/")) == 7
 
 
-def test_a_herd_that_was_installed_anew_is_another(
+def test_a_reinstalled_herd_has_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "HERE", str(tmp_path))
@@ -115,7 +115,7 @@ def test_a_herd_that_was_installed_anew_is_another(
         before = after
 
 
-def test_what_is_compiled_makes_no_other_herd(
+def test_compiled_files_do_not_change_the_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "HERE", str(tmp_path))
@@ -140,7 +140,7 @@ def test_what_is_compiled_makes_no_other_herd(
     assert answer() == NO
 
 
-def test_all_folders_with_modules_that_a_daemon_may_load_are_looked_at() -> None:
+def test_all_folders_loaded_by_the_daemon_count_for_the_version() -> None:
     source = Path(handshake.HERE)
     folders = {str(file.parent.relative_to(source)) for file in source.rglob("*.py")}
     wanted = {folder for folder in folders if not folder.startswith("tpuherd_sim")}
@@ -148,12 +148,12 @@ def test_all_folders_with_modules_that_a_daemon_may_load_are_looked_at() -> None
 
 
 @pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1", b"herd-keeper-0\0x\0/\x000", b"\0" * 9])
-def test_nonsense_is_no_letter(text: bytes) -> None:
+def test_malformed_requests_are_refused(text: bytes) -> None:
     with pytest.raises((InvalidInput, ValueError)):
         decode_request(text)
 
 
-def test_a_letter_has_an_end() -> None:
+def test_a_request_has_a_maximum_size() -> None:
     with pytest.raises(InvalidInput):
         request_length(b"\xff\xff\xff\xff")
 
@@ -176,11 +176,11 @@ def test_the_exit_status_of_a_gang() -> None:
         ({"exit": None, "signal": None, "why": "the host was rebooted"}, 255),
     ],
 )
-def test_what_the_agent_says_as_a_status(work: dict[str, object], status: int) -> None:
+def test_agent_results_become_exit_statuses(work: dict[str, object], status: int) -> None:
     assert parse_outcome("gpt/w0", work).status == status
 
 
-def test_the_table_groups_what_is_equal() -> None:
+def test_the_table_groups_equal_results() -> None:
     outcomes = [
         *(HostOutcome(label=f"gpt/w{n}", status=1, tail=b"x\nboom\n") for n in range(3)),
         HostOutcome(label="gpt/w3", status=255, why="no answer in 10 s"),
@@ -197,7 +197,7 @@ def test_the_table_groups_what_is_equal() -> None:
     ]
 
 
-def test_last_lines_are_fit_for_a_terminal() -> None:
+def test_last_lines_are_safe_for_a_terminal() -> None:
     assert last_lines(b"\x1b[2J\xff\r\n\na\rb\n") == ("·[2J\ufffd", "a", "b")
     assert last_lines(b"") == ()
 
@@ -211,7 +211,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "-3s", "3x", "1e3", "3 s s"])
-def test_no_durations(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     assert parse_duration(text) is None
 
 
@@ -227,17 +227,17 @@ def test_no_durations(text: str) -> None:
         ("gpt-[0-3]:", HostPath(target="gpt-[0-3]", path=".")),
     ],
 )
-def test_paths_here_and_there(word: str, path: str | HostPath) -> None:
+def test_remote_and_local_paths(word: str, path: str | HostPath) -> None:
     assert parse_path(word) == path
 
 
-def test_ids_can_be_typed_and_differ() -> None:
+def test_ids_are_typable_and_unique() -> None:
     ids = {new_command_id() for _ in range(1000)}
     assert len(ids) > 990
     assert all(id.isalnum() and id.islower() and len(id) == 6 for id in ids if id.isalpha())
 
 
-def test_a_keeper_begins_with_little() -> None:
+def test_a_daemon_starts_with_few_modules() -> None:
     words = """
 import sys
 import tpuherd.daemon.server, tpuherd.cli.exec, tpuherd.commands.multi_host_run

@@ -39,12 +39,12 @@ def acts(text: str) -> set[str]:
         ("\x1b[31mred\x1b[0m", "\\x1b[31mred\\x1b[0m"),
     ],
 )
-def test_what_acts_is_shown_as_what_it_is(text: str, shown: str) -> None:
+def test_control_characters_are_shown_escaped(text: str, shown: str) -> None:
     assert show_controls(text) == shown
 
 
 @given(st.text(st.sampled_from(HOSTILE + "[]0;123mHJ\\ aé→")))
-def test_nothing_acts_in_what_is_shown(text: str) -> None:
+def test_printable_output_never_controls_the_terminal(text: str) -> None:
     assert not acts(show_lines(text))
     assert not acts(COLOURED.sub("", show_lines(text, colours=True)))
     assert json.loads(json_text([text])) == [text]
@@ -62,7 +62,7 @@ def test_every_control_and_direction_mark_is_known() -> None:
     assert not acts(show_controls("".join(sorted(risky))))
 
 
-def test_a_colour_stays_on_a_terminal_and_ends_with_its_line() -> None:
+def test_a_color_stays_on_a_terminal_and_ends_with_its_line() -> None:
     said = b"\x1b[1;31mred\nplain \x1b[32mgreen\x1b[0m\n"
     assert show_bytes(said, colours=True) == (b"\x1b[1;31mred\x1b[0m\nplain \x1b[32mgreen\x1b[0m\n")
     assert show_bytes(said) == rb"\x1b[1;31mred" + b"\n" + rb"plain \x1b[32mgreen\x1b[0m" + b"\n"
@@ -78,7 +78,7 @@ def test_bytes_in_pieces_are_shown_as_in_one(pieces: list[bytes], colours: bool)
     assert not re.search(rb"(?<![\x80-\xff])[\x80-\x9f]", said)
 
 
-def test_an_escape_cut_in_two_is_seen() -> None:
+def test_an_escape_cut_in_two_is_recognized() -> None:
     shown = PrintableStream(colours=True)
     said = [shown.feed(piece) for piece in (b"a\x1b", b"[3", b"1mb\x1b", b"[2Jc\xe2\x80", b"\xaed")]
     assert said == [b"a", b"", b"\x1b[31mb", rb"\x1b[2Jc", rb"\u202ed"]

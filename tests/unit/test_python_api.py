@@ -51,11 +51,11 @@ def check_types(tmp_path: Path, script: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, cwd=ROOT).stdout
 
 
-def test_a_type_checker_takes_what_is_right(tmp_path: Path) -> None:
+def test_a_type_checker_accepts_correct_use(tmp_path: Path) -> None:
     assert check_types(tmp_path, RIGHT) == ""
 
 
-def test_a_type_checker_finds_what_is_misspelt(tmp_path: Path) -> None:
+def test_a_type_checker_finds_misspellings(tmp_path: Path) -> None:
     wrong = [
         'tpuherd.Job(name="gpt", acelerator="v4-8")',
         'tpuherd.Job(name="gpt", accelerator="v4-8", copys=2)',
@@ -81,7 +81,7 @@ def test_the_types_have_the_fields_of_a_job() -> None:
     assert not JobChanges.__required_keys__
 
 
-def test_none_is_a_field_that_is_not_said() -> None:
+def test_none_means_an_unset_field() -> None:
     one = tpuherd.Job(name="gpt", accelerator="v4-8", setup=None, zones=None)
     assert one == tpuherd.Job(name="gpt", accelerator="v4-8")
 
@@ -99,7 +99,7 @@ def test_none_is_a_field_that_is_not_said() -> None:
         (results.SweepStatus, "herd sweep status NAME --json"),
     ],
 )
-def test_results_have_what_the_json_has(kind: type, command: str) -> None:
+def test_results_have_the_fields_of_the_json(kind: type, command: str) -> None:
     schemas: Mapping[str, Any] = {**SCHEMAS, **OF_JOBS}
     compare(kind, schemas[command])
 
@@ -116,7 +116,7 @@ def compare(kind: Any, schema: Mapping[str, Any]) -> None:
             compare(inner, schema["properties"][name])
 
 
-def test_both_herds_have_the_same_calls() -> None:
+def test_both_classes_have_the_same_methods() -> None:
     def calls(kind: type) -> dict[str, tuple[str, str | None]]:
         return {
             name: (str(inspect.signature(one)), one.__doc__)
@@ -128,7 +128,7 @@ def test_both_herds_have_the_same_calls() -> None:
     assert {"logs", "exec", "sync", "sweep", "wait"} <= set(calls(Herd))
 
 
-def test_every_public_name_is_there_and_results_are_frozen_dataclasses() -> None:
+def test_every_public_name_exists_and_results_are_frozen_dataclasses() -> None:
     assert len(tpuherd.__all__) <= 20
     assert set(tpuherd.__all__) <= set(dir(tpuherd))
     kinds = {"AsyncHerd", "Herd", "HerdError", "Job", "__version__"}
@@ -138,7 +138,7 @@ def test_every_public_name_is_there_and_results_are_frozen_dataclasses() -> None
         assert vars(kind)["__dataclass_params__"].frozen, name
 
 
-def test_help_shows_them() -> None:
+def test_help_lists_the_public_names() -> None:
     words = [sys.executable, "-c", "import tpuherd; help(tpuherd)"]
     shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     for name in set(tpuherd.__all__) - {"__version__"}:

@@ -28,21 +28,23 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
         yield ear
 
 
-def test_what_is_said_goes_out_as_one_datagram(agent: socket.socket) -> None:
+def test_a_report_is_one_datagram(agent: socket.socket) -> None:
     assert report.report(step=3, loss=2)
     assert json.loads(agent.recv(8192)) == {"attempt": "gpt-0-a1-7kq", "step": 3, "loss": 2.0}
     assert report.report(complete=True)
     assert json.loads(agent.recv(8192)) == {"attempt": "gpt-0-a1-7kq", "complete": True}
 
 
-def test_a_shell_says_the_same(agent: socket.socket) -> None:
+def test_a_shell_sends_the_same_report(agent: socket.socket) -> None:
     words = [sys.executable, "-m", "tpuherd_host.report", "step=3", "loss=1e-3", "complete"]
     assert subprocess.run(words).returncode == 0
     told = {"attempt": "gpt-0-a1-7kq", "step": 3, "loss": 0.001, "complete": True}
     assert json.loads(agent.recv(8192)) == told
 
 
-def test_without_an_agent_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_a_report_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("HERD_STEPS", raising=False)
     assert not report.report(step=1)
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "nobody"))
@@ -50,7 +52,7 @@ def test_without_an_agent_nothing_is_said(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("words", [[], ["loss=much"], ["step=1.5"], ["loss"]])
-def test_nonsense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_reports_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main(words) == 2
     assert "usage: python3 -m tpuherd_host.report" in capsys.readouterr().err
 
@@ -67,12 +69,12 @@ def heard(*reports: dict[str, object]) -> dict[str, object]:
     return dict(state.works["x-1"].report or {})
 
 
-def test_a_bare_complete_leaves_the_last_numbers_as_they_are() -> None:
+def test_a_bare_complete_keeps_the_last_numbers() -> None:
     told = heard({"step": 39, "loss": 3.0}, {"step": 40, "loss": 2.0}, {"complete": True})
     assert told == {"step": 40, "loss": 2.0, "complete": True, "time": 100.0}
 
 
-def test_names_that_never_end_are_not_gathered() -> None:
+def test_a_script_with_endless_names_uses_bounded_memory() -> None:
     reports: list[dict[str, object]] = [{f"loss at {at}": 1.0} for at in range(1000)]
     told = heard(*reports)
     assert len(told) <= 65

@@ -58,9 +58,9 @@ def test_the_script_of_a_command(run: Any, found: str) -> None:
         ("echo 'print(1)' > train.py", ""),
     ],
 )
-def test_a_script_that_setup_may_make_is_not_missed(setup: Any, found: str) -> None:
+def test_a_script_that_setup_may_create_is_not_required(setup: Any, found: str) -> None:
     assert script("python3 train.py", setup=setup) == found
 
 
-def test_a_script_of_the_start_up_is_not_missed() -> None:
+def test_a_script_of_the_startup_is_not_required() -> None:
     assert script("python3 x.py", metadata={"startup-script": "make x.py"}) == ""

@@ -29,7 +29,7 @@ QUOTA = re.compile(r"TPU(V2s|V3s|V4s|V5s|V5P|V6E)(Preemptible)?(Pod|Litepod|Lite
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_every_type_can_be_had_with_all_its_hosts(type: str) -> None:
+def test_every_type_can_be_created_with_all_its_hosts(type: str) -> None:
     user = User()
     one = accelerators()[type]
     zone = min(name for name, here in zones().items() if type in here.types)
@@ -45,7 +45,7 @@ def test_every_type_can_be_had_with_all_its_hosts(type: str) -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_every_type_has_a_quota_of_the_known_form(type: str) -> None:
+def test_every_type_has_a_well_formed_quota(type: str) -> None:
     for spot in (False, True):
         id, amount = quota_id(type, spot)
         assert QUOTA.fullmatch(id) and ("Preemptible" in id) == spot
@@ -63,12 +63,12 @@ def test_a_family_names_its_quotas() -> None:
     assert quota_ids("none") == []
 
 
-def test_durations_are_low_to_high() -> None:
+def test_duration_ranges_are_low_to_high() -> None:
     assert all(0.0 < low <= high for low, high in DURATIONS.values())
 
 
 @given(st.integers(-62135596800 * 10**6, 253402300799 * 10**6))
-def test_a_timestamp_is_read_back(micros: int) -> None:
+def test_timestamps_are_parsed_as_rendered(micros: int) -> None:
     at = micros / 1e6
     text = format_timestamp(at)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", text)
@@ -79,19 +79,19 @@ def test_a_timestamp_is_read_back(micros: int) -> None:
 
 
 @given(st.integers(0, 10**15))
-def test_a_duration_is_read_back(nanos: int) -> None:
+def test_durations_are_parsed_as_rendered(nanos: int) -> None:
     assert parse_duration(format_duration(nanos / 1e9)) == pytest.approx(nanos / 1e9, abs=1e-8)
 
 
 @pytest.mark.parametrize("text", ["", "s", "5", "5 s", "1h", "--5s", "1e3s", "٣s"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     assert parse_duration(text) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "now", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00"]
 )
-def test_what_is_no_time(text: str) -> None:
+def test_invalid_times(text: str) -> None:
     assert parse_time(text) is None
 
 
@@ -122,7 +122,7 @@ def test_every_method_of_the_documents_has_a_route(version: str) -> None:
     assert served == {(method, path) for method, path, _ in documented}
 
 
-def test_a_verb_is_cut_off_only_where_there_is_one() -> None:
+def test_a_verb_is_split_off_only_if_there_is_one() -> None:
     find = handle.world_router().find
     place = "/v2/projects/p/locations/z/nodes"
     for path, name, node in (
@@ -150,7 +150,7 @@ def test_masks_name_fields_in_either_case(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_numbers_of_enums_name_what_the_documents_name(version: str) -> None:
+def test_enum_numbers_match_the_documents(version: str) -> None:
     schemas = discovery(version)["schemas"]
     for place, names in NUMBERS.items():
         schema, _, field = place.partition(".")
@@ -159,13 +159,13 @@ def test_the_numbers_of_enums_name_what_the_documents_name(version: str) -> None
             assert set(names.values()) <= known
 
 
-def test_every_method_is_known_by_what_it_takes() -> None:
+def test_every_method_is_identified_by_its_parameters() -> None:
     assert method_schemas("v2")["nodes.create"].body == "Node"
     assert method_schemas("v2")["nodes.create"].query == {"nodeId": "string"}
     assert "requestId" in method_schemas("v2alpha1")["nodes.create"].query
 
 
-def test_addresses_come_in_turn_and_back_late() -> None:
+def test_addresses_are_used_in_turn_and_reused_late() -> None:
     world = fresh(network=9)
     first = ip_addresses.allocate_external(world)
     assert first == "127.9.0.1"
@@ -179,7 +179,7 @@ def test_addresses_come_in_turn_and_back_late() -> None:
     assert ip_addresses.allocate_external(world) == "127.9.0.2"
 
 
-def test_every_external_address_is_a_host_of_its_network() -> None:
+def test_every_external_address_is_in_its_network() -> None:
     world = fresh(network=9)
     every = [ip_addresses.allocate_external(world) for _ in range(ip_addresses.EXTERNAL_MAX)]
     assert len(set(every)) == ip_addresses.EXTERNAL_MAX and None not in every

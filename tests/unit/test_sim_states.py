@@ -70,14 +70,14 @@ WAYS: dict[str, Callable[[User], object]] = {
 }
 
 
-def test_every_state_of_a_request_has_a_rule_and_a_way() -> None:
+def test_every_request_state_has_a_rule_and_can_be_reached() -> None:
     states = message_fields("v2", "QueuedResourceState")["state"][1]["enum"]
     assert set(DELETES) == set(WAYS) == set(states) - {"STATE_UNSPECIFIED"}
 
 
 @pytest.mark.parametrize("force", [False, True], ids=["plain", "force"])
 @pytest.mark.parametrize("state", WAYS)
-def test_a_request_is_deleted_by_the_table(state: str, force: bool) -> None:
+def test_deleting_a_request_follows_the_table(state: str, force: bool) -> None:
     user = User()
     WAYS[state](user)
     assert user.request().state == state
@@ -208,7 +208,7 @@ VERBS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("state", NODES)
-def test_a_node_is_asked_by_the_table(state: str, verb: str) -> None:
+def test_node_calls_follow_the_table(state: str, verb: str) -> None:
     user = User()
     NODES[state](user)
     assert user.record().state == state
@@ -221,7 +221,7 @@ def test_a_node_is_asked_by_the_table(state: str, verb: str) -> None:
 
 
 @pytest.mark.parametrize("state", NODES)
-def test_a_node_comes_to_rest(state: str) -> None:
+def test_every_node_settles(state: str) -> None:
     user = User()
     NODES[state](user)
     user.wait(3600)

@@ -39,16 +39,16 @@ SHIP = {
 
 
 @pytest.mark.parametrize("path", ASK)
-def test_asked_about(path: str) -> None:
+def test_files_that_need_consent(path: str) -> None:
     assert REASONS[reason_number(path.encode(), ASK[path].encode())]
 
 
 @pytest.mark.parametrize("path", SHIP)
-def test_shipped(path: str) -> None:
+def test_files_shipped_without_consent(path: str) -> None:
     assert reason_number(path.encode(), SHIP[path].encode()) == 0
 
 
-def test_much_is_asked_about_once_a_gigabyte() -> None:
+def test_a_large_upload_needs_consent_once_per_gigabyte() -> None:
     assert size_findings(2_000_000_000) == ()
     assert size_findings(2_100_000_000)[0].why == "2.1 GB would be shipped"
     assert (

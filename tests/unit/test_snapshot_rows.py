@@ -59,14 +59,14 @@ def snapshots(draw: some.DrawFn) -> list[bytes]:
 
 
 @given(snapshots())
-def test_rows_come_back_as_they_were(rows: list[bytes]) -> None:
+def test_rows_are_decoded_as_encoded(rows: list[bytes]) -> None:
     assert unpack_rows(pack_rows(rows)) == rows
     assert [pack_row(one.path, one.mode, one.size, one.id) for one in map(parse_row, rows)] == rows
     assert check_rows(rows) == [parse_row(each) for each in rows]
 
 
 @given(snapshots(), snapshots())
-def test_the_changes_lead_from_one_snapshot_to_any(one: list[bytes], two: list[bytes]) -> None:
+def test_changes_lead_from_one_snapshot_to_any_other(one: list[bytes], two: list[bytes]) -> None:
     gone, put = diff_rows(one, two)
     assert apply_diff(one, gone, put) == two
     assert apply_diff(one, *diff_rows(one, one)) == one
@@ -74,7 +74,7 @@ def test_the_changes_lead_from_one_snapshot_to_any(one: list[bytes], two: list[b
 
 
 @given(snapshots(), snapshots())
-def test_two_snapshots_have_one_id_only_if_they_are_one(one: list[bytes], two: list[bytes]) -> None:
+def test_snapshots_with_the_same_id_are_equal(one: list[bytes], two: list[bytes]) -> None:
     assert (rows_id(one) == rows_id(two)) is (one == two)
 
 
@@ -96,7 +96,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("rows", BAD.values(), ids=BAD.keys())
-def test_rows_that_lead_elsewhere_are_refused(rows: list[bytes]) -> None:
+def test_rows_with_paths_outside_the_tree_are_refused(rows: list[bytes]) -> None:
     with pytest.raises(BadRows):
         check_rows(rows)
 
@@ -120,7 +120,9 @@ def carried(
     level=some.sampled_from([1, 6]),
     cut=some.integers(1, 5000),
 )
-def test_what_is_sent_is_what_comes(body: bytes, pieces: list[bytes], level: int, cut: int) -> None:
+def test_a_stream_is_received_as_sent(
+    body: bytes, pieces: list[bytes], level: int, cut: int
+) -> None:
     _, coming = carried({"give": len(pieces)}, body, pieces, level, cut)
     waiting: Iterator[bytes] = iter(coming)
     source = ContentReader(decode_blocks(read_blocks(lambda: next(waiting, b""))))
@@ -140,7 +142,7 @@ def test_what_is_sent_is_what_comes(body: bytes, pieces: list[bytes], level: int
     at=some.floats(0, 1),
     gone=some.integers(0, 40_000),
 )
-def test_what_is_told_by_what_it_replaces_is_what_comes(
+def test_a_stream_with_deltas_is_received_as_sent(
     old: bytes, times: int, edit: bytes, at: float, gone: int
 ) -> None:
     old = old * times + b"."
@@ -159,7 +161,7 @@ def test_what_is_told_by_what_it_replaces_is_what_comes(
 
 
 @given(cut=some.floats(0, 0.999))
-def test_a_stream_that_is_cut_says_so(cut: float) -> None:
+def test_a_truncated_stream_is_an_error(cut: float) -> None:
     sent, _ = carried({"give": 1}, b"rows", [bytes(range(256)) * 40], 6, 1 << 16)
     waiting = iter([sent[: int(len(sent) * cut)]])
     with pytest.raises(BrokenStream):
@@ -167,7 +169,7 @@ def test_a_stream_that_is_cut_says_so(cut: float) -> None:
             pass
 
 
-def test_what_cannot_be_compressed_costs_next_to_nothing_more() -> None:
+def test_incompressible_data_costs_little_more() -> None:
     noise = b"".join(hashlib.sha256(b"%d" % n).digest() for n in range(1 << 15))
     sent, _ = carried({"give": 1}, b"", [noise], 6, 1 << 16)
     assert len(sent) < len(noise) + 200
@@ -202,7 +204,7 @@ def test_an_offer_gives_every_host_all_that_it_lacks(
 
 
 @given(some.integers(0, 300), some.integers(1, 6))
-def test_a_tree_reaches_every_host_once_and_is_not_deep(many: int, fanout: int) -> None:
+def test_a_relay_tree_reaches_every_host_once_and_is_shallow(many: int, fanout: int) -> None:
     hosts = [RelayHost(name=f"w{n}", address="", port=n, token="") for n in range(many)]
     levels, waiting, seen = 0, list(build_tree(hosts, fanout)), []
     while waiting:

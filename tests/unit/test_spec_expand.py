@@ -49,7 +49,7 @@ def slots(allowed: Allowance = EVERYTHING, **fields: object) -> tuple[Slot, ...]
     return expand_slots(one, wish(one), allowed)
 
 
-def test_the_least_job_is_one_slot_with_one_offer() -> None:
+def test_the_smallest_job_is_one_slot_with_one_offer() -> None:
     (slot,) = slots()
     assert (slot.name, slot.job, slot.goal, slot.nodes, slot.desired_since) == (
         "gpt-0", "gpt", Goal.RUN, 1, 1.0,
@@ -63,19 +63,19 @@ def test_the_least_job_is_one_slot_with_one_offer() -> None:
     assert offer.price == pytest.approx(16 * 0.9215)
 
 
-def test_copies_are_slots_and_slices_are_nodes_of_one() -> None:
+def test_copies_are_slots_and_slices_are_nodes_of_one_slot() -> None:
     assert [slot.name for slot in slots(copies=3)] == ["gpt-0", "gpt-1", "gpt-2"]
     (slot,) = slots(slices=2)
     assert slot.nodes == 2
     assert slot.offers[0].price == pytest.approx(2 * 16 * 0.9215)
 
 
-def test_more_copies_rename_nothing_and_change_nothing() -> None:
+def test_more_copies_rename_and_change_nothing() -> None:
     assert slots(copies=3)[0] == slots()[0]
 
 
 @pytest.mark.parametrize("type_", sorted(one.type for one in accelerators().values() if one.enum))
-def test_a_world_grants_every_zone_that_has_the_type(type_: str) -> None:
+def test_a_world_grants_every_zone_with_the_type(type_: str) -> None:
     (slot,) = slots(accelerator=type_)
     there = {one.name for one in zones().values() if type_ in one.types}
     assert {offer.zone for offer in slot.offers} == there
@@ -99,12 +99,12 @@ def test_every_type_gets_its_documented_image(type_: str) -> None:
     assert {one.runtime for one in slot.offers} == {DOCUMENTED[type_.rpartition("-")[0]]}
 
 
-def test_every_default_image_is_known_and_fits() -> None:
+def test_every_default_image_is_known_and_compatible() -> None:
     for kind in generations().values():
         assert kind.name in runtimes()[kind.runtime].generations
 
 
-def test_each_type_takes_the_first_runtime_that_fits() -> None:
+def test_each_type_takes_the_first_compatible_runtime() -> None:
     wished = ["v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"]
     (slot,) = slots(accelerator=["v4-32", "v5litepod-16"], runtime=wished)
     assert {(one.type, one.runtime) for one in slot.offers} == {
@@ -114,7 +114,7 @@ def test_each_type_takes_the_first_runtime_that_fits() -> None:
     assert slots(runtime="tpu-brand-new-2030")[0].offers[0].runtime == "tpu-brand-new-2030"
 
 
-def test_ranks_are_the_users_order_then_the_price() -> None:
+def test_ranks_follow_the_users_order_then_the_price() -> None:
     (slot,) = slots(accelerator=["v5litepod-16", "v4-32"], tier=["spot", "on-demand"])
     ranks = [(one.rank, one.type, one.tier) for one in slot.offers]
     assert ranks == sorted(ranks, key=lambda one: one[0])
@@ -139,7 +139,7 @@ def test_a_grant_covers_its_tier_and_spot_and_preemptible_are_one(
     )
 
 
-def test_only_what_would_do_is_named_of_other_tiers() -> None:
+def test_a_refusal_suggests_only_tiers_that_would_work() -> None:
     grants = (
         Grant(zone="us-central1-f", type="v2-8", tier="on-demand", chips=20),
         Grant(zone="europe-west4-a", type="v3-8", tier="on-demand", chips=20),
@@ -163,19 +163,19 @@ def test_only_what_would_do_is_named_of_other_tiers() -> None:
         (Grant(zone="us-central2-a", type="v4", tier="spot"), True),  # newer than our table
     ],
 )
-def test_a_grant_covers_what_it_says_and_nothing_else(grant: Grant, fits: bool) -> None:
+def test_a_grant_covers_only_what_it_names(grant: Grant, fits: bool) -> None:
     (slot,) = slots(Allowance(grants=(grant,)))
     assert [one.zone for one in slot.offers] == ([grant.zone] if fits else [])
 
 
-def test_what_is_granted_for_nothing_costs_nothing() -> None:
+def test_a_free_grant_costs_nothing() -> None:
     grant = Grant(zone="us-central2-b", type="v4", tier="spot", free=True)
     assert slots(Allowance(grants=(grant,)))[0].offers[0].price == 0.0
     both = Allowance(grants=(replace(grant, free=False), replace(grant, free=True, chips=1)))
     assert slots(both)[0].offers[0].price == pytest.approx(16 * 0.9215)
 
 
-def test_zones_that_are_named_must_be_granted() -> None:
+def test_named_zones_must_be_granted() -> None:
     allowed = Allowance(grants=(Grant(zone="us-east5-a", type="v5e", tier="spot"),))
     (slot,) = slots(allowed, accelerator="v5litepod-16", zones=["us-east5-b"])
     assert slot.no_offer.startswith("no grant covers v5litepod-16 in us-east5-b")
@@ -215,11 +215,11 @@ def test_a_bucket_far_from_every_tpu_of_that_type() -> None:
         (30, 2, ""),
     ],
 )
-def test_what_an_hour_may_cost_is_of_all_copies(most: float, copies: int, why: str) -> None:
+def test_the_hourly_limit_covers_all_copies(most: float, copies: int, why: str) -> None:
     assert slots(max_cost_per_hour=most, copies=copies)[0].no_offer == why
 
 
-def test_what_has_no_price_is_not_within_a_limit() -> None:
+def test_an_unknown_price_is_not_within_a_limit() -> None:
     unpriced: dict[str, Any] = {"accelerator": "v2-32", "zones": "us-central1-a"}
     assert slots(**unpriced)[0].offers[0].price is None
     assert slots(**unpriced, max_cost_per_hour=999)[0].no_offer == (
@@ -240,7 +240,7 @@ def test_prices_of_several_zones_are_a_range_and_unknown_ones_are_named() -> Non
     assert (found.least, found.most, found.unknown_in) == (12.24, 18.72, ("c",))
 
 
-def test_limits_are_those_of_the_job() -> None:
+def test_limits_come_from_the_job() -> None:
     (first, _) = slots(
         copies=2, max_cost=10, retry={"failures": "unlimited", "stalls": 1}, stall="never",
         node={"done": "1h", "failed": "keep"}, grace="10s", idle_timeout="5m", outputs="x",
@@ -256,7 +256,7 @@ def test_limits_are_those_of_the_job() -> None:
     assert first.exact
 
 
-def test_prices_are_of_all_chips_of_the_right_size() -> None:
+def test_prices_are_for_all_chips_of_the_size() -> None:
     single, pod = accelerators()["v3-8"], accelerators()["v3-32"]
     assert hourly_price("europe-west4-a", single, "spot") == pytest.approx(4 * 0.561)
     assert hourly_price("europe-west4-a", pod, "preemptible") == pytest.approx(16 * 0.66)
@@ -266,7 +266,7 @@ def test_prices_are_of_all_chips_of_the_right_size() -> None:
     assert found.least == found.most == pytest.approx(29.488)
 
 
-def test_every_field_that_can_be_changed_is_tried() -> None:
+def test_every_changeable_field_is_tested() -> None:
     assert FIELDS.keys() - OTHER.keys() == {"name", "data_disks", "reservation"}
 
 
@@ -287,7 +287,7 @@ def test_a_digest_changes_if_and_only_if_the_field_needs_it(name: str) -> None:
     assert "→" in change.lines[0]
 
 
-def test_digests_are_the_same_for_ever() -> None:
+def test_digests_never_change() -> None:
     assert job_digests(job(), "") == job_digests(job(), "")
     assert job_digests(job(env={"A": "1", "B": "2"}), "s") == job_digests(
         job(env={"B": "2", "A": "1"}), "s"
@@ -296,7 +296,7 @@ def test_digests_are_the_same_for_ever() -> None:
     assert job_digests(job(), "s")[1] != job_digests(job(), "t")[1]
 
 
-def test_differences_for_people() -> None:
+def test_differences_in_words() -> None:
     before = job_document(job(copies=3, run="a"))
     after = job_document(job(copies=1, tier=["spot", "on-demand"], run="b" * 99))
     change = diff_documents(before, after, code=("a" * 64, "b" * 64))
@@ -316,7 +316,7 @@ def test_differences_for_people() -> None:
     assert fewer.sentence == "1 of its nodes is deleted, with what runs there"
 
 
-def test_what_a_node_is_made_with() -> None:
+def test_the_node_spec_of_a_job() -> None:
     one = job(labels={"team": "x"}, tags="ssh", network="n", external_ips=False)
     order = build_node_spec(one, slots()[0])
     assert order.labels == {"herd-job": "gpt", "team": "x"}
@@ -339,7 +339,7 @@ MAIL = """\
 """
 
 
-def test_a_mail_is_read_as_it_is_pasted() -> None:
+def test_a_grant_mail_is_parsed_as_pasted() -> None:
     rows = [(one.zone, one.type, one.tier, one.chips) for one in parse_mail_grants(MAIL)]
     assert rows == [
         ("europe-west4-a", "v3-8", "on-demand", 20),
@@ -352,13 +352,13 @@ def test_a_mail_is_read_as_it_is_pasted() -> None:
     assert parse_mail_grants("no such thing: 3 spot Cloud TPUs") == []
 
 
-def test_devices_of_one_size_do_not_cover_pods() -> None:
+def test_single_host_grants_do_not_cover_pods() -> None:
     allowed = Allowance(grants=tuple(parse_mail_grants(MAIL)))
     assert slots(allowed, accelerator="v3-8", tier="on-demand")[0].offers
     assert not slots(allowed, accelerator="v3-32", tier="on-demand")[0].offers
 
 
-def test_a_change_of_a_sweep_is_told_by_what_stands_below_it() -> None:
+def test_a_change_of_a_sweep_is_described_by_its_fields() -> None:
     grid = {"method": "grid", "parameters": {"lr": [1, 2, 3]}}
     change = diff_documents({"sweep": grid}, {"sweep": {**grid, "trials": 2}})
     assert change.lines == ("sweep.trials: none → 2",)

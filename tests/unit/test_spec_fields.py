@@ -81,7 +81,7 @@ def job(**fields: object) -> JobSpec:
     return found
 
 
-def test_the_least_job() -> None:
+def test_the_smallest_job() -> None:
     found = read_job(LEAST)
     assert found == job(workdir=".", setup="pip install -r requirements.txt", run="python train.py")
     assert isinstance(found, JobSpec)
@@ -89,7 +89,7 @@ def test_the_least_job() -> None:
     assert found.retry == Retry(failures=3, preemptions=None, stalls=3)
 
 
-def test_everything_is_kept_as_it_was_said() -> None:
+def test_every_field_keeps_its_value() -> None:
     assert FIELDS.keys() - FULL.keys() == {"slices", "repo", "node_name"}
     found = read_fields(FULL)
     assert isinstance(found, JobSpec)
@@ -102,7 +102,7 @@ def test_everything_is_kept_as_it_was_said() -> None:
     assert found.stall == inf
 
 
-def test_what_is_kept_is_read_the_same_and_fits_the_schema() -> None:
+def test_a_saved_job_reads_the_same_and_fits_the_schema() -> None:
     schema = job_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
     for fields in (FULL, {"name": "a", "accelerator": "v2-8", "slices": 2, "repo": "g@h:x@v1"}):
@@ -115,7 +115,7 @@ def test_what_is_kept_is_read_the_same_and_fits_the_schema() -> None:
             jsonschema.validate(wrong, schema)
 
 
-def test_an_empty_list_takes_away_what_the_field_had() -> None:
+def test_an_empty_list_clears_the_field() -> None:
     """As `--set setup=[]` does."""
     none: dict[str, object] = {
         name: [] for name in ("setup", "outputs", "runtime", "tags", "data_disks")
@@ -124,7 +124,7 @@ def test_an_empty_list_takes_away_what_the_field_had() -> None:
     jsonschema.validate({"name": "gpt", "accelerator": "v4-32", **none}, job_json_schema())
 
 
-def test_defaults_are_not_written_down() -> None:
+def test_defaults_are_not_saved() -> None:
     assert job_document(job(tier="spot", copies=1, zones="any", stall="10m", retry={})) == {
         "name": "gpt",
         "accelerator": "v4-32",
@@ -139,7 +139,7 @@ def test_defaults_are_not_written_down() -> None:
         ("''", ""), ("1_000", "1_000"), ("null_", "null_"),
     ],
 )  # fmt: skip
-def test_variables_are_as_they_were_written(text: str, kept: str) -> None:
+def test_variables_are_kept_as_written(text: str, kept: str) -> None:
     found = read_job(f"name: gpt\naccelerator: v4-8\nenv:\n  X: {text}\n")
     assert isinstance(found, JobSpec)
     assert found.env == {"X": kept}
@@ -172,7 +172,7 @@ def test_a_repository_and_its_commit(repo: str, parts: tuple[str, str]) -> None:
 
 
 @given(some.integers(0, 10**11))
-def test_durations_are_read_as_they_are_written(duration_ms: int) -> None:
+def test_durations_are_parsed_as_rendered(duration_ms: int) -> None:
     assert parse_duration(format_duration(duration_ms / 1000)) == duration_ms / 1000
 
 
@@ -182,7 +182,7 @@ def test_durations_are_read_as_they_are_written(duration_ms: int) -> None:
     some.integers(1, 50),
     some.dictionaries(some.text("AZ_", min_size=1, max_size=5), some.text("ab\n'\"$", max_size=5)),
 )
-def test_any_job_survives_being_written(
+def test_any_job_survives_saving(
     type_: str, tiers: list[str], copies: int, env: dict[str, str]
 ) -> None:
     found = job(accelerator=type_, tier=tiers, copies=copies, env=env)

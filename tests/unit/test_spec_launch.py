@@ -31,7 +31,7 @@ def stamps(snapshot: str, files: Mapping[str, str] | None, *setup: str) -> list[
     return [step["hash"] for step in order(snapshot, files, setup=list(setup)).setup]
 
 
-def test_the_command_and_where_it_runs() -> None:
+def test_the_command_and_its_folder() -> None:
     found = order(run="python train.py", outputs=["out"], secrets=["KEY"], env={"LR": "0.1"})
     assert (found.shell, found.argv) == ("python train.py", ())
     assert (found.dest, found.directory) == ("herd/gpt", "herd/gpt")
@@ -43,7 +43,7 @@ def test_the_command_and_where_it_runs() -> None:
     assert order(snapshot="").directory == ""
 
 
-def test_variables_are_the_same_for_every_attempt_and_different_for_every_slot() -> None:
+def test_variables_are_equal_for_every_attempt_and_different_for_every_slot() -> None:
     first, second = order(copies=2), order(copies=2, slot=1)
     assert first.env["HERD_JOB"] == "gpt"
     assert (first.env["HERD_SLOT"], second.env["HERD_SLOT"]) == ("0", "1")
@@ -82,7 +82,7 @@ def test_a_changed_command_keeps_the_run_and_the_setup() -> None:
         ("X=1 make", set(FILES)),
     ],
 )  # fmt: skip
-def test_a_step_is_done_again_if_and_only_if_it_may_read_what_has_changed(
+def test_a_setup_step_repeats_if_and_only_if_it_may_read_the_change(
     text: str, reads: set[str]
 ) -> None:
     before = stamps("s1", FILES, text)
@@ -91,13 +91,13 @@ def test_a_step_is_done_again_if_and_only_if_it_may_read_what_has_changed(
         assert (after != before) == (path in reads), path
 
 
-def test_of_code_that_is_not_known_all_of_it_counts() -> None:
+def test_of_unknown_code_every_file_counts() -> None:
     assert stamps("s1", None, "pip install x") != stamps("s2", None, "pip install x")
     assert stamps("s1", {}, "pip install x") == stamps("s2", {}, "pip install x")
     assert stamps("", None, "pip install x") == stamps("", None, "pip install x")
 
 
-def test_a_step_depends_on_those_before_it_and_on_the_variables() -> None:
+def test_a_step_depends_on_earlier_steps_and_the_variables() -> None:
     one, two = stamps("s", FILES, "pip install a", "pip install b")
     assert stamps("s", FILES, "pip install a", "pip install c")[0] == one
     assert stamps("s", FILES, "pip install x", "pip install b")[1] != two
@@ -107,7 +107,7 @@ def test_a_step_depends_on_those_before_it_and_on_the_variables() -> None:
     assert other != one
 
 
-def test_steps_are_as_the_agent_takes_them() -> None:
+def test_steps_are_encoded_for_the_agent() -> None:
     (apt, pip) = order(setup=["sudo apt-get install -y g++", "pip install x"], env={"A": "1"}).setup
     assert apt["apt"] is True
     assert pip["apt"] is False
@@ -127,7 +127,7 @@ def test_steps_are_as_the_agent_takes_them() -> None:
         ("ls -d .", ["."]),
     ],
 )
-def test_a_host_that_lacks_an_installer_asks_its_python(
+def test_a_host_without_an_installer_uses_its_python(
     tmp_path: Path, step: str, says: list[str]
 ) -> None:
     """A Python that tells what it is asked, and "installs" what does the same."""
@@ -147,7 +147,7 @@ def test_a_host_that_lacks_an_installer_asks_its_python(
 
 
 @pytest.mark.parametrize("workers", [1, 4, STAGGER_FROM - 1, STAGGER_FROM, 64, 512])
-def test_many_hosts_do_not_fetch_packages_all_at_once(workers: int) -> None:
+def test_many_hosts_do_not_download_packages_at_once(workers: int) -> None:
     steps = order(setup=["echo", "pip install a", "pip install b"]).setup
     delays = []
     for worker in range(workers):

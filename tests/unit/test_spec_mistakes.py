@@ -109,7 +109,7 @@ def test_each_mistake_is_a_sentence_with_its_line(line: str) -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=" ; ".join)
-def test_two_mistakes_are_both_said(pair: tuple[str, str]) -> None:
+def test_two_mistakes_are_both_reported(pair: tuple[str, str]) -> None:
     found = read_job("name: gpt\naccelerator: v4-32\n" + "\n".join(pair))
     assert lines(found) == [(3, WRONG[pair[0]]), (4, WRONG[pair[1]])]
 
@@ -129,7 +129,7 @@ def test_zones(zone: str) -> None:
     assert said(read_fields({**LEAST, "zones": zone})) == [f"zones: {ZONES[zone]}"]
 
 
-def test_of_several_types_each_is_in_one_of_the_zones() -> None:
+def test_each_of_several_types_needs_one_of_the_zones() -> None:
     types = ["v4-32", "v5litepod-16"]
     assert said(read_fields({"name": "a", "accelerator": types, "zones": "us-central2-b"})) == [
         "accelerator[1]: none of the zones us-central2-b has v5litepod-16"
@@ -146,13 +146,13 @@ def test_of_several_types_each_is_in_one_of_the_zones() -> None:
         ({"runtime": "tpu-vm-v4-bass"}, "runtime: unknown runtime tpu-vm-v4-bass: did you"),
     ],
 )
-def test_fields_that_do_not_go_together(fields: dict[str, object], sentence: str) -> None:
+def test_fields_that_exclude_each_other(fields: dict[str, object], sentence: str) -> None:
     found = said(read_fields({**LEAST, **fields}))
     assert len(found) == 1
     assert found[0].startswith(sentence)
 
 
-def test_what_is_missing() -> None:
+def test_missing_fields() -> None:
     assert said(read_fields({})) == [
         "name is missing: write name: gpt",
         "accelerator is missing: write accelerator: v4-32",
@@ -160,7 +160,7 @@ def test_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_a_misspelt_field_is_one_mistake_and_not_missing_as_well(name: str) -> None:
+def test_a_misspelled_field_is_one_mistake_and_not_also_missing(name: str) -> None:
     """Each letter of it left away, and what other tools call it."""
     worse = {name[:at] + name[at + 1 :] for at in range(len(name))}
     for wrong in sorted(worse | {word for word, ours in ALSO.items() if ours == name}):
@@ -201,7 +201,7 @@ def test_texts_that_are_no_job(text: str, line: int, sentence: str) -> None:
     assert len(found) == 1
 
 
-def test_words_of_other_tools_lead_to_ours() -> None:
+def test_field_names_of_other_tools_suggest_ours() -> None:
     for word, ours in ALSO.items():
         assert ours in FIELDS
         assert said(read_fields({**LEAST, word: "x"})) == [
@@ -209,7 +209,7 @@ def test_words_of_other_tools_lead_to_ours() -> None:
         ]
 
 
-def test_every_field_refuses_what_nobody_means() -> None:
+def test_every_field_refuses_invalid_values() -> None:
     for name in FIELDS:
         for value in ({"a": {"b": object()}}, [[["x"]]], object(), None):
             found = read_fields({**LEAST, name: value})

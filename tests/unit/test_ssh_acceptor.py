@@ -13,7 +13,7 @@ def listening() -> socket.socket:
     return listener
 
 
-def test_a_socket_that_gets_the_number_of_a_closed_listener_is_heard() -> None:
+def test_a_socket_that_reuses_a_descriptor_is_accepted() -> None:
     async def scene() -> None:
         listener = listening()
         number = listener.fileno()
@@ -36,7 +36,7 @@ def test_a_socket_that_gets_the_number_of_a_closed_listener_is_heard() -> None:
     asyncio.run(scene())
 
 
-def test_connections_are_taken_until_it_stops() -> None:
+def test_connections_are_accepted_until_it_stops() -> None:
     async def scene() -> None:
         listener = listening()
         came: list[socket.socket] = []

@@ -33,7 +33,7 @@ def records(seed: int, many: int) -> list[Record]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_read_as_it_was_written_from_any_offset(tmp_path: Path, seed: int) -> None:
+def test_a_log_is_read_as_written_from_any_offset(tmp_path: Path, seed: int) -> None:
     shelf, said = LogStore(tmp_path), records(seed, 200)
     writer, offset, ends = shelf.open_writer("w", PLACE), 0, []
     for record in said:
@@ -50,7 +50,7 @@ def test_it_is_read_as_it_was_written_from_any_offset(tmp_path: Path, seed: int)
         assert list(shelf.read_records("w", PLACE, start)) == left
 
 
-def test_what_is_here_is_not_written_twice(tmp_path: Path) -> None:
+def test_stored_bytes_are_not_written_twice(tmp_path: Path) -> None:
     shelf, said = LogStore(tmp_path), records(1, 10)
     for _ in range(2):
         writer, offset = shelf.open_writer("w", PLACE), 0
@@ -61,7 +61,7 @@ def test_what_is_here_is_not_written_twice(tmp_path: Path) -> None:
     assert [record for _, record in shelf.read_records("w", PLACE)] == said
 
 
-def test_only_one_writes(tmp_path: Path) -> None:
+def test_only_one_writer_at_a_time(tmp_path: Path) -> None:
     shelf, (first, second) = LogStore(tmp_path), records(1, 2)
     one, other = shelf.open_writer("w", PLACE), shelf.open_writer("w", PLACE)
     one.put(0, first)
@@ -73,7 +73,7 @@ def test_only_one_writes(tmp_path: Path) -> None:
     assert [record for _, record in shelf.read_records("w", PLACE)] == [first]
 
 
-def test_a_record_that_was_cut_by_a_crash_is_written_anew(tmp_path: Path) -> None:
+def test_a_record_cut_by_a_crash_is_written_again(tmp_path: Path) -> None:
     shelf, (first, second) = LogStore(tmp_path), records(3, 2)
     writer = shelf.open_writer("w", PLACE)
     writer.put(0, first)
@@ -88,7 +88,7 @@ def test_a_record_that_was_cut_by_a_crash_is_written_anew(tmp_path: Path) -> Non
     assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second]
 
 
-def test_dropped_output_leaves_a_gap_and_no_disorder(tmp_path: Path) -> None:
+def test_dropped_output_leaves_a_gap_in_order(tmp_path: Path) -> None:
     shelf, (first, second) = LogStore(tmp_path), records(4, 2)
     jump = Record(2.0, JUMP, NUMBER.pack(5000))
     writer = shelf.open_writer("w", PLACE)
@@ -101,7 +101,7 @@ def test_dropped_output_leaves_a_gap_and_no_disorder(tmp_path: Path) -> None:
     assert [record for _, record in shelf.read_records("w", PLACE, 5000)] == [second]
 
 
-def test_big_logs_are_in_segments(tmp_path: Path) -> None:
+def test_large_logs_are_split_into_segments(tmp_path: Path) -> None:
     shelf, piece = LogStore(tmp_path), Record(1.0, 1, b"x" * 65_536)
     writer, offset = shelf.open_writer("w", PLACE), 0
     while offset < 2 * SEGMENT_MAX:
@@ -126,7 +126,7 @@ def no_file_longer_than(size: int) -> Iterator[None]:
         setrlimit(RLIMIT_FSIZE, limits)
 
 
-def test_what_had_no_room_is_asked_for_again_although_more_came(tmp_path: Path) -> None:
+def test_bytes_that_did_not_fit_are_requested_again(tmp_path: Path) -> None:
     shelf = LogStore(tmp_path)
     first, second, third = (Record(float(n), 1, b"x" * 600) for n in range(3))
     writer, gap = shelf.open_writer("w", PLACE), 5000
@@ -144,7 +144,7 @@ def test_what_had_no_room_is_asked_for_again_although_more_came(tmp_path: Path) 
     assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second, third]
 
 
-def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Path) -> None:
+def test_a_folder_removed_meanwhile_ends_only_the_log(tmp_path: Path) -> None:
     shelf = LogStore(tmp_path)
     writer = shelf.open_writer("w", PLACE)
     writer.put(0, Record(0.0, 1, b"x"))
@@ -154,7 +154,7 @@ def test_a_folder_that_goes_meanwhile_ends_the_log_and_nothing_else(tmp_path: Pa
     writer.close()
 
 
-def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -> None:
+def test_tasks_are_listed_by_start_and_expire(tmp_path: Path) -> None:
     shelf = LogStore(tmp_path)
     for id, started in (("b", 20.0), ("a", 10.0), ("c", KEEP_S + 15.0)):
         shelf.write_info(about(id, started))
@@ -167,7 +167,7 @@ def test_works_are_listed_by_their_begin_and_forgotten_in_time(tmp_path: Path) -
     assert [one.id for one in shelf.list_logs()] == ["b", "c"]
 
 
-def test_attempts_are_forgotten_with_their_job_and_no_other(tmp_path: Path) -> None:
+def test_attempts_expire_with_their_job_only(tmp_path: Path) -> None:
     shelf = LogStore(tmp_path)
     gone = ["gpt-0-a1-7kq", "gpt-12-a3-7kq", "gpt-12-g2-7kq-setup-4f2a9c-0"]
     ids = [*gone, "gpt-x-0-a1-7kq", "gpt2-0-g1-7kq-setup-4f2a9c-0", "20270115-a7f3"]
@@ -179,7 +179,7 @@ def test_attempts_are_forgotten_with_their_job_and_no_other(tmp_path: Path) -> N
     assert {one.id for one in shelf.list_logs()} == set(ids) - set(gone)
 
 
-def test_a_place_has_a_folder_of_its_own() -> None:
+def test_a_scope_has_a_folder_of_its_own() -> None:
     state = Path("/s")
     places = {
         logs_folder(state, world=None, project="a"),
@@ -190,7 +190,7 @@ def test_a_place_has_a_folder_of_its_own() -> None:
     assert len(places) == 4
 
 
-def test_a_node_created_anew_has_a_log_of_its_own(tmp_path: Path) -> None:
+def test_a_recreated_node_has_a_log_of_its_own(tmp_path: Path) -> None:
     """Also where a store was lost, and the same attempt's name is given out on the same node's."""
     shelf = LogStore(tmp_path)
     anew = replace(PLACE, incarnation="2")
@@ -222,7 +222,7 @@ def test_no_log_is_outside_our_folder_whatever_its_name(tmp_path: Path, id: str)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_log_without_end_the_end_is_kept_and_the_rest_is_said_to_be_missing(
+def test_of_an_endless_log_the_end_is_kept_and_the_gap_is_reported(
     tmp_path: Path,
 ) -> None:
     place, most = tmp_path / "w" / PLACE.folder_name, 1 << 16
@@ -243,7 +243,7 @@ def test_of_a_log_without_end_the_end_is_kept_and_the_rest_is_said_to_be_missing
     assert [one for _, one in shelf.read_records("w", PLACE, offset - said[-1].size)] == said[-1:]
 
 
-def test_hosts_of_a_large_attempt_share_what_may_be_kept(tmp_path: Path) -> None:
+def test_hosts_of_a_large_attempt_share_the_limit(tmp_path: Path) -> None:
     shelf = LogStore(tmp_path)
     assert shelf.open_writer("few", PLACE).most == log_store.HOST_BYTES_MAX
     shelf.write_info(replace(about("many"), places=(PLACE,) * 64))
@@ -252,7 +252,7 @@ def test_hosts_of_a_large_attempt_share_what_may_be_kept(tmp_path: Path) -> None
     assert shelf.open_writer("crowd", PLACE).most == log_store.HOST_BYTES_MIN
 
 
-def test_of_a_job_with_too_much_of_logs_the_oldest_attempts_are_removed(
+def test_of_a_job_with_too_many_logs_the_oldest_attempts_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_store, "JOB_BYTES_MAX", 2500)
@@ -269,7 +269,7 @@ def test_of_a_job_with_too_much_of_logs_the_oldest_attempts_are_removed(
     assert left == {*names[1:], "gpt2-0-a1-7kq", "other"}
 
 
-def test_a_file_of_a_log_that_is_broken_ends_where_it_is_broken(tmp_path: Path) -> None:
+def test_a_damaged_log_file_ends_at_the_damage(tmp_path: Path) -> None:
     shelf, said = LogStore(tmp_path), records(4, 3)
     writer, offset = shelf.open_writer("w", PLACE), 0
     for record in said:

@@ -34,7 +34,7 @@ def search(**fields: object) -> Search:
     return Search(**{"method": "random", "parameters": RANGES, "trials": 9, **fields})  # type: ignore[arg-type]
 
 
-def test_a_grid_is_every_point_once_and_the_last_said_changes_first() -> None:
+def test_a_grid_has_every_point_once_and_the_last_parameter_changes_first() -> None:
     grid = search(method="grid", trials=None, parameters={
         "a": Parameter(values=(1, 2)), "b": Parameter(min=0.0, max=0.3, step=0.1),
         "c": Parameter(min=1, max=3, int=True),
@@ -45,7 +45,7 @@ def test_a_grid_is_every_point_once_and_the_last_said_changes_first() -> None:
     assert count_trials(search(method="grid", trials=5, parameters=grid.parameters)) == 5
 
 
-def test_chance_is_the_same_for_the_same_and_stays_in_its_range() -> None:
+def test_random_points_are_reproducible_and_in_range() -> None:
     found = [random_point(search(), number) for number in range(400)]
     assert found == [random_point(search(), number) for number in range(400)]
     assert found[0] != random_point(search(seed=1), 0)
@@ -132,12 +132,12 @@ def mistakes(sweep: str) -> list[str]:
         ("{method: grid, parameters: {a: {min: 1, max: 99999, int: true}}}", "make 99999 trials"),
     ],
 )
-def test_a_sweep_that_can_not_be_is_refused_with_its_reason(sweep: str, said: str) -> None:
+def test_an_impossible_sweep_is_refused_with_a_reason(sweep: str, said: str) -> None:
     found = mistakes(sweep)
     assert len(found) == 1 and said in found[0] and found[0].startswith("sweep"), found
 
 
-def test_numbers_that_yaml_takes_for_texts_are_numbers() -> None:
+def test_numbers_that_yaml_reads_as_text_are_numbers() -> None:
     found = read_job(
         "name: gpt\naccelerator: v4-8\nrun: x\nsweep:\n  method: random\n  trials: 3\n"
         "  parameters:\n    lr: {min: 1e-5, max: 1e-2, log: true}\n    wd: [0, 1e-3]\n    b: 0.9\n"
@@ -163,7 +163,7 @@ def pruned(rule: str, last: TrialRecord, *others: TrialRecord, **fields: object)
     return bool(prune_reason(judged, Sweep(trials=(*others, last)), last))
 
 
-def test_worse_than_the_median_of_those_that_came_so_far_is_hopeless() -> None:
+def test_a_trial_worse_than_the_median_is_hopeless() -> None:
     others = [told(number, 5.0, 4.0, float(number)) for number in range(4)]  # last: 0 to 3
     assert not pruned("median", told(9, 9.0, 9.0), *others, after=5)  # too few came so far
     assert pruned("median", told(9, 9.0, 9.0), *others, after=4)
@@ -175,7 +175,7 @@ def test_worse_than_the_median_of_those_that_came_so_far_is_hopeless() -> None:
     assert not pruned("none", told(9, 9.0, 9.0), *others, after=1)
 
 
-def test_of_each_three_at_a_rung_one_goes_on() -> None:
+def test_of_three_at_a_rung_one_continues() -> None:
     others = [told(number, *[float(number)] * 9) for number in range(8)]
     for value in range(9):
         last = told(9, *[value + 0.5] * 3)
@@ -184,7 +184,7 @@ def test_of_each_three_at_a_rung_one_goes_on() -> None:
     assert not pruned("halving", told(9, 99.0), *others[:3], warm_up=1)  # too few
 
 
-def test_brackets_of_hyperband_begin_one_after_the_other() -> None:
+def test_hyperband_brackets_start_one_after_another() -> None:
     others = [told(number, *[0.0] * 30) for number in range(18)]
     first = {
         bracket: next(
@@ -197,7 +197,7 @@ def test_brackets_of_hyperband_begin_one_after_the_other() -> None:
     assert first == {0: 1, 1: 3, 2: 9}
 
 
-def test_to_maximize_the_small_ones_are_hopeless() -> None:
+def test_when_maximizing_small_values_are_hopeless() -> None:
     judged = search(metric="accuracy", goal="maximize", prune=Prune(rule="median", after=2))
     others = (told(0, 0.5, 0.8), told(1, 0.5, 0.9))
     for value, expected in ((0.2, True), (0.95, False)):
@@ -212,7 +212,7 @@ def event(kind: str, slot: str = "gpt-0", **facts: object) -> HistoryEvent:
     return HistoryEvent(at=1.0, kind=kind, job="gpt", slot=slot, facts=facts)
 
 
-def test_lines_that_make_no_sense_change_nothing() -> None:
+def test_invalid_lines_change_nothing() -> None:
     made = event("trial.created", trial=0, params={"lr": 1}, run_id="r")
     sweep = build_sweep([made])
     spent = {"failures": 1}
@@ -235,7 +235,7 @@ def test_lines_that_make_no_sense_change_nothing() -> None:
     assert dropped.status_word == "stopped" and not dropped.is_waiting
 
 
-def test_what_is_told_again_after_a_preemption_is_told_anew() -> None:
+def test_a_metric_repeated_after_a_preemption_replaces_the_old_one() -> None:
     lines = [
         event("trial.created", trial=0, params={}, run_id="r", metric="loss", direction="minimize")
     ]
@@ -247,7 +247,7 @@ def test_what_is_told_again_after_a_preemption_is_told_anew() -> None:
     assert lost.value is None and lost.step == 25
 
 
-def test_of_many_points_fewer_are_remembered_and_always_the_last() -> None:
+def test_of_many_points_fewer_are_kept_and_always_the_last() -> None:
     sweep = build_sweep([event("trial.created", trial=0, params={}, run_id="r")])
     for step in range(1000):
         sweep = apply_trial_event(
@@ -290,7 +290,7 @@ def test_optuna_learns_from_our_log_alone() -> None:
     assert all(random_point(search(), 0).keys() == one.params.keys() for one in sweep.trials)
 
 
-def test_trials_of_another_search_teach_nothing() -> None:
+def test_trials_of_another_search_are_ignored() -> None:
     sweep = build_sweep([event("trial.created", trial=0, params={"lr": 5.0}, run_id="r")])
     bayes = search(method="bayes", metric="loss", parameters={"lr": Parameter(min=0.0, max=1.0)})
     assert 0.0 <= float(optuna_sampler.suggest_parameters(bayes, sweep)["lr"]) <= 1.0
@@ -298,7 +298,7 @@ def test_trials_of_another_search_teach_nothing() -> None:
     assert optuna_sampler.missing_dependency(bayes) == ""
 
 
-def test_without_optuna_the_sweep_is_refused_in_a_sentence(
+def test_without_optuna_the_sweep_is_refused_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(optuna_sampler, "find_spec", lambda name: None)
@@ -314,5 +314,5 @@ def test_without_optuna_the_sweep_is_refused_in_a_sentence(
     [("run job.yaml", True), ("up", True), ("sweep lr.yaml", True), ("sweep", True),
      ("sweep status lr", False), ("sweep best lr", False), ("ls", False)],
 )  # fmt: skip
-def test_what_is_wished_elsewhere_takes_its_files_along(words: str, along: bool) -> None:
+def test_a_sweep_submitted_elsewhere_takes_its_files_along(words: str, along: bool) -> None:
     assert needs_upload(words.split()) is along

@@ -3,7 +3,7 @@
 from tpuherd.sync.recent_cache import RecentCache
 
 
-def test_what_was_seen_is_forgotten_after_its_time() -> None:
+def test_an_entry_expires() -> None:
     seen: RecentCache[str, int] = RecentCache(60.0)
     seen.put("a", 1, 0.0)
     seen.put("b", 2, 30.0)
@@ -16,7 +16,7 @@ def test_what_was_seen_is_forgotten_after_its_time() -> None:
     assert list(seen.iter_recent(80.0)) == []
 
 
-def test_the_oldest_goes_where_there_are_too_many() -> None:
+def test_the_oldest_entry_is_evicted() -> None:
     seen: RecentCache[int, None] = RecentCache(60.0, most=3)
     for number in (1, 2, 3, 1, 4):
         seen.put(number, None, float(number))

@@ -58,7 +58,7 @@ def names(chosen: ChosenWorkers) -> str:
         ("w0", "w0"),
     ],
 )
-def test_what_a_target_stands_for(text: str, means: str) -> None:
+def test_what_each_target_means(text: str, means: str) -> None:
     plain = [
         "/".join([*([one.zone] if one.zone else []), one.name])
         + (f"/w{one.worker}" if one.worker is not None else "")
@@ -86,7 +86,7 @@ def test_what_a_target_stands_for(text: str, means: str) -> None:
         ("gpt-[²]", "should be like"),
     ],
 )
-def test_what_means_nothing(text: str, says: str) -> None:
+def test_invalid_targets(text: str, says: str) -> None:
     with pytest.raises(BadTarget, match=r".") as caught:
         parse_target_names(text)
     assert says in str(caught.value)
@@ -104,13 +104,13 @@ def test_what_means_nothing(text: str, says: str) -> None:
         ("europe-west4-a/pod", "pod/w[0-1]"),
     ],
 )
-def test_who_is_meant(text: str, means: str) -> None:
+def test_which_hosts_a_target_selects(text: str, means: str) -> None:
     chosen = choose_workers(parse_target_names(text), NODES)
     assert chosen.missing == ()
     assert names(chosen) == means
 
 
-def test_the_order_of_the_target_is_kept_and_each_host_comes_once() -> None:
+def test_the_order_of_the_target_is_kept_and_each_host_appears_once() -> None:
     chosen = choose_workers(parse_target_names("gpt-1/w1,gpt-1,gpt-0/w0"), NODES)
     assert [worker for _, worker in chosen.workers] == [1, 0, 2, 3, 0]
 
@@ -134,7 +134,7 @@ def test_near_misses(text: str, says: str) -> None:
     assert choose_workers(parse_target_names(text), NODES).missing[0] == says
 
 
-def test_nothing_at_all_and_not_yet() -> None:
+def test_empty_and_not_yet_existing_targets() -> None:
     assert choose_workers(parse_target_names("pod"), []).missing == (
         "there is no pod: no nodes exist",
     )
@@ -144,7 +144,7 @@ def test_nothing_at_all_and_not_yet() -> None:
     )
 
 
-def test_of_two_bids_of_a_slot_the_one_that_runs_is_meant() -> None:
+def test_of_two_bids_of_a_slot_the_running_one_is_selected() -> None:
     rivals = [
         node("gpt-0-g3-7kq", state="PREEMPTED"),
         node("gpt-0-g5-7kq"),
@@ -167,7 +167,7 @@ def test_a_node_with_a_name_of_its_own_is_meant_by_job_slot_and_name() -> None:
     assert names(choose_workers(parse_target_names("ms"), slices)) == "big-[0-1]/w0"
 
 
-def test_all_nodes_of_a_multislice_run_are_meant() -> None:
+def test_all_nodes_of_a_multislice_run_are_selected() -> None:
     slices = [node("ms-0-g1-7kq-0", workers=1), node("ms-0-g1-7kq-1", workers=1)]
     assert names(choose_workers(parse_target_names("ms"), slices)) == "ms-0-g1-7kq-[0-1]/w0"
     assert targets.node_title("ms-0-g1-7kq-1") == "ms-0.1"
@@ -201,20 +201,20 @@ def test_the_short_form_means_the_same(given_: list[str]) -> None:
 
 
 @given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 40)), min_size=1))
-def test_slots_and_workers_are_short(pairs: set[tuple[int, int]]) -> None:
+def test_slots_and_workers_are_shortened(pairs: set[tuple[int, int]]) -> None:
     plain = {f"gpt-{slot}/w{worker}" for slot, worker in pairs}
     assert {f"{one.name}/w{one.worker}" for one in parse_target_names(fold_names(plain))} == plain
 
 
 @given(st.text(max_size=12))
-def test_any_text_is_a_target_or_a_sentence(text: str) -> None:
+def test_any_text_is_a_target_or_an_error(text: str) -> None:
     try:
         assert all(isinstance(one, TargetName) for one in parse_target_names(text))
     except BadTarget as error:
         assert len(str(error)) > 10
 
 
-def test_hosts_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
+def test_hosts_are_named_by_their_shortest_unique_name() -> None:
     assert worker_labels([("z", "gpt-0-g1-abc", 0), ("z", "pod", 0), ("y", "pod", 0)]) == [
         "gpt-0/w0",
         "z/pod/w0",
@@ -241,7 +241,7 @@ def test_hosts_are_called_by_the_shortest_name_that_is_theirs_alone() -> None:
         ("strange", []),
     ],
 )
-def test_only_what_is_near_is_suggested(word: str, near: list[str]) -> None:
+def test_only_near_names_are_suggested(word: str, near: list[str]) -> None:
     known = ["gpt", "gpt-0", "gpt-1", "resnet50", "brain"]
     assert [one for one in near_names(word, known) if word != "gpt-9" or one != "gpt"] == near
 
@@ -253,7 +253,7 @@ def test_many_nodes_are_not_all_listed() -> None:
     assert said == ("there is no pretrain: no node has a similar name",)
 
 
-def test_what_is_awaited_is_not_unknown() -> None:
+def test_an_awaited_node_is_not_unknown() -> None:
     without = {
         "late-0": AWAITED, "late-1": AWAITED, "over": DONE, "gpt-0": "never said",
     }  # fmt: skip
@@ -265,7 +265,7 @@ def test_what_is_awaited_is_not_unknown() -> None:
     )
 
 
-def test_jobs_and_slots_are_the_users_own_and_full_names_reach_anybodys() -> None:
+def test_jobs_and_slots_are_the_users_own_and_full_names_reach_all_nodes() -> None:
     there = [
         node("gpt-0-g1-7kq", workers=1),
         node("gpt-0-g1-abc", workers=1, foreign=True),
@@ -284,9 +284,7 @@ def test_jobs_and_slots_are_the_users_own_and_full_names_reach_anybodys() -> Non
     ("name", "foreign"),
     [("gpt-0-g1-7kq", False), ("gpt-0-g1-abc", True), ("pod", False), ("gpt-0", False)],
 )
-def test_a_node_is_foreign_where_its_name_bears_another_owners_mark(
-    name: str, foreign: bool
-) -> None:
+def test_a_node_with_another_owners_id_is_foreign(name: str, foreign: bool) -> None:
     assert targets.is_foreign(name, {"7kq"}) is foreign
 
 

@@ -26,7 +26,7 @@ def batches(host: int = 0, hosts: int = 1, **more: Any) -> Batches:
     return Batches(LISTS, part, **more)
 
 
-def test_batches_are_read_by_number_and_ahead() -> None:
+def test_batches_are_read_by_number_and_prefetched() -> None:
     whole = batches(epochs=2)
     assert len(whole) == 12
     first = [whole[step] for step in range(6)]
@@ -38,7 +38,7 @@ def test_batches_are_read_by_number_and_ahead() -> None:
         whole[12]
 
 
-def test_a_reader_that_is_left_ends_and_a_mistake_is_raised_where_it_is_waited_for() -> None:
+def test_a_closed_reader_ends_and_errors_reach_the_consumer() -> None:
     for step, _ in batches().ahead(0, 1000, many=1):
         if step == 2:
             break
@@ -50,16 +50,14 @@ def test_a_reader_that_is_left_ends_and_a_mistake_is_raised_where_it_is_waited_f
         list(batches(decode=broken).ahead(0, 2))
 
 
-def test_the_split_is_of_these_shards() -> None:
+def test_the_split_covers_these_shards() -> None:
     with pytest.raises(InvalidSetup, match="for 4 shards, but there are 2"):
         Batches(LISTS[:2], Split(sizes=(7, 0, 13, 4), batch=4))
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 30), st.integers(0, 3))
 @settings(deadline=None)
-def test_hosts_share_what_can_only_be_streamed(
-    hosts: int, each: int, many: int, start: int
-) -> None:
+def test_hosts_share_streamed_shards(hosts: int, each: int, many: int, start: int) -> None:
     parts = [
         list(
             of_iterator(
@@ -84,7 +82,7 @@ def of_torch(worker: int, workers: int) -> Any:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("hosts", [1, 2, 3, 4, 8])
-def test_each_shard_is_one_hosts_and_one_workers(
+def test_each_shard_belongs_to_one_host_and_one_worker(
     monkeypatch: pytest.MonkeyPatch, hosts: int, workers: int
 ) -> None:
     monkeypatch.setenv("HERD_PROCESSES", str(hosts))
@@ -116,7 +114,7 @@ def write(path: Path, files: dict[str, bytes], kind: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_a_tar_is_indexed_as_the_library_does(tmp_path: Path, kind: int) -> None:
+def test_a_tar_is_indexed_like_the_library_does(tmp_path: Path, kind: int) -> None:
     long = "d" * 60 + "/" + "e" * 60
     files = {f"a/{n:04}.{end}": os.urandom(n * 37) for n in range(40) for end in ("jpg", "cls")}
     files |= {f"{long}/x.y.jpg": b"deep", "ü.txt": b"", "a/last.cls": b"1"}

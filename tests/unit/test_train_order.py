@@ -20,14 +20,14 @@ patient = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 @given(st.integers(0, 3000), st.integers(0, 1 << 64))
 @settings(patient, max_examples=60)
-def test_a_permutation_names_every_place_once(size: int, seed: int) -> None:
+def test_a_permutation_contains_every_index_once(size: int, seed: int) -> None:
     turned = Permutation(size, seed)
     assert sorted(turned[place] for place in range(size)) == list(range(size))
     with pytest.raises(IndexError):
         turned[size]
 
 
-def test_the_order_is_the_same_for_ever() -> None:
+def test_the_order_never_changes() -> None:
     """Checkpoints store a position in it: who changes the rules makes them worthless."""
     assert [Permutation(10, 7)[place] for place in range(10)] == [3, 1, 0, 6, 7, 4, 9, 2, 5, 8]
     split = Split(sizes=(5, 3, 0, 8), batch=4, seed=1)
@@ -72,7 +72,7 @@ def read(splits: list[Split], workers: int, first: int, last: int) -> dict[int, 
 
 @given(SIZES, st.integers(0, 99), BATCH, st.sampled_from(TAILS), STREAMS, st.data())
 @settings(patient, max_examples=300)
-def test_other_hosts_go_on_in_mid_epoch(
+def test_other_hosts_continue_within_an_epoch(
     sizes: tuple[int, ...], seed: int, batch: int, tail: str, streams: int, data: st.DataObject
 ) -> None:
     assume(sum(sizes) >= batch)
@@ -115,7 +115,7 @@ EPOCHS = 2
 @pytest.mark.parametrize("streams", [0, 4])
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("sizes", LAYOUTS)
-def test_wherever_it_stops_any_hosts_and_workers_go_on(
+def test_any_hosts_and_workers_continue_from_any_stop(
     sizes: tuple[int, ...], tail: str, streams: int
 ) -> None:
     """All of (hosts, workers, shards, position, epochs), small: nothing is left to chance."""
@@ -157,9 +157,7 @@ def test_wherever_it_stops_any_hosts_and_workers_go_on(
 
 @given(SIZES, BATCH, STREAMS)
 @settings(patient, max_examples=60)
-def test_epochs_follow_each_other_in_orders_of_their_own(
-    sizes: tuple[int, ...], batch: int, streams: int
-) -> None:
+def test_each_epoch_has_its_own_order(sizes: tuple[int, ...], batch: int, streams: int) -> None:
     assume(sum(sizes) >= batch)
     split = Split(sizes=sizes, batch=batch, streams=streams)
     epochs = [sample.epoch for step in range(3 * split.steps) for sample in split.at(step)]
@@ -189,7 +187,9 @@ def test_two_epochs_differ() -> None:
         ({"host": 2, "hosts": 2}, "host 2 of 2 can't take part"),
     ],
 )
-def test_what_can_not_work_is_refused_with_what_can(wrong: dict[str, object], says: str) -> None:
+def test_impossible_numbers_are_refused_with_possible_ones(
+    wrong: dict[str, object], says: str
+) -> None:
     asked: dict[str, object] = {"sizes": (100, 100), "batch": 24}
     with pytest.raises(InvalidSetup, match=says.replace("(", r"\(")):
         Split(**(asked | wrong))  # type: ignore[arg-type]

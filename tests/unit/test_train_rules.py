@@ -64,7 +64,7 @@ def test_saving_never_takes_more_than_its_share(cost: float, life: float, took: 
     assert found <= max(LONGEST_S, COST_TIMES_MIN * cost, took)
 
 
-def test_costs_are_those_of_the_last_saves() -> None:
+def test_costs_come_from_the_last_saves() -> None:
     costs = SaveCosts(blocked=[], took=[])
     for cost in (9, 9, 9, 9, 0.1, 0.1, 0.1, 0.1, 0.1):
         costs.add_blocked(cost)
@@ -96,7 +96,7 @@ def test_the_odd_host_is_named() -> None:
         ),
     ],
 )
-def test_the_way_into_the_pod(variables: dict[str, str], found: object) -> None:
+def test_the_address_of_the_pod_coordinator(variables: dict[str, str], found: object) -> None:
     assert join_pod.initialize_arguments(variables) == found
 
 
@@ -109,16 +109,16 @@ def test_the_way_into_the_pod(variables: dict[str, str], found: object) -> None:
         (KeyError("gloo"), False),
     ],
 )
-def test_what_only_follows_from_another_hosts_death(error: Exception, only: bool) -> None:
+def test_errors_that_follow_from_the_death_of_another_host(error: Exception, only: bool) -> None:
     assert join_pod.is_consequence(error) is only
 
 
-def test_one_process_alone_hears_itself() -> None:
+def test_a_single_process_gathers_its_own_value() -> None:
     assert ProcessGroup().gather_words("word") == ["word"]
     assert ProcessGroup().broadcast_word("word") == "word"
 
 
-def test_reports_go_to_the_agent_and_nobody_waits(tmp_path: Path) -> None:
+def test_reports_go_to_the_agent_without_waiting(tmp_path: Path) -> None:
     path = str(tmp_path / "steps.sock")
     reports = ReportSender({"HERD_STEPS": path, "HERD_WORK": "gpt-0-a1-7kq", "HERD_ATTEMPT": "1"})
     assert not reports.send_report({"step": 1}), "nobody listens yet"
@@ -134,7 +134,7 @@ def test_reports_go_to_the_agent_and_nobody_waits(tmp_path: Path) -> None:
     assert not ReportSender({}).send_with_retries({"complete": True})
 
 
-def test_the_first_step_says_nothing_of_the_pace(
+def test_the_first_step_does_not_count_for_the_pace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is compiled: were it a usual step, a hang after it would pass for one for an hour."""
@@ -152,7 +152,7 @@ def test_the_first_step_says_nothing_of_the_pace(
     assert [one.get("step_s") for one in told] == [None, 2.0, 2.0, 2.0, None]
 
 
-def test_a_script_that_loads_by_itself_tells_where_it_goes_on(
+def test_a_script_that_loads_by_itself_reports_where_it_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was booked as a start from nothing, and all steps before as lost."""
@@ -173,7 +173,7 @@ def test_a_script_that_loads_by_itself_tells_where_it_goes_on(
     assert "resumed" not in told[1]
 
 
-def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_startup_times_are_reported_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([106.0, 108.5])
     monkeypatch.setattr(process_env, "wall_time", lambda: next(times))
     monkeypatch.setattr(process_env, "BEGAN", 100.0)
@@ -198,14 +198,14 @@ def test_the_parts_of_a_start_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     }  # fmt: skip
 
 
-def test_a_process_knows_when_it_was_started() -> None:
+def test_a_process_knows_its_start_time() -> None:
     code = "from tpuherd_host.train import process_env as e; print(e.process_start_time())"
     before = time.time()
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert before - 0.1 <= float(ran.stdout) <= time.time()
 
 
-def test_a_folder_is_a_place(tmp_path: Path) -> None:
+def test_a_folder_is_a_storage(tmp_path: Path) -> None:
     folder = place(str(tmp_path / "c"))
     assert isinstance(folder, Folder)
     assert folder.names() == []
@@ -224,11 +224,11 @@ def test_a_folder_is_a_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "told", ["gs://b/lr", "gs://b/lr/", "gs://b/lr/lr-t3-1a", "gs://b/lr/lr-t3-1a/"]
 )
-def test_a_run_has_one_folder_of_its_own_in_a_sweep_too(told: str) -> None:
+def test_a_run_has_its_own_folder_in_a_sweep_too(told: str) -> None:
     assert of_run(told, "lr-t3-1a") == "gs://b/lr/lr-t3-1a"
 
 
-def test_buckets_are_googles_unless_said_otherwise() -> None:
+def test_buckets_are_googles_by_default() -> None:
     bucket = place("gs://b/run/1", {})
     assert isinstance(bucket, Bucket)
     assert (bucket.bucket, bucket.path, bucket.base) == (
@@ -249,14 +249,14 @@ def test_buckets_are_googles_unless_said_otherwise() -> None:
     ],
     ids=["down", "no", "stale", "not-yours"],
 )
-def test_what_may_pass_by_itself_is_tried_again(trouble: OSError, again: bool) -> None:
+def test_transient_errors_are_retried(trouble: OSError, again: bool) -> None:
     assert is_temporary(trouble) == again
     with pytest.raises(TemporarilyUnreachable if again else Unreachable) as raised:
         raise_trouble(trouble_message(trouble))
     assert isinstance(raised.value, TemporarilyUnreachable) == again
 
 
-def test_a_commit_comes_back_and_nonsense_is_damage() -> None:
+def test_a_commit_is_read_back_and_garbage_is_damage() -> None:
     one = Commit(step=7, run="gpt-0", record={"a": [1]}, parts={"p": 3}, leaves={"w": [2, 3]})
     assert checkpoint_commit.parse_commit(one.to_json_bytes()) == one
     assert checkpoint_commit.parse_commit(one.to_json_bytes()[:-1] + b', "later": 1}') == one, (
@@ -276,13 +276,13 @@ def test_a_commit_comes_back_and_nonsense_is_damage() -> None:
         ({}, {"w": [2]}, "the program has w, the checkpoint has not"),
     ],
 )
-def test_another_model_is_told_by_one_difference(
+def test_another_model_is_described_by_one_difference(
     saved: dict[str, list[int]], wanted: dict[str, list[int]], says: str | None
 ) -> None:
     assert checkpoint_commit.find_difference(saved, wanted) == says
 
 
-def test_packages_are_loaded_late_and_their_lack_is_a_sentence() -> None:
+def test_packages_are_imported_late_and_their_lack_is_a_sentence() -> None:
     assert LazyModule("math").pi == math.pi
     with pytest.raises(MissingPackage, match=r"this needs nobody_has_this\.x: pip install that"):
         _ = LazyModule("nobody_has_this.x", "that").y

@@ -70,11 +70,11 @@ def test_a_row_of_ls() -> None:
     assert f"${PRICE:,.2f}" in line_
 
 
-def test_nothing_is_wished() -> None:
+def test_ls_without_jobs() -> None:
     assert jobs_text([]) == "No jobs. Start one with `herd run`."
 
 
-def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
+def test_all_wanted_and_leaving_slots_are_counted() -> None:
     story = preempted()
     document = {**DOCUMENT, "copies": 3}
     three = scene(story, stored_jobs={"gpt": wish(document=document)})
@@ -90,7 +90,7 @@ def test_all_slots_that_are_wished_are_counted_and_those_that_leave() -> None:
     assert (row["goal"], row["phase"], row["slots"], row["ready"]) == ("removed", "leaving", 0, 1)
 
 
-def test_status_tells_attempts_losses_and_times() -> None:
+def test_status_shows_attempts_losses_and_times() -> None:
     page = job_page(scene(preempted()), "gpt", ["gpt-0", "gpt-1"])
     fits("herd status NAME --json", page)
     slot = page["slot_details"][0]
@@ -116,7 +116,7 @@ def test_status_tells_attempts_losses_and_times() -> None:
         assert said in text, said
 
 
-def test_the_parts_of_a_start_are_shown_apart() -> None:
+def test_startup_times_are_shown_separately() -> None:
     story = struck()
     story.get(50, 20, 30)
     parts = {"python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "compile_s": 2.0, "first_step_s": 0.3}
@@ -136,7 +136,7 @@ def test_the_parts_of_a_start_are_shown_apart() -> None:
     }  # fmt: skip
 
 
-def test_an_unhealthy_node_is_called_so() -> None:
+def test_an_unhealthy_node_is_called_unhealthy() -> None:
     story = StoryLog()
     story.ask()
     story.wait(10, GoodputState.QUEUE_FIRST)
@@ -150,7 +150,7 @@ def test_an_unhealthy_node_is_called_so() -> None:
     assert job_row(scene(story), "gpt")["phase"] == "booting"
 
 
-def test_why_folds_slots_that_do_the_same() -> None:
+def test_why_folds_slots_in_the_same_state() -> None:
     said = {"gpt-0": "waits for capacity", "gpt-1": "waits for capacity", "gpt-2": ""}
     text = why_text(said, [("3 s ago", "bid.requested  x")], engine=False)
     assert text.splitlines() == [
@@ -190,7 +190,7 @@ def test_an_event_is_one_line(kind: str, facts: dict[str, Any], said: str) -> No
     assert event_line(HistoryEvent(at=START, kind=kind, facts=facts)) == said
 
 
-def test_events_fit_their_schema_and_no_fact_hides_what_they_are() -> None:
+def test_events_fit_their_schema_and_no_fact_hides_a_column() -> None:
     for seq, event in enumerate(preempted().events):
         fits("herd events --json", event_json(seq, event))
     odd = HistoryEvent(
@@ -239,7 +239,7 @@ def test_money_and_shares() -> None:
     assert (format_share(None), format_share(0.9316)) == ("-", "93.2 %")
 
 
-def test_colour_changes_nothing_but_the_colour() -> None:
+def test_color_changes_only_the_color() -> None:
     rows = [("A", "B"), ("running", "1"), ("x", "22")]
     plain, coloured = format_table(rows, right=(1,)), format_table(rows, right=(1,), colour=True)
     assert plain.splitlines() == ["A         B", "running   1", "x        22"]

@@ -90,7 +90,7 @@ def test_every_trial_is_shown_once(seed: int) -> None:
 NAN = "loss is NaN or infinite; its last finite value was at step 40"
 
 
-def test_why_trials_failed_is_said_once() -> None:
+def test_reasons_of_failed_trials_are_shown_once() -> None:
     row = {"value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
            "seconds": 8.0, "nan": False}  # fmt: skip
     ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
@@ -102,7 +102,7 @@ def test_why_trials_failed_is_said_once() -> None:
     ]  # fmt: skip
 
 
-def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
+def test_a_trial_pruned_for_its_nan_says_so() -> None:
     trial = TrialRecord(number=0, params={"lr": 9}, run="r", made_at=0.0, how=TrialEnd.PRUNED,
         lost=True,
                   points=((40, 2.5),), ended_at=9.0, why=NAN)  # fmt: skip
@@ -114,7 +114,7 @@ def test_a_trial_that_is_pruned_for_its_nan_says_so() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_best_is_complete_and_none_is_better(seed: int) -> None:
+def test_the_best_trial_is_complete_and_none_is_better(seed: int) -> None:
     page = sweep_page("lr", drawn(seed), None, 1000.0)
     values = {row["trial"]: row["value"] for row in page["trials"]
               if row["phase"] == "complete" and row["value"] is not None}  # fmt: skip
@@ -129,7 +129,7 @@ def test_the_best_is_complete_and_none_is_better(seed: int) -> None:
 
 @pytest.mark.parametrize("search", [SEARCH, None], ids=["wished", "forgotten"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search | None) -> None:
+def test_a_chart_shows_all_finished_trials_with_a_value(seed: int, search: Search | None) -> None:
     page = sweep_page("lr", drawn(seed), search, 1000.0)
     rows = [row for row in page["trials"]
             if row["value"] is not None and row["phase"] in ("complete", "pruned")]  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_picture_has_all_that_has_ended_with_a_value(seed: int, search: Search
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_picture_can_be_looked_at(seed: int) -> None:
+def test_every_chart_renders(seed: int) -> None:
     page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
     root = ElementTree.fromstring(draw_svg(page, SEARCH))
     width, height = float(root.get("width", "")), float(root.get("height", ""))
@@ -169,7 +169,7 @@ def test_every_picture_can_be_looked_at(seed: int) -> None:
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 300])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_sketch_stays_in_its_terminal(seed: int, columns: int) -> None:
+def test_a_text_chart_fits_its_terminal(seed: int, columns: int) -> None:
     page = sweep_page("lr", drawn(seed), SEARCH, 1000.0)
     heading, _, rest = draw_sketch(page, SEARCH, columns).partition("\n")
     assert heading.startswith("lr: ")
@@ -193,6 +193,6 @@ def test_an_axis_keeps_the_order_of_its_values(seed: int) -> None:
 
 @pytest.mark.parametrize("high", [1, 2, 3, 5, 7, 40])
 @pytest.mark.parametrize("log", [False, True])
-def test_numbers_between_whole_ones_are_not_written(high: int, log: bool) -> None:
+def test_integer_axes_have_no_fractions(high: int, log: bool) -> None:
     labels = [label for _, label in build_axis(list(range(1, high + 1)), log=log).tick_marks()]
     assert all(float(label).is_integer() for label in labels)

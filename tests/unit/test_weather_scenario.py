@@ -19,14 +19,14 @@ def parsed(file: Path) -> Scenario:
 
 
 @pytest.mark.parametrize("file", BAD, ids=lambda file: file.stem)
-def test_a_bad_scenario_is_told_with_its_line(file: Path) -> None:
+def test_a_bad_scenario_is_refused_with_its_line(file: Path) -> None:
     expected = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
     with pytest.raises(ScenarioError) as caught:
         parsed(file)
     assert str(caught.value) == expected
 
 
-def test_a_scenario_of_every_part_becomes_steps_in_order() -> None:
+def test_a_scenario_with_every_section_becomes_ordered_steps() -> None:
     steps = scenario.scenario_steps(parsed(SAMPLES / "good" / "everything.yaml"))
     assert [step["at_s"] for step in steps] == sorted(step["at_s"] for step in steps)
     calm = [step for step in steps if step["at_s"] == 0.0][:5]
@@ -57,7 +57,7 @@ def test_a_scenario_of_every_part_becomes_steps_in_order() -> None:
     assert any(step.get("zone") == "us-west4-a" for step in steps), "the storm is there"
 
 
-def test_every_step_can_be_taken_again_as_it_is() -> None:
+def test_every_step_can_be_sent_again_as_it_is() -> None:
     for step in scenario.scenario_steps(parsed(SAMPLES / "good" / "everything.yaml")):
         said = {
             name: step[name] for name in step if name not in ("at_s", "every_s", "until_s", "do")
@@ -65,7 +65,7 @@ def test_every_step_can_be_taken_again_as_it_is() -> None:
         arguments.fill_arguments(arguments.find_kind(step["do"]), said)
 
 
-def test_a_trace_changes_between_the_ticks_where_its_seed_says() -> None:
+def test_a_trace_changes_at_times_chosen_by_its_seed() -> None:
     levels = (2, 2, 2, 0, 0, 1)
     trace = Trace(zone="us-central2-b", type="v4-8", gap_s=300.0, levels=levels, start_s=60.0)
     first, dry, again = traces.trace_steps(trace, seed=3)
@@ -76,7 +76,7 @@ def test_a_trace_changes_between_the_ticks_where_its_seed_says() -> None:
     assert [first, dry, again] != list(traces.trace_steps(trace, seed=4))
 
 
-def test_an_offset_leaves_out_the_beginning_of_a_trace() -> None:
+def test_an_offset_skips_the_beginning_of_a_trace() -> None:
     trace = Trace(zone="us-central2-b", type="*", gap_s=300.0, levels=(5, 5, 0, 3), offset_s=650.0)
     assert [step["nodes"] for step in traces.trace_steps(trace, seed=0)] == [0, 3]
 
@@ -94,7 +94,7 @@ def test_an_offset_leaves_out_the_beginning_of_a_trace() -> None:
         ('{"metadata": {"gap_seconds": 9}, "data": [1, 1.5]}', r"data\[1\] must be a whole"),
     ],
 )
-def test_what_is_no_trace_is_refused(text: str, why: str) -> None:
+def test_invalid_traces_are_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         traces.parse_trace(text)
 
@@ -105,5 +105,5 @@ def test_what_is_no_trace_is_refused(text: str, why: str) -> None:
      ("1.5h", 5400.0), ("2d", 172800.0), ("250ms", 0.25), ("", None), ("soon", None), ("-3", None),
      (-3, None), (True, None), (None, None), ("3 s", None), ("nan", None), ([], None)],
 )  # fmt: skip
-def test_stretches_of_time(said: object, seconds: float | None) -> None:
+def test_durations(said: object, seconds: float | None) -> None:
     assert arguments.read_duration(said) == seconds

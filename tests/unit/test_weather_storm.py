@@ -40,7 +40,7 @@ def survival(lives: list[float], hours: float) -> float:
     return sum(life > hours for life in lives) / len(lives)
 
 
-def test_a_third_dies_early_and_the_rest_lives_three_hours() -> None:
+def test_a_third_of_the_nodes_dies_early_and_the_rest_lives_three_hours() -> None:
     early, *rest = LIVES
     assert (early.share, early.mean_h) == (0.35, 0.25)
     share = sum(blend.share for blend in rest)
@@ -48,7 +48,7 @@ def test_a_third_dies_early_and_the_rest_lives_three_hours() -> None:
     assert sum(blend.share * blend.mean_h for blend in rest) / share == pytest.approx(3.0, abs=0.02)
 
 
-def test_lives_are_those_of_the_measured_sets(lives: list[float]) -> None:
+def test_lifetimes_match_the_measured_data(lives: list[float]) -> None:
     assert fmean(lives) == pytest.approx(0.35 * 0.25 + 0.65 * 3.0, abs=0.15)
     assert median(lives) == pytest.approx(0.56, abs=0.06)
     measured = {1 / 6: 0.88, 0.5: 0.55, 1.0: 0.37, 6.0: 0.11, 24.0: 0.02}
@@ -63,7 +63,7 @@ def test_old_capacity_is_safer_than_young(lives: list[float]) -> None:
     assert list(found.values()) == sorted(found.values())
 
 
-def test_gaps_are_those_of_the_measured_sets(seasons: dict[tuple[int, str], Spells]) -> None:
+def test_gaps_match_the_measured_data(seasons: dict[tuple[int, str], Spells]) -> None:
     gaps = [
         (start - stop) / HOUR
         for spell in seasons.values()
@@ -73,7 +73,7 @@ def test_gaps_are_those_of_the_measured_sets(seasons: dict[tuple[int, str], Spel
     assert fmean(gaps) == pytest.approx(1.79, abs=0.2)
 
 
-def test_zones_of_a_region_go_together(seasons: dict[tuple[int, str], Spells]) -> None:
+def test_zones_of_a_region_change_together(seasons: dict[tuple[int, str], Spells]) -> None:
     up = {key: sampled(spell) for key, spell in seasons.items()}
     pairs = list(combinations(ZONES, 2))
     near = [pair for pair in pairs if pair[0][:-1] == pair[1][:-1]]
@@ -113,7 +113,7 @@ def test_the_same_seed_is_the_same_storm_and_another_is_not() -> None:
     assert storm_steps(5, ZONES, 12) != storm_steps(6, ZONES, 12)
 
 
-def test_a_zone_more_changes_nothing_elsewhere() -> None:
+def test_another_zone_changes_nothing_elsewhere() -> None:
     few, more = storm_steps(5, ZONES[:2], 12), storm_steps(5, ZONES, 12)
     assert few == [step for step in more if whom(step) in (*ZONES[:2], "-")]
 
@@ -122,7 +122,7 @@ def whom(step: dict[str, object]) -> str:
     return str(step.get("zone") or str(step["target"]).partition("/")[0])
 
 
-def test_every_step_of_a_storm_can_be_done_and_every_fault_comes() -> None:
+def test_every_step_of_a_storm_is_possible_and_every_fault_occurs() -> None:
     steps = storm_steps(1, ZONES, 24 * 7)
     for step in steps:
         said = {name: step[name] for name in step if name not in ("at_s", "do")}

@@ -26,7 +26,7 @@ def samples() -> Iterator[tuple[str, dict[str, Any]]]:
         )
 
 
-def test_names_are_unique_and_each_has_what_it_takes() -> None:
+def test_names_are_unique_and_have_their_arguments() -> None:
     assert len(KINDS) == len(RULES) + len(ONE_OFFS)
     for kind in KINDS.values():
         assert kind.example.split()[0] == kind.name
@@ -36,7 +36,7 @@ def test_names_are_unique_and_each_has_what_it_takes() -> None:
         assert not kind.undo or (kind.undo in KINDS and "for" in kind.arguments)
 
 
-def test_every_example_can_be_said() -> None:
+def test_every_example_parses() -> None:
     assert {name for name, _ in samples()} == set(KINDS)
 
 
@@ -82,7 +82,7 @@ def test_bare_words_fill_the_first_free_arguments(said: str, filled: dict[str, A
         ("drought us-central2-b v4-7", "'type' of drought must be an accelerator type"),
     ],
 )
-def test_what_is_said_wrongly_is_told_in_a_sentence(said: str, why: str) -> None:
+def test_invalid_weather_is_refused_with_a_sentence(said: str, why: str) -> None:
     name, *words = said.split()
     with pytest.raises(InvalidWeather) as caught:
         kind = arguments.find_kind(name)
@@ -100,7 +100,7 @@ def test_every_kind_has_a_row_and_a_section() -> None:
         assert all(f"`{argument.name}`" in written for argument in kind.arguments.values())
 
 
-def test_every_stroke_has_a_sentence_of_its_own() -> None:
+def test_every_one_off_effect_has_its_own_sentence() -> None:
     strokes = {kind.name for kind in KINDS.values() if kind.family != RULE}
     assert strokes <= {name.removeprefix("weather.") for name in SENTENCES}
 
@@ -146,7 +146,7 @@ def test_sentences(name: str, facts: dict[str, Any], said: str) -> None:
     ("seconds", "said"),
     [(0.5, "0.5 s"), (30, "30 s"), (60, "1 min"), (5400, "1.5 h"), (86400 * 2, "2 d")],
 )
-def test_stretches_are_said_in_their_largest_unit(seconds: float, said: str) -> None:
+def test_durations_use_their_largest_unit(seconds: float, said: str) -> None:
     assert format_duration(seconds) == said
 
 
@@ -185,7 +185,7 @@ def test_targets(target: str, hosts: set[str]) -> None:
     assert hit == hosts
 
 
-def test_a_rule_fits_iff_every_pattern_meets_its_fact() -> None:
+def test_a_rule_matches_iff_every_pattern_matches_its_fact() -> None:
     patterns, facts = (None, "*", "a*", "b"), (None, "a", "ab", "b")
     alike: dict[str | None, set[str | None]] = {
         None: {None, "a", "ab", "b"},

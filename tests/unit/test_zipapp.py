@@ -22,12 +22,12 @@ def stripped(text: str) -> str:
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_a_bare_source_is_the_same_program(file: Path) -> None:
+def test_a_stripped_source_is_the_same_program(file: Path) -> None:
     text = file.read_text()
     assert ast.dump(ast.parse(strip_docs(text))) == stripped(text)
     assert strip_docs(text).count("\n") == text.count("\n")
 
 
-def test_a_body_on_the_line_of_its_head_stays() -> None:
+def test_a_body_on_the_same_line_is_kept() -> None:
     text = "class Lists(Protocol):\n    def __len__(self) -> int: ...\n"
     assert strip_docs(text) == text
