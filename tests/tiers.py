@@ -6,8 +6,8 @@ and whose law a shorter test guards too.
 """
 
 LONG = (
-    "conformance/test_hosts_ways.py::test_of_64_hosts_3_dead_ones_hold_up_nobody",
-    "conformance/test_store_damage.py::test_kill_9_anywhere_while_it_is_set_aside_loses_nothing",
+    "conformance/test_hosts_ways.py::test_unreachable_hosts_do_not_delay_the_others",
+    "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",
     "integration/test_clients_tpu_info.py",

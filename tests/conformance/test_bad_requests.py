@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str, str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_refused(tpu: Any, errors: Any, what: str) -> None:
+def test_invalid_requests_are_refused(tpu: Any, errors: Any, what: str) -> None:
     act, name, text = REFUSED[what]
     with pytest.raises(errors.GoogleAPICallError) as caught:
         act(tpu)
@@ -133,7 +133,7 @@ REFUSED_OF_A_NODE: dict[str, tuple[str, Callable[[Any], Any], str, str]] = {
 
 
 @pytest.mark.parametrize("what", REFUSED_OF_A_NODE)
-def test_refused_of_a_node(world: World, tpu: Any, errors: Any, what: str) -> None:
+def test_invalid_node_calls_are_refused(world: World, tpu: Any, errors: Any, what: str) -> None:
     kind, act, name, text = REFUSED_OF_A_NODE[what]
     world.node("us-central2-b", "n1", acceleratorType=kind)
     with pytest.raises(errors.GoogleAPICallError) as caught:
@@ -142,7 +142,7 @@ def test_refused_of_a_node(world: World, tpu: Any, errors: Any, what: str) -> No
     assert text in caught.value.message
 
 
-def test_an_active_request_goes_only_by_force(world: World, tpu: Any, errors: Any) -> None:
+def test_an_active_request_is_deleted_only_with_force(world: World, tpu: Any, errors: Any) -> None:
     queue()(tpu).result(timeout=60)
     request = f"{ZONE}/queuedResources/q1"
     active = lambda: tpu.get_queued_resource(name=request).state.state.name == "ACTIVE"  # noqa: E731
@@ -176,7 +176,7 @@ def test_a_burst_of_errors(
     assert (type(caught.value).__name__, caught.value.message[-8:]) == (name, "so it is")
 
 
-def test_over_quota_is_429_with_its_details(world: World, tpu: Any, errors: Any) -> None:
+def test_over_quota_is_429_with_details(world: World, tpu: Any, errors: Any) -> None:
     quota = ("weather", "quota", "us-central2-b", "TPUV4sPodPerProjectPerZoneForTPUAPI")
     world.herd(*quota, "0")
     try:
@@ -218,7 +218,7 @@ def test_the_other_client_library_shows_text_and_details(build: Any) -> None:
         ("GET", "/v2/projects/other/locations/us-central2-b/nodes", None, 403),
     ],
 )
-def test_raw_nonsense(
+def test_malformed_http_is_refused(
     world: World, method: str, path: str, body: bytes | None, status: int
 ) -> None:
     address = world.url.removeprefix("http://")

@@ -24,7 +24,7 @@ def bucket(storage: Any) -> Iterator[Any]:
     made.delete(force=True)
 
 
-def test_objects_come_back_as_they_were(bucket: Any) -> None:
+def test_objects_are_read_as_written(bucket: Any) -> None:
     bucket.blob("a/b c/ü.bin").upload_from_string(LONG)
     blob = bucket.get_blob("a/b c/ü.bin")
     assert (blob.size, blob.name) == (len(LONG), "a/b c/ü.bin")
@@ -33,7 +33,7 @@ def test_objects_come_back_as_they_were(bucket: Any) -> None:
     assert bucket.get_blob("a") is None
 
 
-def test_a_long_one_in_parts(bucket: Any) -> None:
+def test_a_large_object_is_uploaded_in_parts(bucket: Any) -> None:
     blob = bucket.blob("long")
     blob.chunk_size = 256 << 10
     with blob.open("wb") as stream:
@@ -51,7 +51,7 @@ def test_lists_by_prefix_and_delimiter(bucket: Any) -> None:
     assert pages.prefixes == {"x/y/"}
 
 
-def test_conditions_and_what_is_not_there(bucket: Any, errors: Any) -> None:
+def test_preconditions_and_missing_objects(bucket: Any, errors: Any) -> None:
     blob = bucket.blob("once")
     blob.upload_from_string("first", if_generation_match=0)
     with pytest.raises(errors.PreconditionFailed):
@@ -64,7 +64,7 @@ def test_conditions_and_what_is_not_there(bucket: Any, errors: Any) -> None:
         blob.download_as_bytes()
 
 
-def test_a_place_for_checkpoints(world: World, bucket: Any) -> None:
+def test_a_storage_for_checkpoints(world: World, bucket: Any) -> None:
     place = Bucket(f"gs://{bucket.name}/run/1", {"STORAGE_EMULATOR_HOST": world.url})
     place.write("step-1/part-0", [LONG[:100], memoryview(LONG)])
     place.write("step-1/whole.json", [b"{}"])
@@ -114,7 +114,7 @@ def plain(world: World) -> Plain:
     return Plain(world)
 
 
-def test_what_is_read_tells_its_generation(plain: Plain) -> None:
+def test_a_read_returns_its_generation(plain: Plain) -> None:
     """TensorStore writes on condition that nobody has written since it read."""
     _, first = plain.write("manifest", b"one")
     for cut, content in ("bytes=0-", b"one"), ("bytes=1-1", b"n"):
@@ -133,7 +133,7 @@ def test_what_is_read_tells_its_generation(plain: Plain) -> None:
     assert plain.ask("GET", same)[::2] == (200, b"next")
 
 
-def test_of_many_writers_on_one_condition_one_has_its_way(plain: Plain) -> None:
+def test_of_many_conditional_writers_one_wins(plain: Plain) -> None:
     with ThreadPoolExecutor(12) as pool:
         for turn in range(8):
             answers = pool.map(
@@ -143,7 +143,7 @@ def test_of_many_writers_on_one_condition_one_has_its_way(plain: Plain) -> None:
             assert sorted(status for status, _ in answers) == [200] + [412] * 11
 
 
-def test_two_uploads_in_parts_of_one_name_do_not_mix(plain: Plain) -> None:
+def test_two_multipart_uploads_of_one_name_do_not_mix(plain: Plain) -> None:
     one, other = plain.begin("part"), plain.begin("part")
     for place, body in ((one, b"aa"), (other, b"bbb")):
         assert plain.ask("PUT", place, body, **{"Content-Range": "bytes 0-1/*"})[0] == 308

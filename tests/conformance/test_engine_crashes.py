@@ -28,7 +28,7 @@ def said(store: Database, kind: str, at: float) -> None:
     store.append_events([HistoryEvent(at=at, kind=kind, facts={"epoch": 1, "why": "rest"})])
 
 
-def test_crashes_in_a_row_are_events_a_first_line_and_longer_pauses(tmp_path: Path) -> None:
+def test_repeated_crashes_are_events_a_first_line_and_longer_pauses(tmp_path: Path) -> None:
     store = Database(tmp_path, NOW)
     pauses = [record_crash(store, "OverflowError()", NOW + n) for n in range(9)]
     assert pauses[:3] == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S] and pauses[-1] == PAUSE_S_MAX
@@ -43,7 +43,7 @@ def test_crashes_in_a_row_are_events_a_first_line_and_longer_pauses(tmp_path: Pa
     store.close()
 
 
-def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> None:
+def test_a_killed_engine_is_counted_by_the_next(tmp_path: Path) -> None:
     store = Database(tmp_path, NOW)
     record_kill(store, NOW)
     said(store, "engine.started", NOW)
@@ -61,7 +61,7 @@ def test_an_engine_that_was_killed_is_counted_by_the_next(tmp_path: Path) -> Non
     store.close()
 
 
-def test_nobody_else_leads_while_it_waits(tmp_path: Path) -> None:
+def test_no_other_engine_leads_during_the_pause(tmp_path: Path) -> None:
     store, other = Database(tmp_path, NOW), Database(tmp_path, NOW)
     epoch = store.take_lease(LeaseHolder(pid=1, host="elsewhere"), time(), 0.1)
     assert epoch is not None
@@ -72,7 +72,7 @@ def test_nobody_else_leads_while_it_waits(tmp_path: Path) -> None:
     other.close()
 
 
-def test_an_engine_that_is_about_to_lead_is_there(
+def test_a_starting_engine_counts_as_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Database(tmp_path, NOW)

@@ -46,7 +46,7 @@ def test_a_node_from_create_to_delete(tpu: Any, v2: Any, node: Any) -> None:
     assert list(tpu.list_nodes(parent=HERE)) == []
 
 
-def test_a_config_in_place_of_a_type_and_enums_as_numbers(tpu: Any, v2: Any) -> None:
+def test_an_accelerator_config_and_numeric_enums(tpu: Any, v2: Any) -> None:
     kind = v2.AcceleratorConfig.Type.V5LITE_POD
     node = v2.Node(
         accelerator_config=v2.AcceleratorConfig(type_=kind, topology="4x4"),
@@ -66,7 +66,7 @@ def test_a_config_in_place_of_a_type_and_enums_as_numbers(tpu: Any, v2: Any) -> 
     assert len(made.network_endpoints) == 4
 
 
-def test_the_pager_goes_over_all_pages_and_zones(tpu: Any, node: Any) -> None:
+def test_the_pager_covers_all_pages_and_zones(tpu: Any, node: Any) -> None:
     waiting = [tpu.create_node(parent=HERE, node_id=f"n{number}", node=node) for number in range(5)]
     for operation in waiting:
         operation.result(timeout=60)
@@ -132,7 +132,7 @@ def test_many_slices_in_one_request(tpu: Any, v2: Any, node: Any) -> None:
     assert all(one.multislice_node for one in until(both, "two nodes", seconds=30))
 
 
-def test_what_a_zone_offers(tpu: Any) -> None:
+def test_types_and_runtimes_of_a_zone(tpu: Any) -> None:
     types = {one.type_ for one in tpu.list_accelerator_types(parent=HERE)}
     assert {"v4-8", "v4-16", "v4-32"} <= types
     one = tpu.get_accelerator_type(name=f"{HERE}/acceleratorTypes/v4-16")
@@ -148,7 +148,7 @@ def test_what_a_zone_offers(tpu: Any) -> None:
     assert tpu.get_location(request={"name": HERE}).location_id == "us-central2-b"
 
 
-def test_operations_can_be_listed_read_and_forgotten(tpu: Any, node: Any) -> None:
+def test_operations_can_be_listed_read_and_deleted(tpu: Any, node: Any) -> None:
     operation = tpu.create_node(parent=HERE, node_id="n1", node=node)
     operation.result(timeout=60)
     name = operation.operation.name
@@ -160,7 +160,7 @@ def test_operations_can_be_listed_read_and_forgotten(tpu: Any, node: Any) -> Non
     assert name not in {one.name for one in listed}
 
 
-def test_guest_attributes_come_one_entry_a_worker(tpu: Any, node: Any) -> None:
+def test_guest_attributes_have_one_entry_per_worker(tpu: Any, node: Any) -> None:
     name = tpu.create_node(parent=HERE, node_id="n1", node=node).result(timeout=60).name
     every = tpu.get_guest_attributes(request={"name": name, "worker_ids": [""]})
     assert len(every.guest_attributes) == 2

@@ -109,7 +109,7 @@ def test_queued_resources(service: Callable[[str], Service], version: str) -> No
     assert say(queue.list(parent=ZONE)) == {}
 
 
-def test_announced_maintenance_is_begun_early(
+def test_announced_maintenance_can_start_early(
     world: World, service: Callable[[str], Service]
 ) -> None:
     """Only the alpha can begin it; both show it."""
@@ -141,7 +141,7 @@ def test_announced_maintenance_is_begun_early(
 
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
-def test_what_a_zone_offers(service: Callable[[str], Service], version: str) -> None:
+def test_types_and_runtimes_of_a_zone(service: Callable[[str], Service], version: str) -> None:
     say = service(version)
     types = say.places.acceleratorTypes()
     assert "v4-8" in {one["type"] for one in say(types.list(parent=ZONE))["acceleratorTypes"]}
@@ -169,7 +169,7 @@ def test_operations(service: Callable[[str], Service], version: str) -> None:
     assert say(operations.delete(name=made["name"])) == {}
 
 
-def test_the_old_version_lists_nodes_for_old_tools(service: Callable[[str], Service]) -> None:
+def test_v1_lists_nodes_for_old_tools(service: Callable[[str], Service]) -> None:
     say, maker = service("v1"), service("v2")
     maker.wait(maker(maker.places.nodes().create(parent=ZONE, nodeId="n1", body=NODE)))
     (node,) = say(say.places.nodes().list(parent=ZONE))["nodes"]
@@ -193,7 +193,7 @@ def test_pages_are_followed_with_list_next(service: Callable[[str], Service]) ->
     assert sorted(found) == ["n0", "n1", "n2"]
 
 
-def test_a_discovery_document_fetched_as_tools_do(
+def test_the_discovery_document_is_fetched_like_tools_do(
     world: World, build: Any, service: Callable[[str], Service]
 ) -> None:
     """SkyPilot asks without a version and gets v2; tpunicorn names one."""

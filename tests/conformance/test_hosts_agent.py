@@ -114,7 +114,7 @@ def test_a_reboot_ends_a_command_and_says_so(ground: Ground, tmp_path: Path) -> 
     opened(ground, tmp_path, current_agent()).run(work)
 
 
-def test_the_same_on_all_hosts(ground: Ground, tmp_path: Path) -> None:
+def test_each_host_returns_its_own_exit_status(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("gang", 4)
 
     async def work(ways: ConnectionPool) -> list[fanout.FanoutResult[Any]]:
@@ -137,7 +137,7 @@ ATTACHED = (
 )
 
 
-def test_an_agent_that_lives_is_met_at_its_door(ground: Ground, tmp_path: Path) -> None:
+def test_a_running_agent_is_reached_through_its_socket(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("door")
 
     async def counted(ways: ConnectionPool) -> Any:

@@ -34,7 +34,7 @@ def hosts(many: int, node: str = "gpt-0-g1-7kq") -> list[Host]:
     ]
 
 
-def test_results_come_in_the_order_in_which_they_are_there() -> None:
+def test_results_come_in_order_of_completion() -> None:
     async def work(host: Host) -> int:
         await CLOCK.sleep(10 - host.worker)
         return host.worker
@@ -47,7 +47,7 @@ def test_results_come_in_the_order_in_which_they_are_there() -> None:
     run(main())
 
 
-def test_failures_and_the_slow_are_results() -> None:
+def test_failures_and_timeouts_are_results() -> None:
     async def work(host: Host) -> str:
         if host.worker == 1:
             raise InvalidInput("it makes no sense", hint="do something else")
@@ -69,7 +69,7 @@ def test_failures_and_the_slow_are_results() -> None:
     assert fanout.failure_lines([]) == []
 
 
-def test_no_more_at_once_than_said() -> None:
+def test_concurrency_stays_within_its_limit() -> None:
     now = most = 0
 
     async def work(host: Host) -> None:
@@ -86,7 +86,7 @@ def test_no_more_at_once_than_said() -> None:
     assert most == 6
 
 
-def test_a_bug_is_no_result() -> None:
+def test_a_bug_is_not_a_result() -> None:
     async def work(host: Host) -> None:
         if host.worker == 2:
             raise ZeroDivisionError
@@ -100,7 +100,7 @@ def test_a_bug_is_no_result() -> None:
     assert caught.group_contains(ZeroDivisionError)
 
 
-def test_who_leaves_early_leaves_nothing_behind() -> None:
+def test_leaving_early_cancels_the_rest() -> None:
     ended: list[int] = []
 
     async def work(host: Host) -> int:
@@ -121,7 +121,7 @@ def test_who_leaves_early_leaves_nothing_behind() -> None:
     run(main())
 
 
-def test_a_caller_who_is_cancelled_cancels_the_work() -> None:
+def test_a_cancelled_caller_cancels_the_work() -> None:
     async def work(host: Host) -> None:
         await CLOCK.sleep(1000)
 

@@ -67,7 +67,7 @@ def met(work: Callable[[Partner], Awaitable[None]]) -> None:
     run(main())
 
 
-def test_calls_do_not_get_in_each_others_way() -> None:
+def test_calls_do_not_block_each_other() -> None:
     async def work(partner: Partner) -> None:
         multiplexer = partner.multiplexer
         first, second = (
@@ -85,7 +85,7 @@ def test_calls_do_not_get_in_each_others_way() -> None:
     met(work)
 
 
-def test_frames_come_in_any_pieces() -> None:
+def test_frames_arrive_in_any_pieces() -> None:
     async def work(partner: Partner) -> None:
         call = partner.multiplexer.open_call(RpcRequest(name="a"))
         text = frames.pack_data(call.id, PORT, b"hello") + frames.pack_json(
@@ -134,7 +134,7 @@ def test_a_writer_waits_for_credit() -> None:
     met(work)
 
 
-def test_a_slow_reader_gives_no_credit() -> None:
+def test_a_slow_reader_grants_no_credit() -> None:
     async def work(partner: Partner) -> None:
         call = partner.multiplexer.open_call(RpcRequest(name="a"))
         for _ in range(4):
@@ -153,7 +153,7 @@ def test_a_slow_reader_gives_no_credit() -> None:
     met(work)
 
 
-def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
+def test_a_caller_waiting_for_the_reply_grants_credit_for_dropped_output() -> None:
     async def work(partner: Partner) -> None:
         call = partner.multiplexer.open_call(RpcRequest(name="a"))
         waiting = asyncio.create_task(call.reply())
@@ -169,7 +169,7 @@ def test_who_waits_for_the_reply_only_gives_credit_for_what_it_drops() -> None:
     met(work)
 
 
-def test_a_broken_lane_fails_all_that_is_under_way_and_all_that_comes() -> None:
+def test_a_broken_channel_fails_all_current_and_later_calls() -> None:
     async def work(partner: Partner) -> None:
         multiplexer = partner.multiplexer
         call, other = (
@@ -189,7 +189,7 @@ def test_a_broken_lane_fails_all_that_is_under_way_and_all_that_comes() -> None:
     met(work)
 
 
-def test_leaving_says_so_and_hears_nothing_more() -> None:
+def test_closing_says_so_and_reads_nothing_more() -> None:
     async def work(partner: Partner) -> None:
         async with partner.multiplexer.open_stream(RpcRequest(name="a")) as call:
             pass
@@ -202,7 +202,7 @@ def test_leaving_says_so_and_hears_nothing_more() -> None:
     met(work)
 
 
-def test_a_call_that_is_over_is_not_cancelled() -> None:
+def test_a_finished_call_is_not_cancelled() -> None:
     async def work(partner: Partner) -> None:
         async with partner.multiplexer.open_stream(RpcRequest(name="a")) as call:
             partner.say(frames.REPLY, call.id, {})
@@ -211,7 +211,7 @@ def test_a_call_that_is_over_is_not_cancelled() -> None:
     met(work)
 
 
-def test_events_reach_all_who_listen() -> None:
+def test_events_reach_all_listeners() -> None:
     async def work(partner: Partner) -> None:
         heard: list[list[Any]] = [[], []]
 
@@ -231,7 +231,7 @@ def test_events_reach_all_who_listen() -> None:
     met(work)
 
 
-def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "EVENTS_MAX", 3)
 
     async def work(partner: Partner) -> None:
@@ -255,7 +255,7 @@ def test_who_does_not_listen_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
         frames.HEAD.pack(0, 99, 1),
     ],
 )
-def test_nonsense_hangs_up(nonsense: bytes) -> None:
+def test_malformed_frames_close_the_channel(nonsense: bytes) -> None:
     async def work(partner: Partner) -> None:
         call = partner.multiplexer.open_call(RpcRequest(name="a"))
         partner.multiplexer.feed(nonsense)
@@ -267,7 +267,7 @@ def test_nonsense_hangs_up(nonsense: bytes) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x00"])
-def test_short_frames_hang_up(payload: bytes) -> None:
+def test_truncated_frames_close_the_channel(payload: bytes) -> None:
     async def work(partner: Partner) -> None:
         call = partner.multiplexer.open_call(RpcRequest(name="a"))
         partner.multiplexer.feed(frames.pack_frame(frames.CREDIT, call.id, payload))

@@ -33,7 +33,7 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
         yield place
 
 
-def test_every_host_of_a_node_by_one_connection_each(ground: Ground, tmp_path: Path) -> None:
+def test_each_host_of_a_node_gets_one_connection(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("pod", 4)
 
     async def work(ways: ConnectionPool) -> None:
@@ -52,7 +52,7 @@ def test_every_host_of_a_node_by_one_connection_each(ground: Ground, tmp_path: P
     opened(ground, tmp_path).run(work)
 
 
-def test_a_recreated_node_raises_no_noise_and_its_old_self_is_not_reached(
+def test_a_recreated_node_is_accepted_and_its_old_incarnation_is_not_reached(
     ground: Ground, tmp_path: Path
 ) -> None:
     (old,) = ground.node("phoenix")
@@ -105,7 +105,7 @@ class Liar:
         return (await self.look_up_host(self._lie))[0]
 
 
-def test_a_host_that_moved_is_found_again_and_its_old_address_gets_nothing(
+def test_a_host_with_a_new_address_is_found_and_the_old_address_gets_nothing(
     ground: Ground, tmp_path: Path
 ) -> None:
     (before,) = ground.node("mover")
@@ -117,7 +117,7 @@ def test_a_host_that_moved_is_found_again_and_its_old_address_gets_nothing(
     opened(ground, tmp_path).run(lambda ways: ping(ways, before))
 
 
-def test_a_host_that_refuses_and_one_that_is_silent(ground: Ground, tmp_path: Path) -> None:
+def test_a_refusing_host_and_a_silent_host(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("ill", 4)
     ground.refuse(hosts[1])
     ground.silence(hosts[2])
@@ -171,7 +171,7 @@ def test_a_reboot_breaks_the_link_and_the_next_one_is_made(ground: Ground, tmp_p
     opened(ground, tmp_path).run(work)
 
 
-def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
+def test_a_cut_stream_is_an_error_and_the_host_is_reached_again(
     ground: Ground, tmp_path: Path
 ) -> None:
     (host,) = ground.node("cutter")
@@ -198,7 +198,7 @@ def test_a_cut_in_mid_stream_is_told_and_the_host_is_reached_again(
 
 
 @pytest.mark.parametrize("fate", ["silence", "hang"])
-def test_a_host_that_dies_without_a_word_is_noticed(
+def test_a_host_that_dies_silently_is_noticed(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str
 ) -> None:
     monkeypatch.setattr("tpuherd.remote.connection_pool.KEEPALIVE_S", 0.3)
@@ -215,7 +215,7 @@ def test_a_host_that_dies_without_a_word_is_noticed(
     opened(ground, tmp_path).run(work)
 
 
-def test_hanging_up_while_hosts_are_waited_for(ground: Ground, tmp_path: Path) -> None:
+def test_closing_while_hosts_are_connecting(ground: Ground, tmp_path: Path) -> None:
     hosts = ground.node("early", 4)
     ground.silence(hosts[1])
     ground.hang(hosts[2])
@@ -232,7 +232,7 @@ def test_hanging_up_while_hosts_are_waited_for(ground: Ground, tmp_path: Path) -
     assert opened(ground, tmp_path).run(work) < 2
 
 
-def test_an_agent_that_falls_over_is_started_again_by_the_same_connection(
+def test_a_crashed_agent_is_restarted_over_the_same_connection(
     ground: Ground, tmp_path: Path
 ) -> None:
     (host,) = ground.node("faller")
@@ -248,7 +248,7 @@ def test_an_agent_that_falls_over_is_started_again_by_the_same_connection(
     opened(ground, tmp_path).run(work)
 
 
-def test_the_agent_travels_once(ground: Ground, tmp_path: Path) -> None:
+def test_the_agent_is_uploaded_once(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("settler")
     there = opened(ground, tmp_path, small("first"))
 
@@ -265,13 +265,13 @@ def test_the_agent_travels_once(ground: Ground, tmp_path: Path) -> None:
     assert there.run(bytes_sent) == ["attach"]
 
 
-def test_a_key_that_is_not_known_yet_is_let_in(ground: Ground, tmp_path: Path) -> None:
+def test_an_unknown_client_key_is_installed(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("guarded")
     opened(ground, tmp_path / "somebody").run(lambda ways: ping(ways, host))
     opened(ground, tmp_path / "else").run(lambda ways: ping(ways, host))
 
 
-def test_a_port_of_the_host_comes_here(ground: Ground, tmp_path: Path) -> None:
+def test_a_port_of_the_host_is_forwarded(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("porter")
 
     async def work(ways: ConnectionPool) -> bytes:
@@ -286,7 +286,7 @@ def test_a_port_of_the_host_comes_here(ground: Ground, tmp_path: Path) -> None:
     opened(ground, tmp_path).run(work)
 
 
-def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> None:
+def test_a_slow_reader_with_bytes_both_ways(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("echo")
 
     async def work(ways: ConnectionPool) -> None:
@@ -312,7 +312,7 @@ def test_bytes_both_ways_under_a_slow_reader(ground: Ground, tmp_path: Path) -> 
     opened(ground, tmp_path).run(work)
 
 
-def test_leaving_one_call_leaves_the_others_alone(ground: Ground, tmp_path: Path) -> None:
+def test_cancelling_one_call_leaves_the_others_alone(ground: Ground, tmp_path: Path) -> None:
     (host,) = ground.node("busy")
 
     async def work(ways: ConnectionPool) -> None:
@@ -328,7 +328,7 @@ def test_leaving_one_call_leaves_the_others_alone(ground: Ground, tmp_path: Path
     opened(ground, tmp_path).run(work)
 
 
-def test_of_64_hosts_3_dead_ones_hold_up_nobody(ground: Ground, tmp_path: Path) -> None:
+def test_unreachable_hosts_do_not_delay_the_others(ground: Ground, tmp_path: Path) -> None:
     many, nodes = (64, 1) if hasattr(ground, "nodes") else (8, 1)
     hosts = [host for at in range(nodes) for host in ground.node(f"crowd{at}", many // nodes)]
     dead = [hosts[3], hosts[many // 2], hosts[-1]]

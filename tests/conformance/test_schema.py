@@ -51,7 +51,7 @@ TYPE = "type.googleapis.com/google.cloud.tpu.v2.Node"
     ],
     ids=str,
 )
-def test_what_fits(tpu: Document, answer: Any) -> None:
+def test_valid_answers(tpu: Document, answer: Any) -> None:
     assert tpu.faults("node", answer) == []
     assert tpu.faults("create", {"response": {"@type": TYPE, **answer}}) == []
 
@@ -74,7 +74,7 @@ def test_what_fits(tpu: Document, answer: Any) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit(tpu: Document, answer: Any) -> None:
+def test_invalid_answers(tpu: Document, answer: Any) -> None:
     assert len(tpu.faults("node", answer)) == 1
     assert len(tpu.faults("create", {"response": {"@type": TYPE, **answer}})) == 1
     other = TYPE.replace("v2", "v2alpha1")

@@ -47,7 +47,7 @@ def test_default_credentials_from_the_metadata_server(world: World) -> None:
     ("location", "kind"),
     [("us-central2", "region"), ("NAM4", "dual-region"), ("EU", "multi-region")],
 )
-def test_where_a_bucket_is(storage: Any, location: str, kind: str) -> None:
+def test_the_location_of_a_bucket(storage: Any, location: str, kind: str) -> None:
     bucket = storage.create_bucket(f"tpuherd-{location.lower()}", location=location)
     found = storage.get_bucket(bucket.name)
     assert (found.location, found.location_type) == (location.upper(), kind)
@@ -56,7 +56,9 @@ def test_where_a_bucket_is(storage: Any, location: str, kind: str) -> None:
     found.delete()
 
 
-def test_no_bucket_and_the_emulator_variable(world: World, storage: Any, errors: Any) -> None:
+def test_a_missing_bucket_and_the_emulator_variable(
+    world: World, storage: Any, errors: Any
+) -> None:
     with pytest.raises(errors.NotFound, match="The specified bucket does not exist"):
         storage.get_bucket("nobody-has-this")
     script = "from google.cloud import storage; c = storage.Client.create_anonymous_client()\n"

@@ -57,7 +57,7 @@ def holder(host: str = "") -> LeaseHolder:
 # ---- wishes --------------------------------------------------------------------------------------
 
 
-def test_a_wish_comes_back_as_it_was_with_its_next_revision(open_store: Open) -> None:
+def test_a_job_is_read_as_written_with_its_next_revision(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.stored_jobs() == {}
     first = store.put_job(wish(), [event(1, kind="job.submitted")])
@@ -70,7 +70,7 @@ def test_a_wish_comes_back_as_it_was_with_its_next_revision(open_store: Open) ->
 
 
 @pytest.mark.parametrize(("expected", "fine"), [(None, True), (1, True), (0, False), (2, False)])
-def test_who_expects_another_revision_writes_nothing(
+def test_a_write_with_another_expected_revision_changes_nothing(
     open_store: Open, expected: int | None, fine: bool
 ) -> None:
     store = open_store()
@@ -84,7 +84,7 @@ def test_who_expects_another_revision_writes_nothing(
     assert list(store.read_events()) == []
 
 
-def test_wishes_are_adopted_all_or_none(open_store: Open) -> None:
+def test_jobs_are_adopted_all_or_none(open_store: Open) -> None:
     store, other = open_store(), open_store()
     before = store.change_counter()
     store.add_jobs([wish(), wish(job="bert")], [event(1)])
@@ -96,7 +96,7 @@ def test_wishes_are_adopted_all_or_none(open_store: Open) -> None:
     assert len(list(store.read_events())) == 1
 
 
-def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> None:
+def test_a_removed_job_is_gone_and_may_be_removed_again(open_store: Open) -> None:
     store = open_store()
     store.put_job(wish())
     store.put_job(wish("gpt2"))
@@ -107,7 +107,7 @@ def test_a_dropped_wish_is_gone_and_may_be_dropped_again(open_store: Open) -> No
     assert store.put_job(wish(), expected=0).revision == 1
 
 
-def test_the_version_tells_of_wishes_here_and_of_everything_elsewhere(open_store: Open) -> None:
+def test_the_version_covers_jobs_here_and_everything_elsewhere(open_store: Open) -> None:
     store, other = open_store(), open_store()
     writes: list[tuple[Callable[[Store], object], bool]] = [
         (lambda one: one.put_job(wish()), True),
@@ -126,7 +126,7 @@ def test_the_version_tells_of_wishes_here_and_of_everything_elsewhere(open_store
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_events_are_numbered_in_order_and_come_back_equal(open_store: Open) -> None:
+def test_events_are_numbered_in_order_and_read_as_written(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.append_events([]) == 0
     told = [event(n) for n in range(1, 1203)]  # more than is read at once
@@ -137,7 +137,7 @@ def test_events_are_numbered_in_order_and_come_back_equal(open_store: Open) -> N
     assert list(store.read_events(after=1202)) == []
 
 
-def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None:
+def test_events_are_selected_by_job_slot_kind_and_number(open_store: Open) -> None:
     store = open_store()
     told = [
         event(1, kind="job.submitted", slot=""),
@@ -162,7 +162,7 @@ def test_events_are_chosen_by_job_slot_kind_and_number(open_store: Open) -> None
     assert chosen(limit=0) == []
 
 
-def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store: Open) -> None:
+def test_invalid_json_is_refused_with_its_whole_batch(open_store: Open) -> None:
     store = open_store()
     with pytest.raises(TypeError):
         store.append_events(
@@ -172,7 +172,7 @@ def test_what_is_no_json_is_refused_and_none_of_its_companions_stays(open_store:
     assert store.append_events([event(2)]) == 1
 
 
-def test_the_routine_of_jobs_long_dropped_is_pruned_and_nothing_else(open_store: Open) -> None:
+def test_routine_events_of_long_removed_jobs_are_pruned_and_nothing_else(open_store: Open) -> None:
     store, other = open_store(), open_store()
     kinds = ("attempt.saved", "attempt.ended", "job.removed")
     for job, since in (("old", 0), ("again", 0), ("new", 100)):
@@ -208,7 +208,7 @@ def test_one_engine_at_a_time_has_the_lease(open_store: Open) -> None:
     assert other.take_lease(holder(), NOW + 11, TTL_S) == int((NOW + 11) * 1000)
 
 
-def test_who_slept_beyond_his_time_is_outdated_and_writes_nothing(open_store: Open) -> None:
+def test_an_engine_that_slept_too_long_is_outdated_and_writes_nothing(open_store: Open) -> None:
     store, other = open_store(), open_store()
     old = store.take_lease(holder(), NOW, TTL_S)
     assert old is not None
@@ -239,7 +239,7 @@ def test_the_epoch_rises_even_if_the_clock_goes_back(open_store: Open) -> None:
     assert store.take_lease(holder(), NOW - 3600, TTL_S) == first + 1
 
 
-def test_an_engine_of_this_machine_that_died_is_replaced_at_once(open_store: Open) -> None:
+def test_a_dead_engine_of_this_machine_is_replaced_at_once(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert isinstance(store, Database)
     first = store.take_lease(holder(), NOW, TTL_S)
@@ -251,7 +251,7 @@ def test_an_engine_of_this_machine_that_died_is_replaced_at_once(open_store: Ope
     assert second > first
 
 
-def test_of_an_engine_elsewhere_only_time_tells(open_store: Open) -> None:
+def test_a_dead_engine_elsewhere_is_replaced_after_its_lease(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert isinstance(store, Database)
     assert store.take_lease(holder("elsewhere"), NOW, TTL_S) is not None
@@ -260,7 +260,7 @@ def test_of_an_engine_elsewhere_only_time_tells(open_store: Open) -> None:
     assert other.take_lease(holder(), NOW + TTL_S, TTL_S) is not None
 
 
-def test_no_write_without_a_lease_when_an_epoch_is_said(open_store: Open) -> None:
+def test_no_write_without_a_lease_when_an_epoch_is_given(open_store: Open) -> None:
     with pytest.raises(Superseded):
         open_store().append_events([event(1)], epoch=1)
 
@@ -268,7 +268,7 @@ def test_no_write_without_a_lease_when_an_epoch_is_said(open_store: Open) -> Non
 # ---- trails and states ---------------------------------------------------------------------------
 
 
-def test_the_last_snapshot_of_trails_is_kept(open_store: Open) -> None:
+def test_the_last_snapshot_of_the_history_is_kept(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.load_history() is None
     store.save_history(7, {"slots": {"gpt-0": [1, 2.5, None]}})
@@ -276,7 +276,7 @@ def test_the_last_snapshot_of_trails_is_kept(open_store: Open) -> None:
     assert other.load_history() == (9, {"slots": {}})
 
 
-def test_states_are_those_of_the_last_thought(open_store: Open) -> None:
+def test_slot_states_are_those_of_the_last_plan(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.slot_messages() == {}
     store.put_slot_messages({"gpt-0": "runs", "gpt-1": "waits for capacity"})
@@ -290,7 +290,7 @@ def test_states_are_those_of_the_last_thought(open_store: Open) -> None:
 # ---- the file ------------------------------------------------------------------------------------
 
 
-def test_only_its_user_reads_it(tmp_path: Path) -> None:
+def test_only_its_user_can_read_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         store = Database(tmp_path / "store", NOW)
@@ -305,7 +305,7 @@ def test_only_its_user_reads_it(tmp_path: Path) -> None:
     store.close()
 
 
-def test_secrets_are_kept_beside_the_store_and_go_with_the_job(tmp_path: Path) -> None:
+def test_secrets_are_kept_beside_the_store_and_deleted_with_the_job(tmp_path: Path) -> None:
     store = Database(tmp_path / "store", NOW)
     value = "line\r\nother ☃"
     store.secrets.put("gpt", "KEY", "old")
@@ -332,7 +332,7 @@ def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_store_with_older_words_is_refused(tmp_path: Path, version: int) -> None:
+def test_a_store_of_an_earlier_format_is_refused(tmp_path: Path, version: int) -> None:
     with sqlite3.connect(tmp_path / "store.db") as connection:
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
@@ -343,7 +343,7 @@ def test_a_store_with_older_words_is_refused(tmp_path: Path, version: int) -> No
     assert not list(tmp_path.glob("*.broken-*"))
 
 
-def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
+def test_an_older_store_is_migrated_step_by_step(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
     schema.migrate_schema(connection)
     connection.execute("INSERT INTO states VALUES ('gpt-0', 'runs')")
@@ -358,7 +358,7 @@ def test_an_older_store_is_brought_up_step_by_step(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_a_damaged_store_that_another_uses_stays(
+def test_a_damaged_store_in_use_is_not_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tpuherd.store.set_aside.LET_GO_S", 0.2)
@@ -378,7 +378,7 @@ def test_a_damaged_store_that_another_uses_stays(
     after.close()
 
 
-def test_who_waits_while_another_sets_it_aside_goes_on(
+def test_a_process_waiting_for_the_move_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = Database(tmp_path, NOW)
@@ -399,7 +399,7 @@ def test_who_waits_while_another_sets_it_aside_goes_on(
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_store_removed_under_its_user_is_noticed(tmp_path: Path, replaced: bool) -> None:
+def test_a_store_removed_while_in_use_is_noticed(tmp_path: Path, replaced: bool) -> None:
     store = Database(tmp_path, NOW)
     store.append_events([event(1)])
     (tmp_path / "store.db").rename(tmp_path / "gone")
@@ -411,14 +411,14 @@ def test_a_store_removed_under_its_user_is_noticed(tmp_path: Path, replaced: boo
     store.close()
 
 
-def test_a_folder_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(Exception, match="can't be used") as refused:
         Database(tmp_path / "file", NOW)
     assert "file" in str(refused.value)
 
 
-def test_each_place_has_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_each_scope_has_its_own_folder(tmp_path: Path) -> None:
     def store(world: Path | None) -> Path:
         folders = LocalFolders(config=tmp_path, state=tmp_path, runtime=tmp_path)
         return ProjectScope(world=world, project="p", folders=folders).store_folder

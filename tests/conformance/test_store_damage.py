@@ -183,7 +183,7 @@ ALL = len(JOBS) + EVENTS
         (False, emptied, 30, ALL),
     ],
 )
-def test_what_can_be_read_of_a_damaged_store_is_carried_over(
+def test_the_readable_part_of_a_damaged_store_is_kept(
     tmp_path: Path, moved: bool, harm: Callable[[Files], None], jobs: int, events: int
 ) -> None:
     files = filled(tmp_path, moved=moved)
@@ -244,7 +244,7 @@ def killed_at(folder: Path, step: int) -> bool:
 
 
 @pytest.mark.parametrize("harm", [first_page_and_wal_head, zeroed_pages])
-def test_kill_9_anywhere_while_it_is_set_aside_loses_nothing(
+def test_kill_9_while_a_damaged_store_is_moved_loses_nothing(
     tmp_path: Path, harm: Callable[[Files], None]
 ) -> None:
     files = filled(tmp_path, moved=True)

@@ -267,7 +267,7 @@ def test_histories(seed: int) -> None:
         assert here is None or threaded or play.answers[connection, id] == 1
 
 
-def test_a_reader_gets_no_more_than_it_allowed() -> None:
+def test_a_reader_gets_no_more_than_its_credit() -> None:
     play = Play()
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"])
@@ -281,7 +281,7 @@ def test_a_reader_gets_no_more_than_it_allowed() -> None:
     assert play.state.connections[1].unsent < UNSENT_MAX + frames.WINDOW
 
 
-def test_who_does_not_read_events_learns_how_many_it_missed() -> None:
+def test_a_reader_that_misses_events_learns_how_many() -> None:
     play = Play()
     play.open(1)
     for n in range(50_000):
@@ -300,7 +300,7 @@ def attempt(play: Play, **arguments: Any) -> None:
     play.began("x-1")
 
 
-def test_an_attempt_that_ignores_term_is_killed_when_its_grace_is_over() -> None:
+def test_an_attempt_that_ignores_term_is_killed_after_its_grace() -> None:
     play = Play()
     attempt(play)
     assert signals(play.ask(1, 8, "halt", attempt="x-1", grace_s=20)) == [(15, False)]
@@ -320,7 +320,7 @@ def test_an_attempt_that_ignores_term_is_killed_when_its_grace_is_over() -> None
     assert play.last(1)["signal"] == 9
 
 
-def test_what_an_attempt_leaves_behind_gets_the_rest_of_the_grace() -> None:
+def test_leftover_processes_of_an_attempt_get_the_rest_of_the_grace() -> None:
     play = Play()
     attempt(play)
     play.ask(1, 8, "halt", attempt="x-1", grace_s=20)
@@ -330,7 +330,7 @@ def test_what_an_attempt_leaves_behind_gets_the_rest_of_the_grace() -> None:
     assert signals(play.pass_time(1.5))[0] == (9, True)
 
 
-def test_chips_that_stay_taken_are_told_after_a_while() -> None:
+def test_chips_that_stay_in_use_are_reported_after_a_while() -> None:
     play = Play()
     attempt(play)
     play.ended("x-1", 1)
@@ -345,7 +345,7 @@ def test_chips_that_stay_taken_are_told_after_a_while() -> None:
     assert (work.phase, work.free, work.holders) == ("ended", False, (row,))
 
 
-def test_a_lease_that_is_renewed_never_ends() -> None:
+def test_a_renewed_lease_never_expires() -> None:
     play = Play()
     attempt(play, lease_s=10)
     for id in range(10, 20):
@@ -366,7 +366,7 @@ def test_a_lease_that_is_renewed_never_ends() -> None:
         ("shutdown", "TERM", True),
     ],
 )
-def test_only_deadly_news_stop_attempts(key: str, value: str, deadly: bool) -> None:
+def test_only_deadly_notices_stop_attempts(key: str, value: str, deadly: bool) -> None:
     play = Play()
     attempt(play)
     done = play.happen(messages.HostNotice(key, value), messages.HostNotice(key, value))
@@ -376,7 +376,7 @@ def test_only_deadly_news_stop_attempts(key: str, value: str, deadly: bool) -> N
     assert play.sent[2][-1].content["notices"] == {key: value}
 
 
-def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
+def test_a_command_waits_for_its_reader_but_not_forever() -> None:
     play = Play()
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"], log_bytes=1 << 20)
@@ -390,7 +390,7 @@ def test_a_command_waits_for_its_reader_but_not_for_ever() -> None:
 @pytest.mark.parametrize("boot", ["b", "another"])
 @pytest.mark.parametrize("alive", [False, True])
 @pytest.mark.parametrize("phase", ["waiting", "running", "sweeping", "ended", "lost"])
-def test_how_a_next_agent_finds_work(boot: str, alive: bool, phase: str) -> None:
+def test_the_next_agent_finds_running_tasks(boot: str, alive: bool, phase: str) -> None:
     left = Task("a", COMMAND, (), 0.0, phase=phase, boot="b", pid=0 if phase == "waiting" else 5)
     work, why = adopt_previous(left, boot, alive, 10.0)
     if phase in ("ended", "lost"):

@@ -20,7 +20,7 @@ def story(seed: int, many: int) -> list[HistoryEvent]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_read_bit_by_bit_they_are_as_read_at_once(tmp_path: Path, seed: int) -> None:
+def test_reading_in_steps_equals_reading_at_once(tmp_path: Path, seed: int) -> None:
     store = Database(tmp_path, NOW)
     told = story(seed, 300)
     now = NOW
@@ -53,7 +53,7 @@ def absent(file: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [spoilt, empty, absent])
-def test_a_copy_that_is_none_is_not_used(tmp_path: Path, harm: object) -> None:
+def test_an_unreadable_cache_is_ignored(tmp_path: Path, harm: object) -> None:
     assert callable(harm)
     store = Database(tmp_path, NOW)
     told = story(1, 100)
@@ -67,7 +67,7 @@ def test_a_copy_that_is_none_is_not_used(tmp_path: Path, harm: object) -> None:
     store.close()
 
 
-def test_a_copy_of_another_store_is_not_used(tmp_path: Path) -> None:
+def test_a_cache_of_another_store_is_ignored(tmp_path: Path) -> None:
     one, other = Database(tmp_path / "one", NOW), Database(tmp_path / "other", NOW)
     one.append_events(story(1, 100))
     ledger_cache.write_cached_ledger(one, ledger_cache.load_ledger(one))
@@ -78,7 +78,7 @@ def test_a_copy_of_another_store_is_not_used(tmp_path: Path) -> None:
     other.close()
 
 
-def test_a_copy_that_is_ahead_of_its_store_is_not_used(tmp_path: Path) -> None:
+def test_a_cache_ahead_of_its_store_is_ignored(tmp_path: Path) -> None:
     store = Database(tmp_path, NOW)
     store.append_events(story(1, 100))
     kept = ledger_cache.load_ledger(store)

@@ -58,7 +58,7 @@ def test_a_survey_has_every_zone_and_every_page() -> None:
     live(work)
 
 
-def test_a_zone_that_does_not_answer_is_unknown_and_said() -> None:
+def test_a_zone_that_does_not_answer_is_unknown_and_named() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await user.weather("unreachable-zone", zone=ZONE)
@@ -103,7 +103,7 @@ def test_a_recreated_node_is_another_incarnation() -> None:
     live(work)
 
 
-def test_a_preempted_node_is_an_obstacle() -> None:
+def test_a_preempted_node_cannot_be_used() -> None:
     async def work(user: User) -> None:
         await user.node("pod", schedulingConfig={"spot": True})
         host = await host_of(user, "pod")
@@ -129,7 +129,7 @@ def collect_notices() -> list[str]:
     return sentences
 
 
-def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
+def test_our_key_is_added_to_the_project_beside_the_others() -> None:
     async def work(user: User) -> None:
         await set_project(user, **{"ssh-keys": THEIRS, "other": "stays"})
         await user.node("pod")
@@ -150,7 +150,7 @@ def test_our_key_goes_to_the_project_beside_everybody_elses() -> None:
     live(work)
 
 
-def test_two_who_write_at_once_lose_nothing() -> None:
+def test_two_concurrent_key_writers_lose_nothing() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
@@ -190,7 +190,7 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
 
 
 @pytest.mark.parametrize("where", ["project", "node"])
-def test_os_login_in_the_way_is_said(where: str) -> None:
+def test_a_project_with_os_login_is_reported(where: str) -> None:
     async def work(user: User) -> None:
         if where == "project":
             await set_project(user, **{"enable-oslogin": "TRUE"})
@@ -202,7 +202,7 @@ def test_os_login_in_the_way_is_said(where: str) -> None:
     live(work)
 
 
-def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
+def test_a_node_may_opt_out_of_os_login() -> None:
     async def work(user: User) -> None:
         await set_project(user, **{"enable-oslogin": "TRUE"})
         await user.node("pod", metadata={"enable-oslogin": "FALSE"})
@@ -215,7 +215,7 @@ def test_a_node_may_opt_out_of_the_projects_os_login() -> None:
     live(work)
 
 
-def test_host_keys_that_come_late_are_waited_for() -> None:
+def test_late_host_keys_are_waited_for() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await user.directory.list_nodes()
@@ -236,7 +236,7 @@ def test_host_keys_that_come_late_are_waited_for() -> None:
     live(work)
 
 
-def test_host_keys_that_never_come_are_not_waited_for_long_and_not_at_all_on_an_old_node() -> None:
+def test_missing_host_keys_are_waited_for_briefly_and_on_old_nodes_not_at_all() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await user.directory.list_nodes()
@@ -252,7 +252,7 @@ def test_host_keys_that_never_come_are_not_waited_for_long_and_not_at_all_on_an_
     live(work)
 
 
-def test_many_hosts_ask_once() -> None:
+def test_many_hosts_share_one_request() -> None:
     async def work(user: User) -> None:
         await user.node("pod", acceleratorType="v4-64")
         hosts = [await host_of(user, "pod", worker) for worker in range(8)]
@@ -265,7 +265,7 @@ def test_many_hosts_ask_once() -> None:
     live(work)
 
 
-def test_a_failed_question_is_asked_again() -> None:
+def test_a_failed_request_is_sent_again() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         host = await host_of(user, "pod")
@@ -277,7 +277,7 @@ def test_a_failed_question_is_asked_again() -> None:
     live(work)
 
 
-def test_a_cut_answer_is_not_reached() -> None:
+def test_a_truncated_answer_is_an_error() -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await user.weather("lost-response", times=1)
@@ -343,7 +343,7 @@ def test_a_refusal_says_what_to_do(details: object, says: str) -> None:
     assert says in error.hint
 
 
-def test_fields_that_are_missing_or_new_are_no_trouble() -> None:
+def test_missing_and_new_fields_are_accepted() -> None:
     name = "projects/p/locations/z/nodes/n"
     node = parse.parse_node({"name": name, "state": "DANCING", "networkEndpoints": [{}], "new": 1})
     assert (node.state, node.ready, node.created) == ("DANCING", False, 0.0)
@@ -353,7 +353,7 @@ def test_fields_that_are_missing_or_new_are_no_trouble() -> None:
     assert parse.parse_project({}).items == {}
 
 
-def test_of_several_network_cards_the_first_counts() -> None:
+def test_of_several_network_interfaces_the_first_counts() -> None:
     ends = [{"ipAddress": f"10.0.0.{at}"} for at in range(4)]
     node = parse.parse_node(
         {

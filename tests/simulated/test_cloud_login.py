@@ -139,7 +139,7 @@ def test_a_users_token_is_kept_and_renewed_in_time(save: Save) -> None:
     assert (body["grant_type"], body["refresh_token"]) == (["refresh_token"], ["r"])
 
 
-def test_who_pays_is_said(save: Save) -> None:
+def test_the_billed_project_is_sent(save: Save) -> None:
     google = Google(lambda request: given("t"))
     named = save({**USER, "quota_project_id": "payer"})
     assert one_header(google, named)["x-goog-user-project"] == "payer"
@@ -168,7 +168,7 @@ def test_an_impersonated_account_asks_twice(save: Save) -> None:
     assert google.asked[1].headers["authorization"] == "Bearer of oauth2.googleapis.com"
 
 
-def test_a_federated_identity_shows_its_own_token(save: Save, tmp_path: Path) -> None:
+def test_a_federated_identity_presents_its_own_token(save: Save, tmp_path: Path) -> None:
     (tmp_path / "subject").write_text("what my own provider says")
     google = Google(lambda request: given("t"))
     federated = save(
@@ -212,7 +212,7 @@ def test_a_machine_of_googles_asks_its_metadata_server() -> None:
     ],
     ids=["no account", "503", "page", "list", "half"],
 )
-def test_a_machine_that_gives_none(answer: Answer, kind: type[HerdError]) -> None:
+def test_a_machine_without_a_service_account(answer: Answer, kind: type[HerdError]) -> None:
     with pytest.raises(kind, match="metadata server gave no token") as caught:
         one_header(Google(answer), CredentialSource(metadata_url="http://md"))
     assert type(caught.value) is kind
@@ -234,7 +234,7 @@ def test_a_machine_that_gives_none(answer: Answer, kind: type[HerdError]) -> Non
     ],
     ids=str,
 )
-def test_credentials_of_no_use_are_refused_and_nobody_else_is_asked(
+def test_unusable_credentials_are_refused_and_no_others_are_tried(
     save: Save, tmp_path: Path, content: Any, says: str
 ) -> None:
     (tmp_path / "gcloud").write_text("#!/bin/sh\necho somebody else\n")
@@ -275,7 +275,7 @@ REVOKED = {"error": "invalid_grant", "error_description": "Token has been expire
     ids=["revoked", "403", "503", "429", "page", "redirect", "empty", "list", "{}", "dns", "late"],
 )
 @pytest.mark.parametrize("who", [USER, IMPERSONATED, WORKFORCE], ids=lambda one: str(one["type"]))
-def test_only_googles_own_no_is_one(
+def test_only_a_refusal_by_google_is_a_refusal(
     save: Save, answer: Answer, kind: type[HerdError], says: str, who: Any
 ) -> None:
     google = Google(answer)
@@ -284,7 +284,7 @@ def test_only_googles_own_no_is_one(
     assert type(caught.value) is kind
 
 
-def test_a_token_is_used_to_its_end_where_a_new_one_is_not_to_be_had(save: Save) -> None:
+def test_a_token_is_used_to_its_end_if_no_new_one_is_available(save: Save) -> None:
     google = Google(lambda request: given("t"))
 
     async def work(account: GoogleAuth, watch: Watch) -> None:
@@ -299,7 +299,7 @@ def test_a_token_is_used_to_its_end_where_a_new_one_is_not_to_be_had(save: Save)
     logged_in(google, save(USER), work)
 
 
-def test_whoever_logs_in_anew_is_heard_at_once(save: Save) -> None:
+def test_a_new_login_is_used_at_once(save: Save) -> None:
     google = Google(lambda request: httpx2.Response(400, json=REVOKED))
     found = save(USER)
 
@@ -314,7 +314,7 @@ def test_whoever_logs_in_anew_is_heard_at_once(save: Save) -> None:
     assert b"refresh_token=new" in google.asked[-1].content
 
 
-def test_what_is_under_way_ends_with_who_wants_it(save: Save) -> None:
+def test_pending_requests_end_with_their_callers(save: Save) -> None:
     async def main() -> None:
         class Silent(httpx2.AsyncBaseTransport):
             async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -371,7 +371,7 @@ def gcloud(tmp_path: Path, script: str, **settings: str) -> CredentialSource:
     return CredentialSource(gcloud=str(program), settings=tuple(known.items()))
 
 
-def test_gclouds_token_has_its_own_end_and_its_active_configuration(tmp_path: Path) -> None:
+def test_gclouds_token_has_its_own_expiry_and_active_configuration(tmp_path: Path) -> None:
     end = datetime.fromtimestamp(time() + 300, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = json.dumps({"credential": {"access_token": "$WHO", "token_expiry": end}})
     script = f"""echo "$@" >>{tmp_path}/asked
@@ -415,9 +415,7 @@ def test_gcloud_without_a_login_is_no_login(tmp_path: Path, script: str, says: s
         one_header(Google(lambda request: given("t")), gcloud(tmp_path, script))
 
 
-def test_gcloud_that_does_not_return_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_gcloud_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "GCLOUD_S", 0.5)
     script = f"sleep 300 & echo $! >{tmp_path}/pid; wait"
     with pytest.raises(NotReached, match=r"gcloud gave no token in 0\.5 s"):

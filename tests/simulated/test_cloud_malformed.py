@@ -63,7 +63,9 @@ def with_bids(work: Callable[[User, BidsApi], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_what_is_no_json_object_is_an_error_of_the_call(answer: str, call: str) -> None:
+def test_an_answer_that_is_not_a_json_object_is_an_error_of_the_call(
+    answer: str, call: str
+) -> None:
     async def main(user: User, bids: BidsApi) -> None:
         user.wire.instead = lambda request: ANSWERS[answer]()
         with pytest.raises(MalformedAnswer) as caught:
@@ -113,7 +115,7 @@ def test_json_of_another_shape_is_an_error_of_the_call(content: object) -> None:
     ],
     ids=str,
 )
-def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
+def test_a_malformed_item_makes_its_zone_unknown_and_is_named(
     item: dict[str, Any],
 ) -> None:
     async def main(user: User, bids: BidsApi) -> None:
@@ -144,7 +146,7 @@ def test_of_one_item_that_makes_no_sense_its_zone_is_unknown_and_said(
     ],
     ids=str,
 )
-def test_the_same_of_a_queued_resource(state: dict[str, Any]) -> None:
+def test_a_malformed_queued_resource_makes_its_zone_unknown(state: dict[str, Any]) -> None:
     name = NAME.replace("nodes", "queuedResources")
     page = parse.parse_queued_resources({"queuedResources": [{"name": name, **state}]})
     assert (page.items, page.unknown) == ([], [ZONE])
@@ -167,7 +169,7 @@ def test_a_list_without_an_end_is_an_error(kind: str, call: str) -> None:
     with_bids(main)
 
 
-def test_an_answer_that_never_ends_is_given_up() -> None:
+def test_an_endless_answer_is_abandoned() -> None:
     class Drip(httpx2.AsyncByteStream):
         async def __aiter__(self) -> Any:
             while True:
@@ -197,7 +199,7 @@ def test_an_answer_that_never_ends_is_given_up() -> None:
     ],
     ids=str,
 )
-def test_a_card_that_makes_no_sense_is_none(change: dict[str, Any]) -> None:
+def test_a_malformed_card_is_ignored(change: dict[str, Any]) -> None:
     assert request_bodies.read_card({CARD_KEY: json.dumps(CARD)}) == CARD
     assert request_bodies.read_card({CARD_KEY: json.dumps({**CARD, **change})}) == {}
     assert request_bodies.read_card({CARD_KEY: "[" * 100_000}) == {}

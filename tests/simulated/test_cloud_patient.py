@@ -19,7 +19,7 @@ def patient(user: User) -> Cloud:
 
 @pytest.mark.parametrize("many", range(len(PAUSES_S) + 2))
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
+def test_a_read_is_retried_for_seconds(status: int, many: int) -> None:
     async def work(user: User) -> tuple[float, str]:
         await user.weather("http-error", http=status, times=many) if many else None
         begun = user.clock.now()
@@ -36,7 +36,7 @@ def test_a_look_is_asked_again_for_seconds(status: int, many: int) -> None:
     assert seconds <= sum(PAUSES_S) + 1.0
 
 
-def test_a_connection_that_is_cut_is_made_again() -> None:
+def test_a_cut_connection_is_reopened() -> None:
     async def work(user: User) -> int:
         await user.weather("lost-response", method="nodes.list", times=1)
         assert (await patient(user).list_nodes()).nodes == ()
@@ -50,7 +50,7 @@ def test_a_connection_that_is_cut_is_made_again() -> None:
     [(httpx2.ConnectError, NotListening), (httpx2.ReadTimeout, NotReached)],
     ids=["nobody listens", "a whole time-out"],
 )
-def test_what_will_not_pass_is_said_at_once(
+def test_permanent_errors_are_reported_at_once(
     trouble: type[httpx2.TransportError], kind: type[HerdError]
 ) -> None:
     def strike(_: httpx2.Request) -> None:
@@ -75,7 +75,7 @@ def test_what_will_not_pass_is_said_at_once(
     ],
     ids=["delete", "metadata"],
 )
-def test_what_changes_anything_is_said_once(change: Callable[[Cloud], object]) -> None:
+def test_writes_are_sent_once(change: Callable[[Cloud], object]) -> None:
     async def work(user: User) -> int:
         await user.weather("http-error", http=503, times=1)
         with pytest.raises(OperationFailed):

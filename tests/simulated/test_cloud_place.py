@@ -37,7 +37,7 @@ def context(environ: dict[str, str], **said: Any) -> None:
     (folder / "contexts.json").write_text(text)
 
 
-def test_a_world_that_is_named(environ: dict[str, str], tmp_path: Path) -> None:
+def test_a_named_world(environ: dict[str, str], tmp_path: Path) -> None:
     folder = world(tmp_path / "w")
     by_word = project_access.resolve_access(environ, world=folder)
     by_environment = project_access.resolve_access({**environ, "HERD_WORLD": str(folder)})
@@ -51,7 +51,7 @@ def test_a_world_that_is_named(environ: dict[str, str], tmp_path: Path) -> None:
     assert by_word.folders.config == tmp_path / ".config/tpuherd"
 
 
-def test_a_world_of_the_context_and_one_that_goes_before(
+def test_the_world_of_the_context_and_one_that_overrides_it(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     mine, other = world(tmp_path / "mine"), world(tmp_path / "other")
@@ -73,7 +73,7 @@ def test_a_world_of_the_context_and_one_that_goes_before(
         ({"pid": None}, NotReached, "is not running"),
     ],
 )
-def test_worlds_that_are_not_there(
+def test_missing_worlds(
     environ: dict[str, str],
     tmp_path: Path,
     facts: dict[str, Any] | None,
@@ -106,13 +106,13 @@ def test_a_broken_world_file_and_a_broken_context(environ: dict[str, str], tmp_p
         project_access.resolve_access(environ)
 
 
-def test_without_credentials_the_simulator_is_named(environ: dict[str, str]) -> None:
+def test_without_credentials_the_simulator_is_suggested(environ: dict[str, str]) -> None:
     with pytest.raises(NotAllowed, match="no credentials for Google Cloud") as caught:
         project_access.resolve_access(environ)
     assert "herd sim start" in caught.value.hint
 
 
-def test_google_by_a_file(environ: dict[str, str], tmp_path: Path) -> None:
+def test_google_by_a_credentials_file(environ: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text(json.dumps({"type": "service_account", "project_id": "of-the-file"}))
     named = {**environ, "GOOGLE_APPLICATION_CREDENTIALS": str(file)}
@@ -147,7 +147,7 @@ def test_google_by_gcloud(environ: dict[str, str], tmp_path: Path) -> None:
     assert ("CLOUDSDK_ACTIVE_CONFIG_NAME", "play") in play.credentials.settings
 
 
-def test_gcloud_is_not_asked_where_there_are_default_credentials(
+def test_gcloud_is_not_asked_if_there_are_default_credentials(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "gcloud").write_text("#!/bin/sh\n")
@@ -180,7 +180,7 @@ def test_gcloud_is_not_asked_where_there_are_default_credentials(
         ("x" * 40, "x" * 32),
     ],
 )
-def test_the_name_by_which_we_log_in(user: str, name: str) -> None:
+def test_the_login_name(user: str, name: str) -> None:
     assert host_login(user) == name
 
 
@@ -216,7 +216,7 @@ HOST = Host(
 
 
 @pytest.mark.parametrize("text", ["", "external:x", "jump", "jump:", "command:", "by bus"])
-def test_what_is_no_way(text: str) -> None:
+def test_invalid_routes(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a route to a host"):
         host_routes.parse_route(text)
 

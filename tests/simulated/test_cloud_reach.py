@@ -29,7 +29,7 @@ def names(hosts: list[Host]) -> list[str]:
     return [host.name for host in hosts]
 
 
-def test_targets_mean_hosts() -> None:
+def test_targets_select_hosts() -> None:
     async def work(user: User) -> None:
         reach, _ = reach_of(user)
         for name in ("gpt-0-g1-7kq", "gpt-1-g3-7kq", "gpt2"):
@@ -47,7 +47,7 @@ def test_targets_mean_hosts() -> None:
     live(work)
 
 
-def test_a_job_of_another_owner_is_not_meant_by_its_name() -> None:
+def test_a_job_of_another_owner_is_not_selected_by_its_name() -> None:
     async def work(user: User) -> None:
         reach, _ = reach_of(user)
         for name in ("gpt-0-g1-7kq", "gpt-0-g1-abc", "bert-0-g1-abc"):
@@ -75,7 +75,7 @@ def test_a_zone_that_does_not_answer_is_named() -> None:
     live(work)
 
 
-def test_a_node_whose_hosts_are_linked_is_not_asked_for_again() -> None:
+def test_a_node_with_open_links_is_not_looked_up_again() -> None:
     async def work(user: User) -> None:
         reach, linked = reach_of(user)
         await user.node("pod")
@@ -94,7 +94,7 @@ def test_a_node_whose_hosts_are_linked_is_not_asked_for_again() -> None:
     live(work)
 
 
-def test_a_job_may_have_grown_and_is_asked_for_again() -> None:
+def test_a_job_may_have_grown_and_is_looked_up_again() -> None:
     async def work(user: User) -> None:
         reach, linked = reach_of(user)
         await user.node("gpt-0-g1-7kq")
@@ -105,7 +105,7 @@ def test_a_job_may_have_grown_and_is_asked_for_again() -> None:
     live(work)
 
 
-def test_a_node_that_is_new_is_found_at_once() -> None:
+def test_a_new_node_is_found_at_once() -> None:
     async def work(user: User) -> None:
         reach, linked = reach_of(user)
         await user.node("pod")
@@ -118,7 +118,7 @@ def test_a_node_that_is_new_is_found_at_once() -> None:
     live(work)
 
 
-def test_what_was_not_there_a_moment_ago_is_looked_for_again() -> None:
+def test_a_recently_missing_node_is_looked_up_again() -> None:
     async def work(user: User) -> None:
         reach, _ = reach_of(user)
         with pytest.raises(NotFound, match="no nodes exist"):

@@ -64,7 +64,7 @@ def test_linked_hosts_prove_their_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["strangers", "silent", "unknown"])
-def test_one_that_does_not_costs_a_question_and_a_moment(trouble: str, tmp_path: Path) -> None:
+def test_an_unproven_node_costs_a_request_and_a_moment(trouble: str, tmp_path: Path) -> None:
     async def work(user: User) -> None:
         await user.node("pod")
         await begun(user, tmp_path / "nodes")[0].resolve_hosts("pod")
@@ -77,7 +77,7 @@ def test_one_that_does_not_costs_a_question_and_a_moment(trouble: str, tmp_path:
     live(work)
 
 
-def test_what_a_job_means_and_what_is_gone_is_asked_for(tmp_path: Path) -> None:
+def test_jobs_and_missing_nodes_are_looked_up(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         for name in ("gpt-0-g1-7kq", "pod"):
             await user.node(name)
@@ -94,7 +94,7 @@ def test_what_a_job_means_and_what_is_gone_is_asked_for(tmp_path: Path) -> None:
     live(work)
 
 
-def test_the_file_holds_what_was_seen_but_no_secrets(tmp_path: Path) -> None:
+def test_the_cache_file_holds_no_secrets(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         file = tmp_path / "folder" / "nodes"
         assert NodeCache(file).load_nodes() is None

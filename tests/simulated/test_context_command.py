@@ -38,7 +38,7 @@ def herd(
     return herd
 
 
-def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
+def test_contexts_are_added_and_removed(herd: Herd, tmp_path: Path) -> None:
     assert herd("context", "list")[2] == "No contexts. herd uses the default project of gcloud.\n"
     added = herd("context", "add", "lab", "--project", "mine", "--login", "ada", "--via", "a@b")
     assert added == (0, "lab: project mine, current\n", "")
@@ -87,7 +87,7 @@ def test_contexts_come_and_go(herd: Herd, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_changes_nothing(
+def test_invalid_input_changes_nothing(
     herd: Herd, tmp_path: Path, words: tuple[str, ...], status: int, sentence: str
 ) -> None:
     (tmp_path / "empty").touch()
@@ -98,7 +98,7 @@ def test_what_makes_no_sense_changes_nothing(
     assert not (tmp_path / ".config/tpuherd/contexts.json").exists()
 
 
-def test_grants_by_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
+def test_grants_from_a_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
     (tmp_path / "mail").write_text(MAIL)
     herd("context", "add", "lab", "--project", "mine")
     assert "us-central2-b  v4    spot  32     free" in herd("context", "grant", "--mail", "mail")[1]
@@ -110,7 +110,7 @@ def test_grants_by_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
     assert "No grants. herd asks" in herd("context", "show")[1]
 
 
-def test_a_broken_file_is_said_and_left(herd: Herd, tmp_path: Path) -> None:
+def test_a_broken_file_is_reported_and_kept(herd: Herd, tmp_path: Path) -> None:
     file = tmp_path / ".config/tpuherd/contexts.json"
     file.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"contexts": []}', '{"contexts": {"a": 1}}'):
@@ -136,7 +136,7 @@ def said(file: str | None = None, folder: Path = Path(), **words: Any) -> JobSpe
     return found
 
 
-def test_options_give_the_same_document_as_a_file(tmp_path: Path) -> None:
+def test_options_give_the_same_job_as_a_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "name: gpt\naccelerator: v4-32\ntier: spot\nworkdir: .\nrun: python train.py\n"
         "copies: 3\nenv: {A: '1', B: x=y}\nsecrets: [KEY]\nretry: {failures: 9}\nmax_cost: 5\n"
@@ -157,7 +157,7 @@ def test_options_give_the_same_document_as_a_file(tmp_path: Path) -> None:
     assert spoken_ == said("job.yaml", tmp_path)
 
 
-def test_options_go_before_the_file(tmp_path: Path) -> None:
+def test_options_override_the_file(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(
         "name: gpt\naccelerator: v4-32\nrun: a\nenv: {A: 1}\nsecrets: [K]\nmax_cost: 1\n"
     )
@@ -178,7 +178,7 @@ def test_options_go_before_the_file(tmp_path: Path) -> None:
     assert found.workdir == ""
 
 
-def test_a_folder_is_shipped_only_where_it_is_said() -> None:
+def test_a_folder_is_shipped_only_on_request() -> None:
     fields = {"name": ("gpt",), "accelerator": ("v4-8",), "run": ("hostname",)}
     assert said(fields=fields).workdir == ""
     assert said(fields={**fields, "workdir": (".",)}).workdir == "."
@@ -208,7 +208,7 @@ def test_words_of_a_command() -> None:
         (("stop",), "missing argument"),
     ],
 )
-def test_what_is_said_wrongly(herd: Herd, words: tuple[str, ...], sentence: str) -> None:
+def test_invalid_options(herd: Herd, words: tuple[str, ...], sentence: str) -> None:
     done = herd(*words)
     assert done[0] == 2
     assert sentence in done[2]

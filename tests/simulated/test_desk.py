@@ -51,7 +51,7 @@ class StandingClock(LoopClock):
         return self.at
 
 
-def test_what_is_due_happens_without_any_request() -> None:
+def test_due_events_happen_without_a_request() -> None:
     async def main() -> tuple[list[str], float]:
         desk = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
@@ -69,7 +69,7 @@ def test_what_is_due_happens_without_any_request() -> None:
     assert 10 < at < 1000  # as long as a real node takes
 
 
-def test_something_due_earlier_wakes_the_desk_from_a_longer_nap() -> None:
+def test_an_earlier_event_wakes_the_runtime_from_a_longer_sleep() -> None:
     async def main() -> float:
         desk = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
@@ -99,7 +99,7 @@ def test_time_never_goes_backwards() -> None:
     assert desk.world.nodes["us-central2-b/a"].created == START + 100
 
 
-def test_who_waits_for_one_host_hears_of_its_change_only() -> None:
+def test_a_watcher_of_one_host_hears_only_its_changes() -> None:
     async def main() -> tuple[bool, bool]:
         desk = LiveWorld(fresh(), LoopClock(START))
         for name in ("a", "b"):
@@ -129,7 +129,7 @@ class FullDisk:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_what_cannot_be_noted_is_not_done() -> None:
+def test_a_change_that_cannot_be_recorded_is_not_made() -> None:
     desk = LiveWorld(fresh(), StandingClock(START), FullDisk())
     answer = ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
     error = json.loads(answer.body)["error"]
@@ -148,7 +148,7 @@ async def client(desk: LiveWorld, clock: LoopClock) -> httpx2.AsyncClient:
     )
 
 
-def test_an_answer_has_what_every_answer_of_google_has() -> None:
+def test_every_answer_has_googles_headers() -> None:
     async def main() -> httpx2.Response:
         clock = LoopClock(START)
         async with await client(LiveWorld(fresh(), clock), clock) as http:
@@ -189,7 +189,7 @@ def test_a_delayed_answer_takes_its_time() -> None:
     assert took == pytest.approx(30.0, abs=0.01)
 
 
-def test_who_asks_stays_out_of_the_model() -> None:
+def test_credentials_are_not_journalled() -> None:
     class Ear:
         """A journal that keeps what it hears."""
 
@@ -210,7 +210,7 @@ def test_who_asks_stays_out_of_the_model() -> None:
     assert "secret" not in repr(request)
 
 
-def test_a_body_without_end_is_refused() -> None:
+def test_an_endless_body_is_refused() -> None:
     async def main() -> int:
         clock = LoopClock(START)
         async with await client(LiveWorld(fresh(), clock), clock) as http:

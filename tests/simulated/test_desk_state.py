@@ -52,7 +52,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_journal_makes_the_same_world(place: Path) -> None:
+def test_the_journal_rebuilds_the_same_world(place: Path) -> None:
     desk = lived(WorldStore(place))
     advance_world(desk.world, START + 4000)
     again = WorldStore(place)
@@ -63,7 +63,7 @@ def test_the_journal_makes_the_same_world(place: Path) -> None:
     assert later(again) == world_digest(desk.world)
 
 
-def test_a_snapshot_makes_the_same_world(place: Path) -> None:
+def test_a_snapshot_rebuilds_the_same_world(place: Path) -> None:
     state = WorldStore(place)
     desk = lived(state)
     state.save(desk.world)
@@ -75,7 +75,7 @@ def test_a_snapshot_makes_the_same_world(place: Path) -> None:
     assert later(again) == world_digest(desk.world)
 
 
-def test_reading_is_not_noted_while_the_weather_is_fine(place: Path) -> None:
+def test_reads_are_not_recorded_in_fine_weather(place: Path) -> None:
     state = WorldStore(place)
     desk = LiveWorld(fresh(), StandingClock(START), state)
     state.save(desk.world)
@@ -84,7 +84,7 @@ def test_reading_is_not_noted_while_the_weather_is_fine(place: Path) -> None:
     assert not list(place.glob("journal-*"))
 
 
-def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
+def test_a_journal_cut_anywhere_is_read_up_to_there(place: Path) -> None:
     state = WorldStore(place)
     lived(state)
     [journal] = place.glob("journal-*")
@@ -100,7 +100,7 @@ def test_a_journal_cut_off_anywhere_is_read_up_to_there(place: Path) -> None:
         assert ("incomplete" in recovered.sentence) is (cut != last)
 
 
-def test_a_torn_line_does_not_spoil_what_comes_after(place: Path) -> None:
+def test_a_torn_line_does_not_spoil_later_lines(place: Path) -> None:
     lived(WorldStore(place))
     [journal] = place.glob("journal-*")
     journal.write_bytes(journal.read_bytes()[:-9])
@@ -142,7 +142,7 @@ def test_a_long_journal_becomes_a_snapshot(place: Path, monkeypatch: pytest.Monk
     assert later(again) == world_digest(desk.world)
 
 
-def test_what_was_left_between_snapshot_and_journal_is_ignored(place: Path) -> None:
+def test_journal_entries_older_than_the_snapshot_are_ignored(place: Path) -> None:
     state = WorldStore(place)
     desk = lived(state)
     [old] = place.glob("journal-*")
@@ -163,7 +163,7 @@ def test_another_version_is_refused_with_both_numbers(place: Path, name: str) ->
         state_dir.read_world_info(place) if name == "world.json" else WorldStore(place).load()
 
 
-def test_a_folder_is_one_worlds_at_a_time(place: Path) -> None:
+def test_a_folder_belongs_to_one_world_at_a_time(place: Path) -> None:
     assert state_dir.running_world_pid(place) is None
     with state_dir.lock_folder(place):
         assert state_dir.running_world_pid(place) is not None
@@ -177,7 +177,7 @@ def test_a_folder_is_one_worlds_at_a_time(place: Path) -> None:
         pass
 
 
-def test_a_strangers_folder_is_left_alone(place: Path) -> None:
+def test_a_foreign_folder_is_left_alone(place: Path) -> None:
     (place / "thesis.tex").write_text("dear")
     with pytest.raises(WorldError, match="not empty and is not the folder of a world"):
         state_dir.prepare_folder(place)

@@ -57,7 +57,7 @@ async def hang_request(user: User, bid: str) -> None:
 
 
 @pytest.mark.parametrize("freed", [True, False], ids=["without a node", "it may have a node"])
-def test_a_withdrawn_request_that_hangs_holds_down_only_for_a_while(
+def test_a_hanging_withdrawn_request_delays_down_only_for_a_while(
     tmp_path: Path, freed: bool
 ) -> None:
     async def work(user: User) -> None:

@@ -58,7 +58,7 @@ async def until(bids: BidsApi, happens: Callable[[Any], bool]) -> Any:
             await asyncio.sleep(5)
 
 
-def test_a_request_from_asking_to_gone() -> None:
+def test_a_request_from_creation_to_deletion() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await bids.submit_bid(an_ask(), ORDER)
         first = (await bids.survey_bids([ZONE])).observations[BID]
@@ -77,7 +77,9 @@ def test_a_request_from_asking_to_gone() -> None:
 
 
 @pytest.mark.parametrize("kind", [RequestKind.QUEUED, RequestKind.DIRECT])
-def test_the_same_asked_twice_is_fine_and_another_of_that_name_is_not(kind: RequestKind) -> None:
+def test_a_repeated_request_is_accepted_and_a_different_one_of_that_name_is_not(
+    kind: RequestKind,
+) -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await bids.submit_bid(an_ask(kind=kind), ORDER)
         await bids.submit_bid(an_ask(kind=kind), ORDER)
@@ -135,7 +137,7 @@ def test_a_request_that_fails_because_of_a_name_means_its_nodes_name() -> None:
     assert bid_observation(BID, failed, []).refusal is Refusal.NAME_IN_USE
 
 
-def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:
+def test_missing_capacity_is_found_in_the_operation() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await user.weather("drought", zone=ZONE)
         await bids.submit_bid(an_ask(kind=RequestKind.DIRECT), ORDER)
@@ -149,7 +151,7 @@ def test_capacity_that_is_not_there_is_found_in_the_operation() -> None:
 
 
 @pytest.mark.parametrize("tier", ["reserved", "spot"])
-def test_only_who_asks_a_reservation_is_refused_by_it(tier: str) -> None:
+def test_only_requests_for_a_reservation_are_refused_by_it(tier: str) -> None:
     """Spot capacity is at times refused in words of reservations, too."""
 
     async def main(user: User, bids: BidsApi) -> None:
@@ -166,7 +168,7 @@ def test_only_who_asks_a_reservation_is_refused_by_it(tier: str) -> None:
     with_bids(main)
 
 
-def test_what_can_not_be_is_told_apart() -> None:
+def test_impossible_requests_are_classified() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         for change, word in [
             ({"type": "v5litepod-8"}, Refusal.CONFIGURATION),
@@ -180,7 +182,7 @@ def test_what_can_not_be_is_told_apart() -> None:
     with_bids(main)
 
 
-def test_a_cut_connection_says_nothing_and_asking_again_is_fine() -> None:
+def test_a_cut_connection_is_unknown_and_repeating_is_safe() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await user.weather("lost-response", method="*.create", times=1)
         with pytest.raises(NotReached):
@@ -202,7 +204,7 @@ def test_a_zone_that_does_not_answer_is_not_empty() -> None:
     with_bids(main)
 
 
-def test_what_others_made_by_hand_is_no_bid() -> None:
+def test_resources_made_by_hand_are_no_bids() -> None:
     async def main(user: User, bids: BidsApi) -> None:
         await user.node("handmade")
         assert (await bids.survey_bids([ZONE])).observations == {}

@@ -73,7 +73,7 @@ def killed(half: Half, line: Line, call: int) -> None:
 @pytest.mark.parametrize("worker", [0, 1])
 @pytest.mark.parametrize("how", [dropped, cut, refused, killed], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("times", [1, 2])
-def test_it_runs_on_all_hosts_or_on_none(worker: int, how: Any, times: int) -> None:
+def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int) -> None:
     async def plot(play: Play) -> Half:
         half = Half(play=play, worker=worker, how=how, times=times)
         play.ground.fleet.called = half.called

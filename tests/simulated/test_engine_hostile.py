@@ -42,7 +42,7 @@ def say(machine: Machine, content: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("what", SAID)
-def test_no_nonsense_of_an_agent_ends_the_engine(what: str) -> None:
+def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -62,7 +62,7 @@ def test_no_nonsense_of_an_agent_ends_the_engine(what: str) -> None:
     perform(plot, scripts=LONG)
 
 
-def test_a_datagram_with_a_loss_of_400_digits_harms_nobody() -> None:
+def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
     async def plot(play: Play) -> tuple[int, list[str]]:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -76,7 +76,7 @@ def test_a_datagram_with_a_loss_of_400_digits_harms_nobody() -> None:
     assert (lives, what) == (1, ["loss in the report of a script"])
 
 
-def test_an_error_that_nobody_has_foreseen_is_one_of_its_host() -> None:
+def test_an_unexpected_error_is_an_error_of_its_host() -> None:
     async def plot(play: Play) -> tuple[int, list[str], list[str]]:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)

@@ -10,6 +10,6 @@ SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios" / "engine").glob("*.
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_what_happened_to_others_ends_well_here(path: Path) -> None:
+def test_known_incidents_end_well(path: Path) -> None:
     found = played(path)
     assert not found, "\n".join([f"{path.name}:", *found])

@@ -25,7 +25,7 @@ QUICK = {"*": Script(steps=4, step_s=2.0, init_s=1.0, setup_s=1.0)}
 LONG = {"*": Script(steps=10_000, step_s=5.0)}
 
 
-def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
+def test_an_engine_that_lost_its_lease_ends_and_changes_nothing() -> None:
     async def plot(play: Play) -> tuple[Any, list[str], list[str]]:
         play.wish(Wished())
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -45,7 +45,7 @@ def test_an_engine_whose_lease_was_taken_ends_and_leaves_all_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bid.requested", "attempt.launched", "bid.withdrawn"])
-def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
+def test_unrecorded_steps_are_not_executed(kind: str) -> None:
     async def plot(play: Play) -> tuple[list[str], list[str]]:
         full = True
 
@@ -69,7 +69,7 @@ def test_nothing_is_done_that_could_not_be_written_down(kind: str) -> None:
     assert after
 
 
-def test_at_rest_it_ends_by_itself() -> None:
+def test_an_engine_at_rest_ends_by_itself() -> None:
     async def plot(play: Play) -> tuple[Any, float, str]:
         play.wish(Wished())
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
@@ -87,7 +87,7 @@ def test_at_rest_it_ends_by_itself() -> None:
 
 
 @pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ReadError])
-def test_where_nobody_listens_any_more_it_ends(kind: type[httpx2.TransportError]) -> None:
+def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]) -> None:
     """Nobody listens ⇔ the world is gone: what is cut or late may still be there."""
 
     def refuse(_: Request) -> None:
@@ -110,7 +110,7 @@ def test_where_nobody_listens_any_more_it_ends(kind: type[httpx2.TransportError]
     assert ended is (EndReason.GONE if kind is httpx2.ConnectError else None)
 
 
-def test_of_jobs_long_dropped_only_the_routine_is_forgotten() -> None:
+def test_only_routine_events_of_long_removed_jobs_are_pruned() -> None:
     """Generations, attempts and what was learnt of zones outlast it; a saved step need not."""
 
     def log(play: Play) -> list[HistoryEvent]:
@@ -150,7 +150,7 @@ def names(slot_history: SlotHistory) -> tuple[object, ...]:
     )
 
 
-def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
+def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
@@ -172,7 +172,7 @@ def test_what_another_left_on_a_host_is_stopped_before_ours_begins() -> None:
     perform(plot, scripts=LONG)
 
 
-def test_a_direct_create_without_capacity_is_heard_of_in_its_operation() -> None:
+def test_a_direct_create_without_capacity_is_noticed_in_its_operation() -> None:
     async def plot(play: Play) -> str:
         play.ground.weather("drought", zone="us-east5-a")
         play.wish(Wished(kind=RequestKind.DIRECT, zones=("us-east5-a",)))

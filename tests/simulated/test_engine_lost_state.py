@@ -31,9 +31,7 @@ def reboot(play: Play, machine: Machine) -> None:
 
 @pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
 @pytest.mark.parametrize("boots", [True, False], ids=["reboot", "same boot"])
-def test_an_attempt_that_its_agent_knows_nothing_of_has_ended(
-    hosts: list[int], boots: bool
-) -> None:
+def test_an_attempt_unknown_to_its_agent_has_ended(hosts: list[int], boots: bool) -> None:
     async def plot(play: Play) -> None:
         machines = await started(play)
         for machine in (machines[number] for number in hosts):
@@ -50,7 +48,7 @@ def test_an_attempt_that_its_agent_knows_nothing_of_has_ended(
     perform(plot, scripts=MIDDLE)
 
 
-def test_an_agent_that_gives_no_answer_is_hung_up_on_and_its_node_replaced() -> None:
+def test_an_agent_that_never_answers_is_disconnected_and_its_node_replaced() -> None:
     async def plot(play: Play) -> None:
         (_, machine) = await started(play)
         machine.stick(7200.0)
@@ -100,7 +98,7 @@ def silence(play: Play, machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("trouble", [stick, forget, lose_log, silence, reboot])
-def test_down_is_never_held_beyond_grace_and_kill_and_the_rest_of_a_log(
+def test_down_waits_no_longer_than_grace_kill_and_the_rest_of_a_log(
     trouble: Callable[[Play, Machine], None],
 ) -> None:
     async def plot(play: Play) -> tuple[float, list[str]]:
@@ -120,7 +118,7 @@ def test_down_is_never_held_beyond_grace_and_kill_and_the_rest_of_a_log(
 
 
 @pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
-def test_what_a_users_clean_has_ended_is_no_failure_of_the_job(hosts: list[int]) -> None:
+def test_attempts_ended_by_a_users_clean_are_no_failures_of_the_job(hosts: list[int]) -> None:
     async def plot(play: Play) -> tuple[list[str], list[str], int]:
         machines = await started(play)
         attempt = str(play.events("attempt.started")[0].facts["attempt"])

@@ -23,7 +23,7 @@ def wrong(lifecycle: str, histories: Iterable[Iterable[Moment]]) -> list[str]:
 
 
 @pytest.mark.parametrize("lifecycle", LIFECYCLES)
-def test_a_lifecycle_without_faults_has_many_moments_to_be_struck(lifecycle: str) -> None:
+def test_a_lifecycle_without_faults_has_many_calls_that_can_fail(lifecycle: str) -> None:
     mischief = seen(lifecycle)
     assert len(mischief.requests) > 20 and len(mischief.places) > 60 and len(mischief.calls) > 4
 

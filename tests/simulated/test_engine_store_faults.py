@@ -22,16 +22,14 @@ SAMPLE = (
 
 
 @pytest.mark.parametrize(("lifecycle", "number", "how"), SAMPLE)
-def test_no_statement_of_the_store_that_fails_is_fatal(
-    lifecycle: str, number: int, how: str
-) -> None:
+def test_no_failing_statement_of_the_store_is_fatal(lifecycle: str, number: int, how: str) -> None:
     case = (lifecycle, (f"store:{number}:{how}",))
     found = play(case)[1]
     assert not found, again(case)
 
 
 @pytest.mark.parametrize("how", DISK_FAULTS)
-def test_a_fault_of_the_disk_is_met_by_the_engine(how: str) -> None:
+def test_a_disk_fault_reaches_the_engine(how: str) -> None:
     """A search whose faults nobody met would find nothing."""
 
     async def plot(play: Play) -> None:
@@ -55,7 +53,7 @@ def test_a_fault_of_the_disk_is_met_by_the_engine(how: str) -> None:
     perform(plot)
 
 
-def test_a_job_that_was_dropped_does_not_come_back_when_the_store_is_damaged() -> None:
+def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)
@@ -77,7 +75,7 @@ def test_a_job_that_was_dropped_does_not_come_back_when_the_store_is_damaged() -
     perform(plot)
 
 
-def test_a_disk_that_is_full_while_nothing_happens_is_told_within_seconds() -> None:
+def test_a_full_disk_is_reported_within_seconds_even_when_idle() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)

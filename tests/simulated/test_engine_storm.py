@@ -9,6 +9,6 @@ SEEDS = range(1, 6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_storm_passes_and_all_is_as_it_was_wished(seed: int) -> None:
+def test_after_a_storm_all_jobs_are_as_submitted(seed: int) -> None:
     found = stormy(seed)
     assert not found, "\n".join([again(("storm", (str(seed),))), *found])

@@ -44,7 +44,7 @@ def test_a_second_engine_finds_the_lease_taken() -> None:
     perform(plot, scripts=LONG)
 
 
-def test_an_engine_whose_lease_was_taken_stops_and_nothing_runs_twice() -> None:
+def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
     """A laptop froze, another engine took over, and the laptop thaws."""
 
     async def plot(play: Play) -> None:
@@ -73,7 +73,7 @@ def test_an_engine_whose_lease_was_taken_stops_and_nothing_runs_twice() -> None:
 
 
 @pytest.mark.parametrize("away_s", [600.0, 86_400.0])
-def test_an_engine_that_was_away_finds_all_as_it_left_it(away_s: float) -> None:
+def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> None:
     async def plot(play: Play) -> None:
         play.watch.spare_s = 2 * away_s
         play.wish(Wished(zones=ZONE))
@@ -169,7 +169,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
     perform(plot, scripts={"*": Script(steps=60)})
 
 
-def test_what_a_silent_zone_has_is_adopted_when_it_speaks_again() -> None:
+def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
     """The first survey after the loss does not hear of the zone in which all is."""
 
     async def plot(play: Play) -> None:
@@ -185,7 +185,7 @@ def lost(folder: Path) -> Iterable[Path]:
     return [file for file in folder.iterdir() if file.is_file()]
 
 
-def test_a_full_disk_stops_deeds_and_nothing_else() -> None:
+def test_a_full_disk_stops_actions_and_nothing_else() -> None:
     """What can't be written down is not done; when there is room again all goes on."""
 
     async def plot(play: Play) -> None:
@@ -213,7 +213,7 @@ def test_a_full_disk_stops_deeds_and_nothing_else() -> None:
 TO_THE_WORLD = ("before GET", "before POST", "before DELETE")
 
 
-def test_a_wish_that_changes_while_nobody_looks_is_carried_out() -> None:
+def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
     async def plot(play: Play) -> None:
         wished = Wished(goal=Goal.IDLE, zones=ZONE, copies=2)
         play.wish(wished)
@@ -230,7 +230,7 @@ def test_a_wish_that_changes_while_nobody_looks_is_carried_out() -> None:
     perform(plot)
 
 
-def test_a_history_is_the_same_again() -> None:
+def test_the_same_seed_gives_the_same_history() -> None:
     def history() -> list[HistoryEvent]:
         async def plot(play: Play) -> list[HistoryEvent]:
             play.wish(Wished(copies=2))

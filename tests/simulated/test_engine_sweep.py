@@ -51,7 +51,7 @@ def complete(play: Play, sweep: Sweep) -> None:
     )
 
 
-def test_trials_flow_over_two_nodes_without_another_setup() -> None:
+def test_trials_share_two_nodes_without_another_setup() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP))
         complete(play, await ended(play))
@@ -65,7 +65,7 @@ def test_trials_flow_over_two_nodes_without_another_setup() -> None:
 
 @pytest.mark.parametrize("after_s", [5.0, 30.0, 60.0, 75.0, 110.0, 170.0])
 @pytest.mark.parametrize("notice_s", [0, 30])
-def test_a_node_is_taken_in_mid_sweep(after_s: float, notice_s: int) -> None:
+def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -76,7 +76,7 @@ def test_a_node_is_taken_in_mid_sweep(after_s: float, notice_s: int) -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
+def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.events("trial.reported")) > 2, 3600.0)
@@ -99,7 +99,7 @@ def test_what_was_preempted_goes_first_where_a_slot_is_free() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_engines_are_killed_and_nodes_taken_by_chance(seed: int) -> None:
+def test_engines_are_killed_and_nodes_preempted_at_random(seed: int) -> None:
     async def plot(play: Play) -> None:
         dice = Dice(seed=seed)
         play.wish(Wished(copies=2 + seed % 2, sweep=SWEEP))
@@ -115,7 +115,7 @@ def test_engines_are_killed_and_nodes_taken_by_chance(seed: int) -> None:
     perform(plot, scripts={"*": SCRIPT}, haste=2.0)
 
 
-def test_a_trial_that_crashes_is_tried_again_and_only_it() -> None:
+def test_only_the_trial_that_crashes_is_retried() -> None:
     crashing = Script(
         steps=STEPS, step_s=5.0, metric="loss", crashes={1: Crash(step=2)}
     )  # of each trial the first attempt
@@ -144,7 +144,7 @@ def test_hopeless_trials_make_room() -> None:
     perform(plot, scripts={"*": Script(steps=40, step_s=5.0, metric="loss")})
 
 
-def test_a_sweep_is_stopped_and_goes_on() -> None:
+def test_a_stopped_sweep_resumes() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
@@ -159,7 +159,7 @@ def test_a_sweep_is_stopped_and_goes_on() -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-def test_a_lost_store_begins_the_sweep_anew_and_never_twice_at_once() -> None:
+def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
     async def plot(play: Play) -> None:
         play.wish(Wished(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
@@ -179,7 +179,7 @@ def test_a_lost_store_begins_the_sweep_anew_and_never_twice_at_once() -> None:
 
 
 @pytest.mark.parametrize("slices", [1, 2])
-def test_outputs_of_every_trial_are_here_before_the_next_begins(slices: int) -> None:
+def test_outputs_of_a_trial_are_collected_before_the_next_one_starts(slices: int) -> None:
     async def plot(play: Play) -> None:
         copies = 2 if slices == 1 else 1
         play.wish(Wished(copies=copies, nodes=slices, outputs=True, sweep=SWEEP))
@@ -197,7 +197,9 @@ def test_outputs_of_every_trial_are_here_before_the_next_begins(slices: int) -> 
     perform(plot, scripts={"*": SCRIPT})
 
 
-def test_who_lacks_advice_is_told_and_other_jobs_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_sampler_is_reported_and_other_jobs_continue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(optuna_sampler, "find_spec", lambda name: None)
     bayes = {"method": "bayes", "trials": 2, "metric": "loss", "parameters": {"lr": [1, 2]}}
 

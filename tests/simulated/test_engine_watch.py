@@ -75,7 +75,7 @@ def watched(play: Play, hosts: Hosts) -> HostWatcher:
 
 
 @pytest.mark.parametrize("moment_s", [0.0, LATE_S / 2, LATE_S - 0.01, LATE_S, LATE_S + 0.03])
-def test_no_notice_falls_between_the_greeting_and_the_listening(moment_s: float) -> None:
+def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> None:
     async def plot(play: Play) -> bool:
         play.wish(Wished(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -95,7 +95,7 @@ def test_no_notice_falls_between_the_greeting_and_the_listening(moment_s: float)
     assert perform(plot, scripts=LONG)
 
 
-def test_a_log_is_followed_again_where_nothing_more_will_be_heard_of_its_attempt() -> None:
+def test_a_log_is_followed_again_when_its_attempt_will_send_no_more_events() -> None:
     async def plot(play: Play) -> list[bool]:
         play.wish(Wished(zones=("us-east5-a",), limits={"done_keep_s": 3600.0}))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)

@@ -108,7 +108,7 @@ def error_faults(request: Request, status: int, said: Any) -> Iterator[str]:
 
 
 @seeds
-def test_nothing_that_is_asked_breaks_the_world(seed: int) -> None:
+def test_no_request_breaks_the_world(seed: int) -> None:
     world = fresh(seed)
     answers = 0
     for number, (now, request) in enumerate(story(seed, world)):
@@ -126,7 +126,7 @@ def test_nothing_that_is_asked_breaks_the_world(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(0, SEEDS, 5), ids=lambda seed: f"seed-{seed}")
-def test_what_only_reads_changes_nothing(seed: int) -> None:
+def test_reads_change_nothing(seed: int) -> None:
     world = fresh(seed)
     for number, (now, request) in enumerate(story(seed, world)):
         advance_world(world, now)
@@ -139,7 +139,7 @@ def test_what_only_reads_changes_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2, SEEDS, 5), ids=lambda seed: f"seed-{seed}")
-def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
+def test_the_recorded_writes_rebuild_the_same_world(seed: int) -> None:
     world = fresh(seed)
     journal = []
     now = START
@@ -158,7 +158,7 @@ def test_what_wrote_makes_the_same_world_again(seed: int) -> None:
 @pytest.mark.parametrize(
     "seed", [seed for seed in range(SEEDS) if seed % 5 == 3], ids=lambda seed: f"seed-{seed}"
 )
-def test_everything_comes_to_rest(seed: int) -> None:
+def test_every_world_settles(seed: int) -> None:
     world, now = fresh(seed), START
     for now, request in story(seed, world):
         handle_request(world, request, now)
@@ -169,7 +169,7 @@ def test_everything_comes_to_rest(seed: int) -> None:
     assert broken(world, now + REST_S) == []
 
 
-def test_every_method_of_every_version_is_asked_for() -> None:
+def test_every_method_of_every_version_is_called() -> None:
     asked = set()
     for seed in range(SEEDS):
         for _, request in story(seed, fresh(seed)):

@@ -48,7 +48,7 @@ def test_every_worker_is_a_host_that_knows_its_peers() -> None:
     assert hosts[0].startup_script == "echo up"
 
 
-def test_the_metadata_say_what_the_libraries_ask() -> None:
+def test_metadata_has_what_the_libraries_ask_for() -> None:
     asker = pod()
     first, second = host_views(asker.world).values()
     tree = metadata_tree(asker.world, second.key, asker.now)
@@ -67,7 +67,7 @@ def test_the_metadata_say_what_the_libraries_ask() -> None:
     assert tree["project"]["project-id"] == "demo"
 
 
-def test_a_notice_is_seen_before_the_power_goes() -> None:
+def test_a_notice_is_visible_before_the_power_goes() -> None:
     asker = pod()
     key = next(iter(host_views(asker.world)))
     asker.post("/sim/v1/weather/preempt", {"target": "pod"})
@@ -123,7 +123,7 @@ def test_slices_of_one_run_know_each_other() -> None:
     assert (found["MEGASCALE_NUM_SLICES"], found["MEGASCALE_SLICE_ID"]) == ("2", "1")
 
 
-def test_a_node_waits_for_its_hosts_where_they_are_real() -> None:
+def test_a_node_with_real_hosts_waits_for_them() -> None:
     asker = pod(real_hosts=True)
     assert asker.get(f"{PLACE}/nodes/pod")["state"] == "CREATING"
     first, second = host_views(asker.world)
@@ -133,7 +133,7 @@ def test_a_node_waits_for_its_hosts_where_they_are_real() -> None:
     assert asker.get(f"{PLACE}/nodes/pod")["state"] == "READY"
 
 
-def test_a_reboot_from_inside_is_seen_and_late_news_is_not() -> None:
+def test_a_reboot_from_inside_is_seen_and_late_news_is_ignored() -> None:
     asker = pod()
     key = next(iter(host_views(asker.world)))
     asker.post(f"/sim/v1/hosts/{key}:report", {"event": "rebooted", "boot": 1})
@@ -143,7 +143,7 @@ def test_a_reboot_from_inside_is_seen_and_late_news_is_not() -> None:
     assert host_view(asker.world, key) == rebooted
 
 
-def test_reports_that_make_no_sense_are_refused() -> None:
+def test_invalid_reports_are_refused() -> None:
     asker = pod()
     key = next(iter(host_views(asker.world)))
     for body in ({}, {"event": "up"}, {"event": "sings", "boot": 1}, {"event": "up", "boot": "1"}):
@@ -153,7 +153,7 @@ def test_reports_that_make_no_sense_are_refused() -> None:
         assert asker.ask("POST", path, {"event": "up", "boot": 1}).status == 404
 
 
-def test_what_a_host_writes_can_be_read_by_the_api() -> None:
+def test_the_api_shows_guest_attributes_written_by_a_host() -> None:
     asker = pod()
     key = list(host_views(asker.world))[1]
     path = f"/sim/v1/hosts/{key}/guest-attributes/hostkeys/ssh-ed25519"

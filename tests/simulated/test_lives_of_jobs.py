@@ -71,7 +71,7 @@ def submit_twice(world: Path) -> None:
     write_log(world, "gpt-0-a1-abc", "before\n", at=time() - 500)
 
 
-def test_events_show_this_life_of_a_job_unless_all(herd: Herd, world: Path) -> None:
+def test_events_show_the_current_run_unless_all(herd: Herd, world: Path) -> None:
     submit_twice(world)
     for name in ("gpt", "gpt-0"):
         assert "z-of-before" not in herd("events", name)
@@ -80,7 +80,7 @@ def test_events_show_this_life_of_a_job_unless_all(herd: Herd, world: Path) -> N
     assert "z-of-before" in herd("events"), "of all jobs it is one log"
 
 
-def test_logs_show_this_life_of_a_job_unless_all(herd: Herd, world: Path) -> None:
+def test_logs_show_the_current_run_unless_all(herd: Herd, world: Path) -> None:
     submit_twice(world)
     assert herd("logs", "gpt", status=4) == (
         "herd logs: gpt has no log yet; --all shows those of earlier jobs of this name;"
@@ -115,7 +115,7 @@ class Ticking(WallClock):
         return self.seconds
 
 
-def test_a_job_that_is_followed_says_once_what_its_hosts_say(world: Path, tmp_path: Path) -> None:
+def test_following_shows_each_line_once(world: Path, tmp_path: Path) -> None:
     text = "Traceback\n  worker {0}\nValueError\n"
     shelf = write_log(world, "gpt-0-a1-xyz", text, at=time(), workers=8)
     write_log(world, "gpt-1-a1-xyz", text, at=time(), workers=8)

@@ -94,7 +94,7 @@ def remember(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("truths", range(4))
-def test_down_never_says_that_nothing_is_left(
+def test_down_never_claims_that_nothing_is_left(
     proxy: Proxy, truths: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     proxy.truths = truths
@@ -107,7 +107,7 @@ def test_down_never_says_that_nothing_is_left(
 
 
 @pytest.mark.parametrize("words", [["gc"], ["exec", "pend", "--", "true"], ["adopt"]], ids=" ".join)
-def test_nor_does_any_other_command_believe_it(
+def test_no_other_command_believes_the_proxy(
     proxy: Proxy, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == 1

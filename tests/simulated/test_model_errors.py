@@ -336,7 +336,7 @@ def test_a_bad_request_is_refused_and_changes_nothing(user: User, case: str) -> 
 @pytest.mark.parametrize(
     "raw", [b"{", b"nothing", b'{"a":NaN}', b"\xff", b"[" * 9000, b'{"description":"\\ud800"}']
 )
-def test_what_is_no_json_is_refused(user: User, raw: bytes) -> None:
+def test_invalid_json_is_refused(user: User, raw: bytes) -> None:
     answer = user.ask("POST", f"{NODES}?nodeId=x", raw=raw)
     assert answer.status == 400 and answer.said["error"]["status"] == "INVALID_ARGUMENT"
 
@@ -352,7 +352,7 @@ def test_details_name_the_location_and_the_field(user: User) -> None:
     assert details["fieldViolations"][0]["field"] == "node.labels"
 
 
-def test_what_exists_is_not_made_again(user: User) -> None:
+def test_an_existing_resource_is_not_created_again(user: User) -> None:
     user.create()
     refused = user.ask("POST", f"{NODES}?nodeId=n", ONE_HOST)
     assert (refused.status, refused.message) == (
@@ -405,7 +405,7 @@ def test_a_full_reservation(user: User) -> None:
     ("code", "text"),
     [(5, "Reservation not found"), (13, "an internal error has occurred")],
 )
-def test_what_the_weather_says(user: User, code: int, text: str) -> None:
+def test_errors_injected_by_the_weather(user: User, code: int, text: str) -> None:
     user.weather("operation-error", code=code, method="nodes.create", times=1)
     assert ended(user, user.create()) == {"code": code, "message": text}
 
@@ -439,7 +439,7 @@ def test_a_regional_device_quota(user: User) -> None:
     assert failure["violations"][0]["subject"] == "project:123456789012"
 
 
-def test_a_zonal_device_quota_counts_husks_until_they_are_deleted(user: User) -> None:
+def test_a_zonal_device_quota_counts_preempted_nodes_until_they_are_deleted(user: User) -> None:
     set_quota(user.world, "us-central2-b", "v4", 16, user.now)
     user.ready("n", POD, **SPOT)
     key = "us-central2-b/n"
@@ -454,7 +454,7 @@ def test_a_zonal_device_quota_counts_husks_until_they_are_deleted(user: User) ->
     assert user.ask("POST", f"{NODES}?nodeId=s", {**ONE_HOST, **SPOT}).status == 200
 
 
-def test_dead_requests_hold_their_quota(user: User) -> None:
+def test_failed_requests_use_quota(user: User) -> None:
     set_quota(user.world, "us-central2-b", "v4", 8, user.now)
     user.queue("q", queueingPolicy={"validUntilDuration": "1s"}, spot={})
     user.until("FAILED")
@@ -495,7 +495,7 @@ def test_too_many_external_addresses(user: User) -> None:
     user.ready("inside", networkConfig={"network": "default"})
 
 
-def test_a_preempted_node_can_not_be_changed(user: User) -> None:
+def test_a_preempted_node_cannot_be_changed(user: User) -> None:
     user.ready(**SPOT)
     changed = user.ask("PATCH", f"{NODES}/n?updateMask=labels", {"labels": {"a": "b"}}).said
     preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
@@ -506,7 +506,7 @@ def test_a_preempted_node_can_not_be_changed(user: User) -> None:
     assert error["code"] == 3 and re.fullmatch(re.escape(text) + EID, error["message"])
 
 
-def test_preempted_while_it_was_created(user: User) -> None:
+def test_a_node_preempted_during_creation(user: User) -> None:
     operation = user.create(**SPOT)
     user.wait(40)
     preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
@@ -522,14 +522,14 @@ PAUSES: dict[str, tuple[str, Callable[[User], object]]] = {
 
 
 @pytest.mark.parametrize("case", PAUSES)
-def test_what_can_not_be_stopped(user: User, case: str) -> None:
+def test_nodes_that_cannot_be_stopped(user: User, case: str) -> None:
     text, make = PAUSES[case]
     make(user)
     refused = user.ask("POST", f"{NODES}/n:stop", {})
     assert refused.status == 400 and text in refused.message
 
 
-def test_what_was_taken_can_not_be_started(user: User) -> None:
+def test_a_preempted_node_cannot_be_started(user: User) -> None:
     user.ready(**SPOT)
     preempt_node(user.world, "us-central2-b/n", user.now, notice_s=0.0)
     refused = user.ask("POST", f"{NODES}/n:start", {})
@@ -537,7 +537,7 @@ def test_what_was_taken_can_not_be_started(user: User) -> None:
 
 
 @pytest.mark.parametrize("mask", ["", "state", "acceleratorType", "no_such_field", "labels,x"])
-def test_what_can_not_be_patched(user: User, mask: str) -> None:
+def test_fields_that_cannot_be_patched(user: User, mask: str) -> None:
     user.ready()
     refused = user.ask("PATCH", f"{NODES}/n?updateMask={mask}", {"labels": {"a": "b"}})
     assert refused.status == 400 and "update_mask" in refused.message
@@ -545,7 +545,7 @@ def test_what_can_not_be_patched(user: User, mask: str) -> None:
     assert "labels" not in user.node()
 
 
-def test_a_node_of_another_name_came_first(user: User) -> None:
+def test_another_node_took_the_name_first(user: User) -> None:
     user.queue(queueingPolicy={"validAfterDuration": "600s"}, spot={})
     user.ready("q-n")
     user.until("FAILED")
@@ -573,7 +573,7 @@ def test_an_expired_request(user: User) -> None:
     assert state["state"] == "FAILED" and "valid-until" in state["failedData"]["error"]["message"]
 
 
-def test_a_running_operation_can_not_be_forgotten(user: User) -> None:
+def test_a_running_operation_cannot_be_deleted(user: User) -> None:
     operation = user.create()
     assert user.ask("DELETE", operation).said["error"]["status"] == "FAILED_PRECONDITION"
     user.wait(3600)

@@ -19,7 +19,7 @@ def alpha(user: User, name: str = "n", **more: Any) -> Any:
     return user.get(f"{ALPHA}/nodes/{name}")
 
 
-def test_what_only_alpha_knows_is_not_shown_in_v2(user: User) -> None:
+def test_alpha_fields_are_not_shown_in_v2(user: User) -> None:
     disk = {"diskSizeGb": 200, "customerEncryptionKey": {"kmsKeyName": "k"}}
     node = alpha(user, autocheckpointEnabled=True, bootDiskConfig=disk)
     assert node["autocheckpointEnabled"] is True
@@ -65,7 +65,7 @@ def test_a_request_has_one_tier(user: User, tier: dict[str, Any], kind: str, spo
     assert {name: shown[name] for name in tier} == tier
 
 
-def test_several_network_cards(user: User) -> None:
+def test_several_network_interfaces(user: User) -> None:
     cards = [{"network": "default", "enableExternalIps": True}, {"network": "second"}]
     user.post(f"{PLACE}/nodes?nodeId=n", {**POD, "networkConfigs": cards})
     user.wait(3600)
@@ -107,12 +107,12 @@ def test_a_network_by_any_name(user: User, network: str | None) -> None:
         {"networkConfig": {"queueCount": 3.0, "canIpForward": True, "network": None}},
     ],
 )
-def test_json_is_read_as_proto3_reads_it(user: User, spelling: dict[str, Any]) -> None:
+def test_json_is_parsed_like_proto3(user: User, spelling: dict[str, Any]) -> None:
     config = alpha(user, **spelling)["networkConfig"]
     assert (config["queueCount"], config["canIpForward"]) == (3, True)
 
 
-def test_what_is_output_only_is_ignored(user: User) -> None:
+def test_output_only_fields_are_ignored(user: User) -> None:
     told: dict[str, Any] = {
         "state": "PREEMPTED",
         "id": "5",
@@ -125,7 +125,7 @@ def test_what_is_output_only_is_ignored(user: User) -> None:
     assert node["id"] != "5" and "multisliceNode" not in node
 
 
-def test_a_service_account_of_ones_own(user: User) -> None:
+def test_a_custom_service_account(user: User) -> None:
     account = {"email": "me@x", "scope": ["s"]}
     assert alpha(user, "a", serviceAccount=account)["serviceAccount"] == account
     default = alpha(user, "b", serviceAccount={})["serviceAccount"]
@@ -133,7 +133,7 @@ def test_a_service_account_of_ones_own(user: User) -> None:
     assert len(default["scope"]) == 6
 
 
-def test_v1_makes_nodes_and_gives_them_another_runtime(user: User) -> None:
+def test_v1_creates_nodes_and_changes_their_runtime(user: User) -> None:
     place = f"/v1/{PARENT}/nodes"
     body = {"acceleratorType": "v4-8", "tensorflowVersion": "tpu-vm-v4-base", "network": "mine"}
     user.post(f"{place}?nodeId=n", body)

@@ -144,7 +144,7 @@ def test_the_same_history_makes_the_same_world(seed: int, scale: float) -> None:
 
 
 @seeds
-def test_what_was_only_read_makes_no_difference(seed: int) -> None:
+def test_reads_make_no_difference(seed: int) -> None:
     """Where no rule of the weather is in force; where one is, the journal notes reads as well."""
     asked = [step for step in history(seed) if "weather" not in step[1].path]
     wrote = [step for step in asked if step[1].method != "GET"]
@@ -155,7 +155,7 @@ def test_what_was_only_read_makes_no_difference(seed: int) -> None:
 
 
 @seeds
-def test_it_is_all_one_when_the_world_is_advanced(seed: int) -> None:
+def test_the_steps_by_which_time_advances_make_no_difference(seed: int) -> None:
     chance = random.Random(seed)
     one, other, before = fresh(), fresh(), START
     for now, request in history(seed):
@@ -169,7 +169,7 @@ def test_it_is_all_one_when_the_world_is_advanced(seed: int) -> None:
 
 
 @seeds
-def test_a_world_goes_on_from_what_was_written_down(seed: int) -> None:
+def test_a_saved_world_continues(seed: int) -> None:
     chance = random.Random(seed)
     one, other = fresh(), fresh()
     for now, request in history(seed):
@@ -183,7 +183,7 @@ def test_a_world_goes_on_from_what_was_written_down(seed: int) -> None:
 
 
 @seeds
-def test_everything_comes_to_rest_and_is_forgotten(seed: int) -> None:
+def test_every_world_settles_and_forgets(seed: int) -> None:
     world = live(history(seed), 1.0)
     handle_request(
         world, Request(method="POST", path="/sim/v1/weather/clear", body=b'{"rule":"all"}'), START
@@ -207,7 +207,7 @@ def test_everything_comes_to_rest_and_is_forgotten(seed: int) -> None:
 
 
 @seeds
-def test_a_list_is_what_is_got_one_by_one(seed: int) -> None:
+def test_a_list_equals_single_gets(seed: int) -> None:
     """Answers are kept until something changes: never longer."""
     world = fresh()
     for now, request in history(seed):

@@ -57,7 +57,7 @@ def test_a_guaranteed_request_waits_as_accepted(user: User) -> None:
     assert user.node("q-n")["schedulingConfig"] == {"reserved": True}
 
 
-def test_nodes_are_listed_while_they_are_provisioned_and_all_are_needed(user: User) -> None:
+def test_nodes_are_listed_while_provisioning_and_all_are_needed(user: User) -> None:
     user.queue(nodes=3)
     user.until("PROVISIONING")
     nodes = user.get(f"{PLACE}/nodes")["nodes"]
@@ -68,7 +68,7 @@ def test_nodes_are_listed_while_they_are_provisioned_and_all_are_needed(user: Us
 
 
 @pytest.mark.parametrize("initiator", ["USER", "SERVICE"])
-def test_one_lost_node_takes_the_whole_request_with_it(user: User, initiator: str) -> None:
+def test_one_lost_node_ends_the_whole_request(user: User, initiator: str) -> None:
     user.active(nodes=2)
     if initiator == "USER":
         user.delete("q-n-1")
@@ -97,7 +97,7 @@ def test_the_longest_waiting_request_is_served_first(user: User) -> None:
     assert user.request("third").state == "ACTIVE"
 
 
-def test_less_capacity_takes_back_the_youngest_spot_nodes(user: User) -> None:
+def test_less_capacity_preempts_the_youngest_spot_nodes(user: User) -> None:
     user.ready("demand")
     for name in ("old", "young"):
         user.ready(name, **SPOT)
@@ -109,7 +109,7 @@ def test_less_capacity_takes_back_the_youngest_spot_nodes(user: User) -> None:
     assert user.record("old").state == "PREEMPTED" and user.record("demand").state == "READY"
 
 
-def test_times_of_validity(user: User) -> None:
+def test_validity_times(user: User) -> None:
     user.queue(queueingPolicy={"validAfterDuration": "1000s"}, spot={})
     user.wait(999)
     assert user.request().state == "ACCEPTED"
@@ -121,7 +121,7 @@ def test_times_of_validity(user: User) -> None:
     assert user.request("short").state == "FAILED"
 
 
-def test_wishes_in_time_are_not_hastened() -> None:
+def test_waiting_limits_ignore_the_time_scale() -> None:
     user = User(world=fresh(time_scale=1000.0))
     set_capacity(user.world, "us-central2-b", "*", 0, user.now)
     user.queue(queueingPolicy={"validUntilDuration": "100s"}, spot={})
@@ -201,7 +201,7 @@ def test_stop_and_start_keep_the_node_and_change_its_external_address(user: User
     assert user.record().workers[0].boot == 2
 
 
-def test_a_deleted_node_can_be_made_again_with_other_addresses(user: User) -> None:
+def test_a_deleted_node_can_be_recreated_with_other_addresses(user: User) -> None:
     first = user.ready()
     user.delete()
     assert user.node()["state"] == "DELETING"
@@ -211,7 +211,7 @@ def test_a_deleted_node_can_be_made_again_with_other_addresses(user: User) -> No
     assert second["networkEndpoints"] != first["networkEndpoints"]
 
 
-def test_a_node_that_is_given_up_is_not_made(user: User) -> None:
+def test_a_node_deleted_during_creation_is_not_made(user: User) -> None:
     operation = user.create()
     user.wait(40)
     assert user.ask("POST", f"{operation}:cancel").status == 200
@@ -247,7 +247,7 @@ def test_a_preemptible_node_lives_for_a_day(user: User) -> None:
     assert user.record().state == "TERMINATED"
 
 
-def test_who_is_preempted_hears_of_it_first(user: User) -> None:
+def test_a_preempted_node_gets_a_notice_first(user: User) -> None:
     user.ready("n", POD, **SPOT)
     keys = list(host_views(user.world))
     faults.preempt_node(user.world, KEY, user.now)
@@ -271,7 +271,7 @@ def test_a_lost_host_is_repaired(user: User) -> None:
     assert [worker.boot for worker in user.record().workers] == [1, 2]
 
 
-def test_maintenance_is_announced_begun_and_over(user: User) -> None:
+def test_maintenance_is_announced_starts_and_ends(user: User) -> None:
     before = user.ready()
     user.weather("maintain", target="n", notice_s=120, duration_s=300)
     said = user.node()["upcomingMaintenance"]
@@ -295,7 +295,7 @@ def test_maintenance_is_announced_begun_and_over(user: User) -> None:
     )
 
 
-def test_scheduled_maintenance_can_be_brought_forward(user: User) -> None:
+def test_scheduled_maintenance_can_start_early(user: User) -> None:
     user.active()
     assert user.ask("POST", f"{ALPHA}/nodes/q-n:performMaintenance").status == 400
     user.weather("maintain", target="q-n", notice_s=7 * 86400, duration_s=300)
@@ -338,7 +338,7 @@ def test_lists_come_in_pages(user: User) -> None:
     assert names == [f"n{number}" for number in range(5)] and token == ""
 
 
-def test_what_there_is_in_a_zone(user: User) -> None:
+def test_types_and_runtimes_of_a_zone(user: User) -> None:
     types = user.get(f"{PLACE}/acceleratorTypes?pageSize=500")["acceleratorTypes"]
     found = {one["type"]: one for one in types}["v4-16"]
     assert found["name"] == f"{PARENT}/acceleratorTypes/v4-16"
@@ -391,7 +391,7 @@ def test_a_node_with_running_hosts_is_ready_when_all_are_up(real: User) -> None:
     assert real.node()["state"] == "READY" and real.get(operation)["done"] is True
 
 
-def test_hosts_that_are_early_wait_for_the_time(real: User) -> None:
+def test_early_hosts_wait_for_the_simulated_time(real: User) -> None:
     real.create()
     real.wait(30)
     report(real, 0, "up")
@@ -400,7 +400,7 @@ def test_hosts_that_are_early_wait_for_the_time(real: User) -> None:
     assert real.node()["state"] == "READY"
 
 
-def test_a_host_that_does_not_come_up_fails_its_node(real: User) -> None:
+def test_a_host_that_does_not_boot_fails_its_node(real: User) -> None:
     operation = real.create()
     real.wait(30)
     report(real, 0, "failed", why="no room")
@@ -409,7 +409,7 @@ def test_a_host_that_does_not_come_up_fails_its_node(real: User) -> None:
     assert not real.world.nodes
 
 
-def test_a_host_that_reboots_or_switches_itself_off(real: User) -> None:
+def test_a_host_that_reboots_or_powers_off(real: User) -> None:
     real.create()
     real.wait(3600)
     report(real, 0, "up")
@@ -423,7 +423,7 @@ def test_a_host_that_reboots_or_switches_itself_off(real: User) -> None:
     assert real.node()["state"] == "READY"
 
 
-def test_late_news_of_an_earlier_boot_mean_nothing(real: User) -> None:
+def test_late_news_of_an_earlier_boot_is_ignored(real: User) -> None:
     real.create()
     real.wait(3600)
     report(real, 0, "up")

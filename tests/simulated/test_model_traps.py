@@ -14,14 +14,14 @@ def user() -> User:
     return User()
 
 
-def test_01_done_is_always_there(user: User) -> None:
+def test_01_done_is_always_present(user: User) -> None:
     operation = user.create()
     assert user.get(operation)["done"] is False
     user.wait(3600)
     assert user.get(operation)["done"] is True
 
 
-def test_02_what_is_empty_is_left_out(user: User) -> None:
+def test_02_empty_fields_are_omitted(user: User) -> None:
     assert user.get(f"{PLACE}/nodes") == {}
     assert user.get(f"{PLACE}/queuedResources") == {}
     assert user.get(f"{PLACE}/operations") == {}
@@ -31,7 +31,7 @@ def test_02_what_is_empty_is_left_out(user: User) -> None:
 
 
 @pytest.mark.parametrize("version", ["v2", "v2alpha1"])
-def test_03_the_types_of_operations_are_those_of_the_version(user: User, version: str) -> None:
+def test_03_operation_types_match_the_version(user: User, version: str) -> None:
     place = f"/{version}/{PARENT}"
     created = user.post(f"{place}/nodes?nodeId=n", ONE_HOST)
     user.wait(3600)
@@ -70,7 +70,7 @@ def test_04_enums_come_as_numbers_or_names(user: User, form: tuple[Any, Any]) ->
     assert node["dataDisks"][0]["mode"] == "READ_ONLY"
 
 
-def test_05_system_parameters_mean_nothing(user: User) -> None:
+def test_05_system_parameters_are_ignored(user: User) -> None:
     user.ready()
     same = user.node()
     for query in (
@@ -96,9 +96,7 @@ def test_06_force_in_any_spelling(user: User, force: str) -> None:
         " description , labels,network_config.enableExternalIps",
     ],
 )
-def test_07_masks_in_any_case_and_order_and_the_rest_of_the_body_ignored(
-    user: User, mask: str
-) -> None:
+def test_07_masks_in_any_case_and_order_ignore_the_rest_of_the_body(user: User, mask: str) -> None:
     node = user.ready(tags=["old"])
     assert "accessConfig" in node["networkEndpoints"][0]
     body = {**node, "labels": {"a": "b"}, "description": "new", "tags": ["new"]}
@@ -119,7 +117,7 @@ def test_08_numbers_are_text_and_times_have_nine_digits(user: User) -> None:
     assert re.fullmatch(r"(.*[.][0-9]{6})[0-9]*Z", operation["metadata"]["endTime"])
 
 
-def test_09_one_node_spec_need_not_be_a_list(user: User) -> None:
+def test_09_a_single_node_spec_need_not_be_a_list(user: User) -> None:
     slot = {"parent": PARENT, "nodeId": "n", "node": ONE_HOST}
     body = {"tpu": {"nodeSpec": slot}, "spot": {}}
     user.post(f"{PLACE}/queuedResources?queuedResourceId=q", body)
@@ -134,12 +132,12 @@ def test_10_verbs_need_no_body(user: User, body: bytes) -> None:
     assert user.node()["state"] == "STOPPED"
 
 
-def test_11_answers_say_what_they_are(user: User) -> None:
+def test_11_answers_have_their_content_type(user: User) -> None:
     answer = user.ask("GET", f"{PLACE}/nodes")
     assert dict(answer.response.headers)["content-type"] == "application/json; charset=UTF-8"
 
 
-def test_12_verbs_are_cut_off_at_the_last_colon_and_names_decoded(user: User) -> None:
+def test_12_verbs_follow_the_last_colon_and_names_are_decoded(user: User) -> None:
     name, escaped = "Q.a~b+c%-d", "Q.a%7Eb+c%25-d"
     slot = {"parent": PARENT, "nodeId": "n", "node": ONE_HOST}
     query = "queuedResourceId=Q.a~b%2Bc%25-d"
@@ -177,7 +175,7 @@ def test_14_nodes_have_no_filter(user: User) -> None:
         ("operations", "filter"),
     ],
 )
-def test_14_a_list_that_can_not_be_filtered_says_so(user: User, list_: str, name: str) -> None:
+def test_14_an_unsupported_filter_is_refused(user: User, list_: str, name: str) -> None:
     """It came whole, as if everything in it fitted."""
     refused = user.ask("GET", f"{PLACE}/{list_}?{name}=type")
     assert refused.status == 400 and refused.message.startswith(f"{name} is not supported by the ")
@@ -256,7 +254,7 @@ def test_19_no_capacity_is_an_operation_that_ends_with_code_8(user: User) -> Non
     assert user.ask("GET", f"{PLACE}/nodes/n").status == 404
 
 
-def test_21_a_request_is_asked_for_in_seconds_and_a_node_in_minutes(user: User) -> None:
+def test_21_requests_are_polled_in_seconds_and_nodes_in_minutes(user: User) -> None:
     queued, node = user.queue(), user.create()
     user.wait(5)
     assert user.get(queued)["done"] is True and user.get(node)["done"] is False
@@ -284,7 +282,7 @@ def test_22_a_preempted_node_stays_and_one_of_a_request_goes(user: User) -> None
     assert user.ask("GET", f"{PLACE}/nodes/direct").status == 404
 
 
-def test_24_a_multislice_request_is_read_as_its_nodes(user: User) -> None:
+def test_24_a_multislice_request_shows_its_nodes(user: User) -> None:
     spec = {"parent": PARENT, "node": POD, "multisliceParams": {"nodeCount": 3}}
     body = {"tpu": {"nodeSpec": [spec]}, "spot": {}}
     user.post(f"{PLACE}/queuedResources?queuedResourceId=ms", body)
@@ -301,6 +299,6 @@ def test_24_a_multislice_request_is_read_as_its_nodes(user: User) -> None:
     }
 
 
-def test_25_the_documents_are_served(user: User) -> None:
+def test_25_discovery_documents_are_served(user: User) -> None:
     assert user.get("/$discovery/rest")["version"] == "v2"
     assert user.get("/%24discovery/rest?version=v2alpha1")["version"] == "v2alpha1"

@@ -125,7 +125,7 @@ def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None
     )  # fmt: skip
 
 
-def test_what_is_remembered_is_shown_where_the_world_is_gone(herd: Herd, save: Save) -> None:
+def test_stored_data_is_shown_without_the_world(herd: Herd, save: Save) -> None:
     save(story())
     assert [row.split()[:3] for row in herd("ls")[1].splitlines()] == [
         ["JOB", "PHASE", "READY"], ["gpt", "running", "1/1"],
@@ -159,7 +159,7 @@ def test_json_fits_its_schema(
         jsonschema.validate(json.loads(text), SCHEMAS[command])
 
 
-def test_a_sweep_is_shown_as_table_csv_and_picture(herd: Herd, save: Save) -> None:
+def test_a_sweep_is_shown_as_table_csv_and_chart(herd: Herd, save: Save) -> None:
     save(tried(story()))
     status, out, _ = herd("sweep", "status", "gpt")
     assert status == 0
@@ -179,7 +179,7 @@ def test_a_sweep_is_shown_as_table_csv_and_picture(herd: Herd, save: Save) -> No
     assert herd("sweep", "plot", "gpt", "--svg")[1].startswith("<svg ")
 
 
-def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
+def test_a_job_that_is_no_sweep_is_refused(herd: Herd, save: Save) -> None:
     save(story())
     for word in ("status", "best", "plot"):
         status, out, err = herd("sweep", word, "gpt")
@@ -188,7 +188,7 @@ def test_what_is_no_sweep_says_so(herd: Herd, save: Save) -> None:
     assert herd("sweep", "best", "gpu")[0] == 4
 
 
-def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
+def test_wait_ends_with_the_job(herd: Herd, save: Save) -> None:
     one = story()
     save(one)
     assert herd("wait", "gpt", "--timeout", "0.1s") == (
@@ -203,7 +203,7 @@ def test_wait_is_over_when_the_job_is(herd: Herd, save: Save) -> None:
     assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is done\n")
 
 
-def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
+def test_wait_for_several_jobs_ends_with_the_last(herd: Herd, save: Save) -> None:
     """Each as it ends; the greatest status counts, and what goes on when the time is over."""
     done, failed = story(), story()
     done.tell("slot.done", why="it succeeded")
@@ -232,7 +232,7 @@ def test_wait_for_several_is_over_when_all_are(herd: Herd, save: Save) -> None:
     ("verdict", "code", "status"),
     [(Verdict.FAILURE, 3, 3), (Verdict.FAILURE, None, 5), (Verdict.STALLED, 0, 5)],
 )
-def test_wait_has_the_status_of_a_command_that_failed_for_good(
+def test_wait_returns_the_status_of_the_failed_command(
     herd: Herd,
     save: Save,
     verdict: Verdict,
@@ -246,7 +246,7 @@ def test_wait_has_the_status_of_a_command_that_failed_for_good(
     assert herd("wait", "gpt") == (status, "", "herd wait: gpt-0 gave up: it failed 4 times\n")
 
 
-def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> None:
+def test_a_job_without_a_node_is_described(save: Save, world: Path) -> None:
     """Not awaited if it is over: `exec` on it says so."""
 
     def said(name: str) -> str:
@@ -276,21 +276,19 @@ def test_a_job_without_a_node_is_spoken_of_as_it_is(save: Save, world: Path) -> 
     assert "gave up" in said("sad-0")
 
 
-def test_wait_for_what_is_stopped_is_over_at_once(herd: Herd, save: Save) -> None:
+def test_wait_for_a_stopped_job_ends_at_once(herd: Herd, save: Save) -> None:
     save(story(), Goal.GONE)
     assert herd("wait", "gpt") == (5, "", "herd wait: gpt is stopped\n")
 
 
-def test_wait_for_a_node_is_over_when_it_is_ready(herd: Herd, save: Save) -> None:
+def test_wait_for_a_node_ends_when_it_is_ready(herd: Herd, save: Save) -> None:
     one = StoryLog(time() - 120)
     one.get(10, 20, 20)
     save(one, Goal.IDLE)
     assert herd("wait", "gpt") == (0, "", "herd wait: gpt-0 is ready\n")
 
 
-def test_logs_of_a_job_are_those_of_all_its_attempts(
-    herd: Herd, world: Path, tmp_path: Path
-) -> None:
+def test_logs_of_a_job_include_all_attempts(herd: Herd, world: Path, tmp_path: Path) -> None:
     shelf = LogStore(logs_folder(tmp_path / ".local/state/tpuherd", world=world, project=""))
     now = time()
     said = [("gpt-0-a1-7kq", 1, "gpt-0-g1-7kq"), ("x", 0, "gpt-0-g1-7kq"),
@@ -325,7 +323,7 @@ def logged(
     writer.close()
 
 
-def test_logs_say_once_whose_lines_follow(herd: Herd, world: Path, tmp_path: Path) -> None:
+def test_logs_name_a_host_once_before_its_lines(herd: Herd, world: Path, tmp_path: Path) -> None:
     """Hosts that speak in turn need no head each time; one that goes back to other work does."""
     now = time()
     said = [
@@ -366,7 +364,7 @@ READING = ["ls", "status gpt", "why gpt", "events gpt", "capacity", "sweep statu
 
 
 @pytest.mark.parametrize("command", READING + [f"{one} --json" for one in READING])
-def test_what_others_wrote_never_acts_on_a_terminal(
+def test_foreign_output_never_controls_the_terminal(
     herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
 ) -> None:
     save(hostile(world, tmp_path), state=f"waits: {HOSTILE}")
@@ -382,14 +380,14 @@ def test_what_others_wrote_never_acts_on_a_terminal(
     assert show_controls(out + err) == out + err, "in a pipe, too"
 
 
-def test_logs_in_a_pipe_are_as_they_were_written(herd: Herd, world: Path, tmp_path: Path) -> None:
+def test_logs_in_a_pipe_are_unchanged(herd: Herd, world: Path, tmp_path: Path) -> None:
     logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),), HOSTILE)
     assert HOSTILE in herd("logs", "gpt")[1]
 
 
 @pytest.mark.parametrize("columns", [80, 60])
 @pytest.mark.parametrize("command", [*READING[:-1], "wait gpt2", "status gpt-1", "ls --nonsense"])
-def test_nothing_is_cut_in_mid_word(
+def test_no_word_is_cut(
     herd: Herd, save: Save, world: Path, tmp_path: Path, command: str, columns: int
 ) -> None:
     long = "there is no more capacity in the zone us-central2-b for 32 chips of v4; try it again"

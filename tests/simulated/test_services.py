@@ -37,7 +37,7 @@ def world() -> Asker:
     ],
     ids=str,
 )
-def test_a_bucket_knows_where_it_is(
+def test_a_bucket_has_a_location(
     world: Asker, wanted: dict[str, Any], location: str, kind: str
 ) -> None:
     made = world.post("/storage/v1/b?project=demo", {"name": "data-1", **wanted})
@@ -57,7 +57,7 @@ def test_buckets_are_listed_and_deleted(world: Asker) -> None:
     assert (answer.status, answer.message) == (404, "The specified bucket does not exist.")
 
 
-def test_somebody_elses_bucket_can_not_be_read(world: Asker) -> None:
+def test_a_foreign_bucket_cannot_be_read(world: Asker) -> None:
     world.post("/storage/v1/b?project=other", {"name": "theirs"})
     answer = world.ask("GET", "/storage/v1/b/theirs")
     assert (answer.status, answer.reason) == (403, "forbidden")
@@ -90,7 +90,7 @@ def test_somebody_elses_bucket_can_not_be_read(world: Asker) -> None:
     ],
     ids=str,
 )
-def test_a_bad_bucket_is_refused(world: Asker, body: dict[str, Any]) -> None:
+def test_an_invalid_bucket_is_refused(world: Asker, body: dict[str, Any]) -> None:
     answer = world.ask("POST", "/storage/v1/b?project=demo", body)
     assert (answer.status, answer.reason) == (400, "invalid")
     assert world.ask("POST", "/storage/v1/b", {"name": "data"}).status == 400
@@ -114,7 +114,7 @@ def test_quota_metrics_have_limits_with_buckets(world: Asker) -> None:
             assert world.get(f"/v1beta1/{limit['name']}") == limit
 
 
-def test_a_quota_that_was_cut_shows(world: Asker) -> None:
+def test_a_reduced_quota_is_shown(world: Asker) -> None:
     world.post("/sim/v1/weather/quota", {"zone": "us-central2-b", "quota": "v4", "limit": 32})
     shown = {
         bucket["dimensions"].get("zone"): bucket["effectiveLimit"]
@@ -161,7 +161,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
     ],
     ids=str,
 )
-def test_a_token_is_given(world: Asker, path: str, form: dict[str, str]) -> None:
+def test_a_token_is_issued(world: Asker, path: str, form: dict[str, str]) -> None:
     answer = world.ask("POST", path, raw=urlencode(form).encode(), headers=FORM)
     assert answer.status == 200
     assert answer.said["access_token"]
@@ -179,7 +179,7 @@ def test_a_token_is_given(world: Asker, path: str, form: dict[str, str]) -> None
     ],
     ids=str,
 )
-def test_a_bad_question_for_a_token_is_refused(
+def test_an_invalid_token_request_is_refused(
     world: Asker, form: dict[str, str], error: str
 ) -> None:
     answer = world.ask("POST", "/token", raw=urlencode(form).encode(), headers=FORM)
@@ -226,13 +226,13 @@ def test_the_api_describes_itself(world: Asker, path: str, version: str) -> None
     assert document["rootUrl"] == "https://tpu.googleapis.com/"
 
 
-def test_who_came_straight_is_led_back(world: Asker) -> None:
+def test_the_document_has_the_address_that_the_caller_used(world: Asker) -> None:
     straight = world.ask("GET", "/$discovery/rest", headers={"host": "127.0.0.1:8080"})
     assert straight.said["rootUrl"] == straight.said["baseUrl"] == "http://127.0.0.1:8080/"
     through = world.ask("GET", "/$discovery/rest", headers={"host": "tpu.googleapis.com:443"})
     assert through.said["rootUrl"] == "https://tpu.googleapis.com/"
 
 
-def test_there_is_no_document_of_what_there_is_not(world: Asker) -> None:
+def test_there_is_no_document_of_an_unknown_api(world: Asker) -> None:
     assert world.ask("GET", "/$discovery/rest?version=v9").status == 404
     assert world.ask("GET", "/discovery/v1/apis/drive/v3/rest").status == 404

@@ -49,14 +49,14 @@ def test_another_project_is_not_found(world: Asker) -> None:
     assert answer.reason == "notFound"
 
 
-def test_metadata_is_replaced_by_whoever_saw_it(world: Asker) -> None:
+def test_metadata_is_replaced_with_the_current_fingerprint(world: Asker) -> None:
     operation = set_metadata(world, KEY)
     assert operation["kind"] == "compute#operation"
     assert world.get(PROJECT)["commonInstanceMetadata"]["items"] == [KEY]
     assert project_metadata(world.world) == {"ssh-keys": KEY["value"]}
 
 
-def test_metadata_is_not_replaced_by_whoever_saw_an_older_one(world: Asker) -> None:
+def test_metadata_is_not_replaced_with_an_old_fingerprint(world: Asker) -> None:
     old = world.get(PROJECT)["commonInstanceMetadata"]["fingerprint"]
     set_metadata(world, KEY)
     answer = world.ask(
@@ -81,7 +81,7 @@ def test_metadata_is_not_replaced_by_whoever_saw_an_older_one(world: Asker) -> N
     ],
     ids=lambda items: str(items)[:30],
 )
-def test_bad_metadata_is_refused(world: Asker, items: object) -> None:
+def test_invalid_metadata_is_refused(world: Asker, items: object) -> None:
     seen = world.get(PROJECT)["commonInstanceMetadata"]["fingerprint"]
     answer = world.ask(
         "POST", f"{PROJECT}/setCommonInstanceMetadata", {"fingerprint": seen, "items": items}
@@ -114,7 +114,7 @@ def test_an_operation_is_done_a_moment_later(world: Asker) -> None:
     assert done["targetLink"].endswith("/projects/demo")
 
 
-def test_waiting_for_an_operation_holds_the_answer_back(world: Asker) -> None:
+def test_waiting_for_an_operation_delays_the_answer(world: Asker) -> None:
     name = set_metadata(world, KEY)["name"]
     answer = world.ask("POST", f"{PROJECT}/global/operations/{name}/wait")
     assert answer.said["status"] == "DONE"
@@ -123,7 +123,7 @@ def test_waiting_for_an_operation_holds_the_answer_back(world: Asker) -> None:
     assert world.ask("POST", f"{PROJECT}/global/operations/{name}/wait").response.delay_s == 0
 
 
-def test_operations_are_listed_and_old_ones_forgotten(world: Asker) -> None:
+def test_operations_are_listed_and_expire(world: Asker) -> None:
     for _ in range(600):
         set_metadata(world, KEY)
     assert len(world.world.services.changes) == 500
@@ -154,7 +154,7 @@ def test_the_default_network_has_its_four_rules(world: Asker) -> None:
 MOSH = {"name": "mosh", "allowed": [{"IPProtocol": "udp", "ports": ["60000-61000"]}]}
 
 
-def test_a_rule_lives_from_insert_to_delete(world: Asker) -> None:
+def test_a_firewall_rule_from_insert_to_delete(world: Asker) -> None:
     assert world.post(FIREWALLS, MOSH)["operationType"] == "insert"
     rule = world.get(f"{FIREWALLS}/mosh")
     assert rule["sourceRanges"] == ["0.0.0.0/0"]
@@ -174,7 +174,7 @@ def test_a_rule_lives_from_insert_to_delete(world: Asker) -> None:
     assert answer.message == "The resource 'projects/demo/global/firewalls/mosh' was not found"
 
 
-def test_a_name_is_taken_once(world: Asker) -> None:
+def test_a_name_can_be_taken_once(world: Asker) -> None:
     world.post(FIREWALLS, MOSH)
     answer = world.ask("POST", FIREWALLS, MOSH)
     assert (answer.status, answer.reason) == (409, "alreadyExists")
@@ -205,7 +205,7 @@ def test_a_name_is_taken_once(world: Asker) -> None:
     ],
     ids=str,
 )
-def test_a_bad_rule_is_refused(world: Asker, change: dict[str, Any]) -> None:
+def test_an_invalid_rule_is_refused(world: Asker, change: dict[str, Any]) -> None:
     answer = world.ask("POST", FIREWALLS, {**MOSH, **change})
     assert (answer.status, answer.reason) == (400, "invalid")
     assert len(world.get(FIREWALLS)["items"]) == 4
@@ -238,7 +238,7 @@ def test_a_list_comes_in_pages(world: Asker) -> None:
 
 
 @pytest.mark.parametrize("query", ["maxResults=many", "maxResults=-1", "pageToken=x", "filter=%3D"])
-def test_a_bad_page_is_refused(world: Asker, query: str) -> None:
+def test_an_invalid_page_token_is_refused(world: Asker, query: str) -> None:
     assert world.ask("GET", f"{FIREWALLS}?{query}").status == 400
 
 
@@ -256,7 +256,7 @@ def test_the_default_network_reaches_every_region(world: Asker) -> None:
     assert world.get(here)["ipCidrRange"].endswith(".0.0/20")
 
 
-def test_a_network_is_made_with_rules_and_removed_without(world: Asker) -> None:
+def test_a_network_with_rules_cannot_be_deleted(world: Asker) -> None:
     world.post(f"{PROJECT}/global/networks", {"name": "own", "autoCreateSubnetworks": False})
     assert world.ask("POST", f"{PROJECT}/global/networks", {"name": "own"}).status == 409
     world.post(FIREWALLS, {**MOSH, "network": "projects/demo/global/networks/own"})
@@ -270,7 +270,7 @@ def test_a_network_is_made_with_rules_and_removed_without(world: Asker) -> None:
     assert world.ask("GET", f"{PROJECT}/global/networks/own").status == 404
 
 
-def test_regions_and_zones_are_there(world: Asker) -> None:
+def test_regions_and_zones_exist(world: Asker) -> None:
     assert len(world.get(f"{PROJECT}/regions")["items"]) == len(regions())
     zones = world.get(f"{PROJECT}/zones")["items"]
     assert len(zones) == sum(len(region.zones) for region in regions().values())
@@ -284,7 +284,7 @@ def test_regions_and_zones_are_there(world: Asker) -> None:
 # -- all of it ------------------------------------------------------------------------------------
 
 
-def test_the_services_survive_being_written_down(world: Asker) -> None:
+def test_the_services_survive_saving(world: Asker) -> None:
     set_metadata(world, KEY)
     world.post(FIREWALLS, MOSH)
     world.post("/storage/v1/b?project=demo", {"name": "data", "location": "nam4"})

@@ -268,14 +268,14 @@ def law(folder: Path, seed: int, trees: int, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_snapshot_is_wrong_whatever_is_done(
+def test_no_snapshot_is_wrong_whatever_happens_to_the_repository(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking, "RACY_NS", 0)  # else nothing here would be old enough to be known
     law(tmp_path, seed, trees=3, rounds=3)
 
 
-def test_a_file_of_the_second_of_its_index_is_looked_at(
+def test_a_file_changed_in_the_second_of_its_index_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Git compares seconds: it can't tell such a change from none."""
@@ -305,7 +305,7 @@ OVERLOOKED = (
 )  # fmt: skip
 
 
-def test_what_git_was_told_to_overlook_is_seen(
+def test_files_that_git_was_told_to_skip_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking, "RACY_NS", 0)
@@ -325,7 +325,7 @@ def test_what_git_was_told_to_overlook_is_seen(
 
 
 @pytest.mark.parametrize("asked", ["changed_paths", "list_files"])
-def test_an_index_that_is_written_while_git_is_asked(
+def test_an_index_written_while_git_runs(
     tmp_path: Path, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two answers of git may be of two indexes: then neither is taken."""

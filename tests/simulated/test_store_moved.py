@@ -79,7 +79,7 @@ def packed(here: ProjectAccess) -> bytes:
     return into.getvalue()
 
 
-def test_all_of_it_arrives_and_is_used_there_only(here: ProjectAccess, tmp_path: Path) -> None:
+def test_a_moved_store_is_complete_and_used_only_there(here: ProjectAccess, tmp_path: Path) -> None:
     there = place(tmp_path / "there")
     moved_marker.leave_marker(store_of(here), to="vm", token="t1")
     with pytest.raises(InvalidInput, match="were moved to vm"):
@@ -104,7 +104,9 @@ def test_all_of_it_arrives_and_is_used_there_only(here: ProjectAccess, tmp_path:
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9, 1.0])
-def test_what_is_cut_counts_for_nothing(here: ProjectAccess, tmp_path: Path, part: float) -> None:
+def test_an_interrupted_move_has_no_effect(
+    here: ProjectAccess, tmp_path: Path, part: float
+) -> None:
     there = place(tmp_path / "there")
     whole = packed(here)
     end = whole.rindex(b"end\0")
@@ -116,7 +118,7 @@ def test_what_is_cut_counts_for_nothing(here: ProjectAccess, tmp_path: Path, par
     assert [one.job for one in moved_marker.read_stored_jobs(store_of(there))] == ["gpt"]
 
 
-def test_two_stores_with_jobs_are_never_made_one(here: ProjectAccess, tmp_path: Path) -> None:
+def test_two_stores_with_jobs_are_never_merged(here: ProjectAccess, tmp_path: Path) -> None:
     there = place(tmp_path / "there")
     store = Database(store_of(there), NOW)
     assert not moved_marker.refuse_second_store(
@@ -135,7 +137,7 @@ def test_two_stores_with_jobs_are_never_made_one(here: ProjectAccess, tmp_path: 
     Database(store_of(there), NOW).close()
 
 
-def test_a_name_that_leads_elsewhere_is_refused(here: ProjectAccess, tmp_path: Path) -> None:
+def test_a_path_outside_the_store_is_refused(here: ProjectAccess, tmp_path: Path) -> None:
     into = io.BytesIO()
     with tarfile.open(fileobj=into, mode="w|") as tar:
         engine_transfer.add_tar_file(tar, "secrets/../../../out", b"x")

@@ -15,7 +15,7 @@ from tpuherd.sync.snapshot_store import AGE_MAX_S, Archive, open_archive
 from tpuherd.sync.take_snapshot import snapshot_folder
 
 
-def test_old_snapshots_go_once_a_day(tmp_path: Path) -> None:
+def test_old_snapshots_are_deleted_once_a_day(tmp_path: Path) -> None:
     code, archive = tmp_path / "code", open_archive(tmp_path)
     code.mkdir()
     shots = []
@@ -56,7 +56,7 @@ class Answering:
         return self.answer
 
 
-def test_much_is_read_when_it_was_agreed_to_and_not_before(
+def test_large_uploads_are_read_only_after_consent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload_check, "BYTES_MAX", 5000)

@@ -47,7 +47,7 @@ def facts(path: Path) -> tuple[int, int]:
     return stat.S_IMODE(found.st_mode), found.st_mtime_ns
 
 
-def test_a_folder_goes_to_all_hosts_over_one_uplink(here: Path, tmp_path: Path) -> None:
+def test_a_folder_is_copied_to_all_hosts_over_one_uplink(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 7)
     done = to([here / "tree"], "new", hosts)
     assert done.failed == {}
@@ -59,7 +59,7 @@ def test_a_folder_goes_to_all_hosts_over_one_uplink(here: Path, tmp_path: Path) 
     assert [host.up for host in hosts[1:]] == [0] * 6
 
 
-def test_where_things_go_is_as_with_cp(here: Path, tmp_path: Path) -> None:
+def test_destinations_work_as_with_cp(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     home = hosts[0].home
     (home / "there").mkdir()
@@ -82,7 +82,7 @@ def test_where_things_go_is_as_with_cp(here: Path, tmp_path: Path) -> None:
     assert (home / "uno").read_text() == "2"
 
 
-def test_what_is_in_the_way_is_refused_before_anything_is_done(here: Path, tmp_path: Path) -> None:
+def test_obstacles_are_refused_before_anything_is_done(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 2)
     write(hosts[1].home, {"x/tree/sub": "a file"})
     (hosts[0].home / "x").mkdir()
@@ -95,7 +95,7 @@ def test_what_is_in_the_way_is_refused_before_anything_is_done(here: Path, tmp_p
     assert "is a file" in to([here / "one"], "file/", hosts[:1]).failed["pod/w0"]
 
 
-def test_what_is_no_file_is_left_out_and_told(here: Path, tmp_path: Path) -> None:
+def test_special_files_are_skipped_and_named(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     pipe = here / "tree" / "pipe"
     os.mkfifo(pipe)
@@ -117,7 +117,7 @@ def test_two_nodes_of_one_name_are_told_apart(here: Path, tmp_path: Path) -> Non
     assert set(fetched(["uno"], hosts, tmp_path / "back").got) == {"us-a/pod/w0", "eu-b/pod/w0"}
 
 
-def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
+def test_an_empty_copy_is_refused_with_a_sentence(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     with pytest.raises(NotFound, match="nothing does not exist"):
         to([here / "nothing"], "x", hosts)
@@ -125,7 +125,7 @@ def test_nothing_to_copy_is_one_sentence(here: Path, tmp_path: Path) -> None:
         to([here / "one", here / "tree" / ".." / "one"], "x", hosts)
 
 
-def test_a_folder_comes_back_as_it_was(here: Path, tmp_path: Path) -> None:
+def test_a_folder_is_copied_back_unchanged(here: Path, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     to([here / "tree"], "x", hosts)
     os.mkfifo(hosts[0].home / "x" / "pipe")
@@ -139,7 +139,7 @@ def test_a_folder_comes_back_as_it_was(here: Path, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "a"
 
 
-def test_several_hosts_give_into_a_folder_each(tmp_path: Path) -> None:
+def test_several_hosts_copy_into_a_folder_each(tmp_path: Path) -> None:
     hosts = herd(tmp_path, 4)
     for number, host in enumerate(hosts):
         write(host.home, {"log.1": f"{number}", "log.2": "x", "other": ""})
@@ -153,7 +153,7 @@ def test_several_hosts_give_into_a_folder_each(tmp_path: Path) -> None:
     assert done.failed == {"pod/w0": "nothing* is not there"}
 
 
-def test_a_log_that_grows_is_cut_where_it_was_and_one_that_shrinks_is_refused(
+def test_a_growing_log_is_cut_at_its_size_and_a_shrinking_one_is_refused(
     tmp_path: Path,
 ) -> None:
     hosts = herd(tmp_path, 1)
@@ -178,7 +178,7 @@ def test_a_log_that_grows_is_cut_where_it_was_and_one_that_shrinks_is_refused(
     assert not (tmp_path / "b").exists()
 
 
-def test_a_host_cannot_write_where_it_wants(tmp_path: Path) -> None:
+def test_a_host_cannot_choose_where_we_write(tmp_path: Path) -> None:
     """What a host sends is checked: no path leads out of the folder it was fetched into."""
     hosts = herd(tmp_path, 1)
     write(hosts[0].home, {"x": "evil"})

@@ -43,9 +43,7 @@ def moved(host: NearHost, address: str) -> None:
     host.host = type(host.host)(**{**fields, "internal_ip": address})
 
 
-def test_hosts_that_cannot_be_reached_from_others_are_fed_directly(
-    desk: Desk, tmp_path: Path
-) -> None:
+def test_hosts_unreachable_from_other_hosts_are_filled_directly(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 9)
     for host in (hosts[1], hosts[6]):
         moved(host, NOWHERE)
@@ -67,7 +65,7 @@ def pod(folder: Path, name: str, many: int, at: str = "127.0.0.1") -> list[NearH
     return found
 
 
-def test_nodes_that_meet_cost_the_uplink_once(desk: Desk, tmp_path: Path) -> None:
+def test_connected_nodes_use_the_uplink_once(desk: Desk, tmp_path: Path) -> None:
     pods = [pod(tmp_path, f"meet{n}", 3) for n in range(12)]
     hosts = [host for each in pods for host in each]
     done = desk.ship(hosts)
@@ -77,7 +75,7 @@ def test_nodes_that_meet_cost_the_uplink_once(desk: Desk, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("many", [2, 3, 13])
-def test_nodes_that_do_not_meet_cost_it_once_each_and_are_remembered(
+def test_unconnected_nodes_use_it_once_each_and_are_remembered(
     desk: Desk, tmp_path: Path, many: int
 ) -> None:
     pods = [pod(tmp_path, f"far{n}", 3, at=NOWHERE) for n in range(many)]
@@ -98,7 +96,7 @@ def test_nodes_that_do_not_meet_cost_it_once_each_and_are_remembered(
     assert many > 9 or done.slow == {}
 
 
-def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
+def test_without_the_first_host_of_a_far_node_none_switches_or_only_the_others(
     desk: Desk, tmp_path: Path
 ) -> None:
     near, far = pod(tmp_path, "near", 3), pod(tmp_path, "down", 3, at=NOWHERE)
@@ -112,7 +110,7 @@ def test_the_first_of_a_far_node_is_down_and_none_switches_or_the_others_do(
     assert all(tree(host.home / "c") == tree(desk.code) for host in (*near, *far[1:]))
 
 
-def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path) -> None:
+def test_without_relay_each_host_uses_its_own_link(desk: Desk, tmp_path: Path) -> None:
     hosts, before = herd(tmp_path, 3), set(relay.LISTENERS)
     done = desk.ship(hosts, options=ShipOptions(relay=False))
     assert (done.failed, done.slow) == ({}, {})
@@ -121,7 +119,7 @@ def test_without_relay_each_gets_it_over_its_own_link(desk: Desk, tmp_path: Path
     assert tree(hosts[2].home / "c") == tree(desk.code)
 
 
-def test_one_host_down_none_switches_and_it_is_named(desk: Desk, tmp_path: Path) -> None:
+def test_with_one_host_down_none_switches_and_it_is_named(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 6)
     desk.ship(hosts)
     was = tree(desk.code)
@@ -137,7 +135,7 @@ def test_one_host_down_none_switches_and_it_is_named(desk: Desk, tmp_path: Path)
     assert all(tree(hosts[n].home / "c") == tree(desk.code) for n in (0, 1, 2, 3, 5))
 
 
-def test_a_host_that_never_says_what_it_has_is_named(desk: Desk, tmp_path: Path) -> None:
+def test_a_host_that_never_reports_its_files_is_named(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 3)
     hosts[2].dead = {"snapshot.have"}
     done = desk.ship(hosts)
@@ -145,7 +143,7 @@ def test_a_host_that_never_says_what_it_has_is_named(desk: Desk, tmp_path: Path)
     assert not (hosts[0].home / "c").exists()
 
 
-def test_a_host_that_hangs_while_it_is_filled_holds_up_the_rest_for_a_moment(
+def test_a_host_that_hangs_while_filling_delays_the_others_only_briefly(
     desk: Desk, tmp_path: Path
 ) -> None:
     hosts = herd(tmp_path, 5)
@@ -164,7 +162,7 @@ async def shipped(desk: Desk, hosts: list[NearHost]) -> Shipment:
     return await ship(desk.shot(), "c", hosts, archive=desk.archive, options=options)
 
 
-def test_the_first_host_is_cut_and_another_takes_its_place(desk: Desk, tmp_path: Path) -> None:
+def test_when_the_first_host_is_cut_another_replaces_it(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 6)
     hosts[0].cut_after = 150_000
     done = desk.ship(hosts, options=ShipOptions(partial=True))
@@ -175,7 +173,7 @@ def test_the_first_host_is_cut_and_another_takes_its_place(desk: Desk, tmp_path:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.9, 0.999])
-def test_cut_anywhere_nothing_is_half_applied_and_what_came_is_not_sent_again(
+def test_a_cut_anywhere_applies_nothing_and_received_data_is_not_resent(
     desk: Desk, tmp_path: Path, share: float
 ) -> None:
     hosts = herd(tmp_path, 1)
@@ -200,7 +198,7 @@ def test_cut_anywhere_nothing_is_half_applied_and_what_came_is_not_sent_again(
     assert hosts[0].up < whole - came + 2 * 9000 + 70_000
 
 
-def test_filled_but_silent_at_the_switch_is_said(desk: Desk, tmp_path: Path) -> None:
+def test_a_filled_host_that_is_silent_at_the_switch_is_reported(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 2)
     hosts[1].dead = {"snapshot.commit"}
     done = desk.ship(hosts)
@@ -212,7 +210,7 @@ def test_filled_but_silent_at_the_switch_is_said(desk: Desk, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("verb", ["snapshot.receive", "snapshot.have"])
-def test_a_host_alone_whose_answer_is_lost_is_asked_whether_it_switched(
+def test_a_single_host_with_a_lost_answer_is_asked_whether_it_switched(
     desk: Desk, tmp_path: Path, verb: str
 ) -> None:
     hosts = herd(tmp_path, 1)
@@ -229,7 +227,9 @@ def test_a_host_alone_whose_answer_is_lost_is_asked_whether_it_switched(
     assert (done.got, set(done.failed), done.unsure) == ((), {"pod/w0"}, ("pod/w0",))
 
 
-def test_two_users_at_once_each_host_has_one_of_both_whole(desk: Desk, tmp_path: Path) -> None:
+def test_with_two_users_at_once_each_host_has_one_complete_snapshot(
+    desk: Desk, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     other = Desk(tmp_path / "other")
     write(other.code, {f"o{n}": f"{n}" for n in range(30)})
@@ -244,7 +244,7 @@ def test_two_users_at_once_each_host_has_one_of_both_whole(desk: Desk, tmp_path:
         assert tree(host.home / "c") in (tree(desk.code), tree(other.code))
 
 
-def test_a_cancelled_shipment_leaves_all_as_it_was(desk: Desk, tmp_path: Path) -> None:
+def test_a_cancelled_transfer_leaves_everything_unchanged(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 3)
     hosts[1].dead = {"snapshot.relay"}
 
@@ -264,7 +264,7 @@ def test_a_cancelled_shipment_leaves_all_as_it_was(desk: Desk, tmp_path: Path) -
 # ---- the relay itself ----------------------------------------------------------------------------
 
 
-def test_strangers_at_the_port_get_nothing_and_hold_up_nothing() -> None:
+def test_strangers_at_the_port_get_nothing_and_delay_nothing() -> None:
     port = relay.listen_for_parent("right", "127.0.0.1")
     heard: list[object] = []
 
@@ -292,7 +292,7 @@ def test_strangers_at_the_port_get_nothing_and_hold_up_nothing() -> None:
     assert "right" not in relay.LISTENERS
 
 
-def test_whoever_took_over_the_address_gets_nothing() -> None:
+def test_a_new_owner_of_the_address_gets_nothing() -> None:
     """A child must prove that it knows the token before anything is sent to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         got: list[bytes] = []

@@ -35,7 +35,7 @@ def edges(feed: RelayTree, node: str) -> list[tuple[str, str, RelayHost]]:
 
 
 @pytest.mark.parametrize("many", [0, 1, 2, 5, 23, 256])
-def test_a_tree_has_all_is_narrow_and_not_deep(many: int) -> None:
+def test_a_tree_has_all_hosts_is_narrow_and_shallow(many: int) -> None:
     def depth(child: RelayHost) -> int:
         return 1 + max(map(depth, child.children), default=0)
 
@@ -46,7 +46,7 @@ def test_a_tree_has_all_is_narrow_and_not_deep(many: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_laws(seed: int) -> None:
+def test_relay_tree_properties(seed: int) -> None:
     dice = random.Random(seed)
     names = [f"n{n}" for n in range(dice.randrange(1, 20))]
     pods = {name: hosts(name, dice.randrange(1, 9)) for name in names}
@@ -88,7 +88,7 @@ def test_laws(seed: int) -> None:
         assert two & unreachable or apart, "one stream up where all meet"
 
 
-def test_one_stream_up_where_all_meet_and_one_a_node_where_none_do() -> None:
+def test_one_upload_if_all_nodes_are_connected_and_one_per_node_if_not() -> None:
     names = [f"n{n}" for n in range(16)]
     waiting = [one for name in names for one in hosts(name, 4)]
     (feed,) = plan_relays(waiting, {})
@@ -102,7 +102,7 @@ def test_one_stream_up_where_all_meet_and_one_a_node_where_none_do() -> None:
     assert feeds == plan_relays(waiting, {}, unreachable=names)
 
 
-def test_a_node_is_fed_by_its_own_ready_host_and_by_no_other() -> None:
+def test_a_node_is_filled_by_its_own_ready_host() -> None:
     waiting = [*hosts("a", 4)[1:], *hosts("b", 4)[2:], *hosts("c", 2)]
     feeds = plan_relays(waiting, {"a": "a/w0", "b": "b/w1"}, apart={frozenset("ac")})
     assert [(feed.host, feed.up) for feed in feeds] == [("a/w0", False), ("b/w1", False)]

@@ -31,7 +31,7 @@ def shipped(folder: Path, host: NearHost) -> str:
     return snapshot.id
 
 
-def test_it_can_be_shipped_again_as_it_was(tmp_path: Path) -> None:
+def test_a_recovered_snapshot_can_be_shipped_again(tmp_path: Path) -> None:
     old, new = herd(tmp_path, 2)
     id = shipped(tmp_path, old)
     (old.home / "c" / "a").write_text("edited")  # trees are the host's; what was shipped is kept
@@ -47,7 +47,7 @@ def test_it_can_be_shipped_again_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("id", ["0" * 64, "../../../etc/passwd", ""])
-def test_a_host_that_has_it_not_says_so(tmp_path: Path, id: str) -> None:
+def test_a_host_without_the_snapshot_says_so(tmp_path: Path, id: str) -> None:
     (host,) = herd(tmp_path, 1)
     shipped(tmp_path, host)
     archive = Archive(tmp_path / "after")
@@ -57,7 +57,7 @@ def test_a_host_that_has_it_not_says_so(tmp_path: Path, id: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["content", "rows"])
-def test_what_was_spoiled_on_the_host_is_not_taken(tmp_path: Path, what: str) -> None:
+def test_files_damaged_on_the_host_are_not_taken(tmp_path: Path, what: str) -> None:
     (host,) = herd(tmp_path, 1)
     id = shipped(tmp_path, host)
     store = Path(host.house) / "store"

@@ -31,7 +31,9 @@ def blobs(host: NearHost) -> int:
     return total
 
 
-def test_all_hosts_get_all_of_it_and_the_uplink_carries_it_once(desk: Desk, tmp_path: Path) -> None:
+def test_all_hosts_get_everything_and_the_uplink_carries_it_once(
+    desk: Desk, tmp_path: Path
+) -> None:
     write(desk.code, {f"d{n % 7}/f{n}": random.Random(n).randbytes(3000) for n in range(60)})
     write(desk.code, {"odd name/ü\n": "x", "a.sh": "#!"})
     (desk.code / "a.sh").chmod(0o755)
@@ -47,7 +49,7 @@ def test_all_hosts_get_all_of_it_and_the_uplink_carries_it_once(desk: Desk, tmp_
     assert done.bytes_up == hosts[0].up < 60 * 3000 * 1.1
 
 
-def test_only_what_changed_travels_and_deletions_are_carried(desk: Desk, tmp_path: Path) -> None:
+def test_only_changes_travel_including_deletions(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {f"f{n}": random.Random(n).randbytes(2000) for n in range(300)})
     hosts = herd(tmp_path, 5)
     desk.ship(hosts)
@@ -79,7 +81,7 @@ def test_an_edit_costs_what_it_changes_however_large_the_file(desk: Desk, tmp_pa
     assert tree(hosts[2].home / "c") == tree(desk.code)
 
 
-def test_what_we_remember_of_hosts_is_only_a_guess(desk: Desk, tmp_path: Path) -> None:
+def test_cached_host_state_is_only_a_guess(desk: Desk, tmp_path: Path) -> None:
     """Somebody else changed the destination, removed it, or the agent's folder is gone."""
     write(desk.code, {"a": "1", "b": "b" * 9000})
     hosts = herd(tmp_path, 4)
@@ -97,7 +99,7 @@ def test_what_we_remember_of_hosts_is_only_a_guess(desk: Desk, tmp_path: Path) -
     assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
 
 
-def test_a_snapshot_is_shipped_by_its_id_as_often_as_one_likes(desk: Desk, tmp_path: Path) -> None:
+def test_a_snapshot_can_be_shipped_repeatedly_by_its_id(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {"a": "1", "b/c": "2"})
     id, was = desk.shot().id, tree(desk.code)
     write(desk.code, {"a": "moved on"})
@@ -113,7 +115,7 @@ def test_a_snapshot_is_shipped_by_its_id_as_often_as_one_likes(desk: Desk, tmp_p
         asyncio.run(ship_stored("0" * 64, "c", hosts, archive=desk.archive))
 
 
-def test_one_host_alone_is_filled_and_switched_in_one_call(desk: Desk, tmp_path: Path) -> None:
+def test_a_single_host_is_filled_and_switched_in_one_call(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     hosts[0].dead = {"snapshot.commit"}
     for turn in range(3):
@@ -122,7 +124,7 @@ def test_one_host_alone_is_filled_and_switched_in_one_call(desk: Desk, tmp_path:
         assert tree(hosts[0].home / "c") == tree(desk.code)
 
 
-def test_a_newcomer_among_old_hosts_costs_only_its_lack(desk: Desk, tmp_path: Path) -> None:
+def test_a_new_host_among_old_ones_costs_only_what_it_lacks(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {"big": random.Random(1).randbytes(50_000), "a": "1"})
     hosts = herd(tmp_path, 4)
     desk.ship(hosts[:3])
@@ -166,7 +168,7 @@ def test_a_recreated_host_gets_exactly_the_old_snapshot(desk: Desk, tmp_path: Pa
 # ---- what stands at the destination --------------------------------------------------------------
 
 
-def test_what_a_host_made_stays_and_what_it_edited_is_put_right(desk: Desk, tmp_path: Path) -> None:
+def test_files_made_on_a_host_stay_and_edits_there_are_undone(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {"train.py": "1", "lib/x.py": "x", "lib/y.py": "y", "gone/z.py": "z"})
     hosts = herd(tmp_path, 1)
     c = hosts[0].home / "c"
@@ -203,7 +205,7 @@ def test_an_edit_in_place_is_seen_though_nothing_else_changed(desk: Desk, tmp_pa
     assert tree(hosts[1].home / "c") == tree(desk.code)
 
 
-def test_editing_a_tree_spoils_no_content(desk: Desk, tmp_path: Path) -> None:
+def test_editing_a_tree_damages_no_stored_content(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {"a": "one", "b": "b"})
     hosts = herd(tmp_path, 1)
     desk.ship(hosts)
@@ -227,7 +229,7 @@ def test_new_host_files_in_the_way_are_kept_aside_and_named(desk: Desk, tmp_path
     assert b"the host's" in [path.read_bytes() for path in kept]
 
 
-def test_old_trees_and_contents_go(desk: Desk, tmp_path: Path) -> None:
+def test_old_trees_and_contents_are_deleted(desk: Desk, tmp_path: Path) -> None:
     hosts = herd(tmp_path, 1)
     for turn in range(20):
         write(desk.code, {"a": random.Random(turn).randbytes(10_000), "b": "b"})
@@ -270,7 +272,7 @@ def test_a_destination_that_is_not_ours_is_refused(
     assert not (hosts[0].home / "c").exists()
 
 
-def test_force_mixes_with_what_is_there_and_loses_nothing(desk: Desk, tmp_path: Path) -> None:
+def test_force_merges_with_existing_files_and_loses_nothing(desk: Desk, tmp_path: Path) -> None:
     write(desk.code, {"a": "new", "sub/x": "new"})
     hosts = herd(tmp_path, 1)
     write(hosts[0].home / "c", {"a": "old", "sub/y": "old", "other": "old"})
@@ -281,7 +283,7 @@ def test_force_mixes_with_what_is_there_and_loses_nothing(desk: Desk, tmp_path: 
     assert done.kept == {"pod/w0": ("a",)}
 
 
-def test_a_destination_may_be_a_link_an_empty_folder_or_far_down(
+def test_a_destination_may_be_a_link_an_empty_folder_or_deep_down(
     desk: Desk, tmp_path: Path
 ) -> None:
     write(desk.code, {"a": "one"})
@@ -298,7 +300,7 @@ def test_a_destination_may_be_a_link_an_empty_folder_or_far_down(
     assert {"absolute", "tilde"} <= {path.name for path in home.iterdir()}
 
 
-def test_where_trees_cannot_change_places_it_is_nearly_as_good(
+def test_without_atomic_exchange_a_switch_still_works(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(one: Path, other: Path) -> None:
@@ -312,7 +314,7 @@ def test_where_trees_cannot_change_places_it_is_nearly_as_good(
         assert tree(hosts[0].home / "c") == tree(desk.code)
 
 
-def test_nobody_to_ship_to(desk: Desk) -> None:
+def test_shipping_to_no_hosts(desk: Desk) -> None:
     write(desk.code, {"a": ""})
     with pytest.raises(InvalidInput):
         desk.ship([])

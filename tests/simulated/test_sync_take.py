@@ -55,7 +55,7 @@ def content(found: Snapshot, archive: Archive, name: str) -> bytes:
     return b"".join(archive.blobs.read_pieces(one.id))
 
 
-def test_it_is_what_git_would_ship(code: Path, archive: Archive) -> None:
+def test_a_snapshot_has_the_files_that_git_would_ship(code: Path, archive: Archive) -> None:
     write(code, {"a.py": "a", "sub/b.py": "b", "x.log": "no", ".gitignore": "*.log\nout/\n"})
     write(code, {"out/big": "no", "kept.log": "tracked all the same"})
     git(code, "add", "-f", "a.py", "kept.log")
@@ -70,14 +70,14 @@ def test_it_is_what_git_would_ship(code: Path, archive: Archive) -> None:
     assert names(shot(code / "sub", archive)) == ["b.py"]
 
 
-def test_herdignore_holds_for_tracked_files_too(code: Path, archive: Archive) -> None:
+def test_herdignore_applies_to_tracked_files_too(code: Path, archive: Archive) -> None:
     write(code, {"a.py": "", "data/x": "", "data/keep": "", "b.bin": ""})
     write(code, {".herdignore": "data/*\n!data/keep\n*.bin\n"})
     git(code, "add", "-A")
     assert names(shot(code, archive)) == [".herdignore", "a.py", "data/keep"]
 
 
-def test_a_folder_without_git_is_all_of_it(tmp_path: Path, archive: Archive) -> None:
+def test_a_folder_without_git_is_taken_completely(tmp_path: Path, archive: Archive) -> None:
     folder = tmp_path / "plain"
     write(folder, {"a": "", "x.log": "", ".gitignore": "*.log\n", ".herdignore": "secret/\n"})
     write(folder, {"secret/x": "", "deep/er/b": ""})
@@ -86,7 +86,7 @@ def test_a_folder_without_git_is_all_of_it(tmp_path: Path, archive: Archive) -> 
     assert "secret/x" not in names(found)
 
 
-def test_links_programs_and_odd_names_are_kept(code: Path, archive: Archive) -> None:
+def test_links_executables_and_odd_names_are_kept(code: Path, archive: Archive) -> None:
     odd = {"-x": "", "a b/ü\n'\"$": "", "*": "", "\\": "", " ": "", "ö" * 80: ""}
     write(code, odd)
     Path(os.fsdecode(os.fsencode(code) + b"/\xff\xfe")).write_text("no text")
@@ -112,7 +112,7 @@ def test_links_programs_and_odd_names_are_kept(code: Path, archive: Archive) -> 
     assert content(found, archive, "away") == b"/etc/passwd"
 
 
-def test_submodules_and_repositories_inside_are_shipped(
+def test_submodules_and_nested_repositories_are_shipped(
     code: Path, archive: Archive, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -130,7 +130,7 @@ def test_submodules_and_repositories_inside_are_shipped(
     assert "third/lib" in shot(code, archive).notes[0]
 
 
-def test_what_only_a_symlink_leads_to_is_not_shipped_twice(code: Path, archive: Archive) -> None:
+def test_a_symlink_target_is_not_shipped_twice(code: Path, archive: Archive) -> None:
     write(code, {"deep/d/f": "", "a": ""})
     git(code, "add", "-A")
     assert names(shot(code, archive)) == ["a", "deep/d/f"]
@@ -141,7 +141,7 @@ def test_what_only_a_symlink_leads_to_is_not_shipped_twice(code: Path, archive: 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_is_known_of_files_changes_no_snapshot(
+def test_cached_file_stamps_change_no_snapshot(
     code: Path, archive: Archive, tmp_path: Path, seed: int
 ) -> None:
     """After any edits, a take that remembers and one that knows nothing agree."""
@@ -224,7 +224,7 @@ def edit(code: Path, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_resident_look_agrees_with_one_that_knows_nothing(
+def test_a_resident_scan_agrees_with_a_fresh_one(
     code: Path, archive: Archive, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After any edit, and again when nothing changed: then git's listing alone is compared."""
@@ -241,7 +241,7 @@ def test_a_resident_look_agrees_with_one_that_knows_nothing(
     assert short  # else only the long way was tried
 
 
-def test_the_same_size_within_the_same_tick_is_seen(code: Path, archive: Archive) -> None:
+def test_an_edit_of_equal_size_within_a_clock_tick_is_seen(code: Path, archive: Archive) -> None:
     write(code, {"a": "one"})
     first = shot(code, archive)
     was = (code / "a").stat().st_mtime_ns
@@ -250,7 +250,7 @@ def test_the_same_size_within_the_same_tick_is_seen(code: Path, archive: Archive
     assert shot(code, archive).id != first.id
 
 
-def test_an_old_snapshot_is_whole_though_its_tree_moved_on(code: Path, archive: Archive) -> None:
+def test_an_old_snapshot_is_complete_though_its_tree_changed(code: Path, archive: Archive) -> None:
     write(code, {"a": "one", "b": "two"})
     first = shot(code, archive)
     write(code, {"a": "three"})
@@ -263,7 +263,7 @@ def test_an_old_snapshot_is_whole_though_its_tree_moved_on(code: Path, archive: 
     assert load_snapshot("0" * 64, archive) is None
 
 
-def test_one_that_another_process_took_is_found(tmp_path: Path) -> None:
+def test_a_snapshot_taken_by_another_process_is_found(tmp_path: Path) -> None:
     engine, command = Archive(tmp_path / "archive"), Archive(tmp_path / "archive")
     code = tmp_path / "code"
     write(code, {"a": "one"})
@@ -271,7 +271,9 @@ def test_one_that_another_process_took_is_found(tmp_path: Path) -> None:
     assert load_snapshot(taken.id, engine) is not None
 
 
-def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Archive) -> None:
+def test_the_archive_deletes_old_snapshots_but_not_pinned_ones(
+    code: Path, archive: Archive
+) -> None:
     found = []
     for turn in range(4):
         write(code, {"a": f"{turn}" * 9000})
@@ -287,7 +289,7 @@ def test_the_archive_forgets_the_old_but_not_the_pinned(code: Path, archive: Arc
         content(found[1], archive, "a")
 
 
-def test_spoiled_contents_are_never_given_out(code: Path, archive: Archive) -> None:
+def test_damaged_contents_are_never_delivered(code: Path, archive: Archive) -> None:
     write(code, {"a": "x" * 5000})
     found = shot(code, archive)
     pack = next(file for file in archive.blobs.folder.iterdir() if file.stat().st_size == 5000)
@@ -321,7 +323,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_or_refused(
         shot(code, archive)
 
 
-def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive) -> None:
+def test_invalid_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive) -> None:
     with pytest.raises(InvalidInput, match="does not exist"):
         shot(tmp_path / "nowhere", archive)
     write(tmp_path, {"file": ""})
@@ -332,7 +334,7 @@ def test_bad_paths_are_one_sentence(tmp_path: Path, code: Path, archive: Archive
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can read everything")
-def test_what_cannot_be_read_is_refused(code: Path, archive: Archive) -> None:
+def test_unreadable_files_are_refused(code: Path, archive: Archive) -> None:
     write(code, {"a": "", "b/c": ""})
     (code / "a").chmod(0)
     with pytest.raises(InvalidInput, match="can't read a"):
@@ -343,7 +345,7 @@ def test_what_cannot_be_read_is_refused(code: Path, archive: Archive) -> None:
         shot(code, archive)
 
 
-def test_keys_are_asked_about_until_they_are_approved(code: Path, archive: Archive) -> None:
+def test_keys_need_consent_until_approved(code: Path, archive: Archive) -> None:
     write(code, {"a": "", "deploy.pem": "-----BEGIN PRIVATE " + "KEY-----\nx"})
     for _ in range(2):  # read, and remembered
         found = shot(code, archive)
@@ -357,7 +359,7 @@ def test_keys_are_asked_about_until_they_are_approved(code: Path, archive: Archi
     assert shot(code, archive).findings
 
 
-def test_much_is_asked_about_before_it_is_read(
+def test_large_uploads_need_consent_before_they_are_read(
     code: Path, archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upload_check, "BYTES_MAX", 5000)
@@ -378,7 +380,7 @@ def test_much_is_asked_about_before_it_is_read(
     assert snapshot_commit(f"file://{code}", "HEAD", archive, ENVIRONMENT).id
 
 
-def test_a_commit_is_its_tree_and_nothing_of_who_asked(
+def test_a_commit_snapshot_depends_only_on_its_tree(
     code: Path, archive: Archive, tmp_path: Path
 ) -> None:
     write(code, {"a": "one", "run": "#!"})
@@ -410,7 +412,7 @@ def first_id(found: Snapshot) -> str:
     return rows_id(found.rows).hex()
 
 
-def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
+def test_a_missing_commit(code: Path, archive: Archive) -> None:
     write(code, {"a": "one"})
     git(code, "add", "-A")
     git(code, "commit", "-qm", "one")
@@ -424,7 +426,7 @@ def test_a_commit_that_is_not_there(code: Path, archive: Archive) -> None:
         snapshot_commit("nope", "HEAD", archive, ENVIRONMENT)
 
 
-def test_many_files_warm(code: Path, archive: Archive) -> None:
+def test_a_warm_scan_of_many_files(code: Path, archive: Archive) -> None:
     write(code, {f"d{n % 50}/f{n}": f"{n}" for n in range(3000)})
     first = shot(code, archive)
     assert len(first.rows) == 3000

@@ -118,7 +118,7 @@ ENDS: dict[str, tuple[Script, Deed, str, GoodputState | None]] = {
 
 @pytest.mark.parametrize("reports", [True, False], ids=["steps", "prints"])
 @pytest.mark.parametrize("end", ENDS)
-def test_what_a_gang_worked_is_what_the_books_say(end: str, reports: bool) -> None:
+def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) -> None:
     script, deed, verdict, lost_in = ENDS[end]
     script = replace(script, reports=reports)
 

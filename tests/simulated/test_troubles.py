@@ -62,7 +62,7 @@ COMMANDS = (["why", "gpt"], ["status", "gpt"], ["ls"], ["events"])
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_login_stands_first(herd: Herd, words: list[str]) -> None:
+def test_a_missing_login_is_the_first_line(herd: Herd, words: list[str]) -> None:
     status, out, _ = herd(*words)
     assert status == 0
     first, rest = out.split("\n", 1)
@@ -72,7 +72,7 @@ def test_no_login_stands_first(herd: Herd, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_the_last_trouble_stands_first_until_a_good_answer(
+def test_the_last_problem_is_the_first_line_until_a_good_answer(
     herd: Herd, google: Path, words: list[str]
 ) -> None:
     adc = google / ".config/gcloud/application_default_credentials.json"
@@ -104,7 +104,7 @@ def raising(request: Request) -> None:
 
 
 @pytest.mark.parametrize("status", [503, 401, 403, 0])
-def test_an_engine_notes_the_clouds_trouble_and_its_end(status: int) -> None:
+def test_an_engine_records_cloud_problems_and_their_end(status: int) -> None:
     async def plot(play: Play) -> tuple[list[TroubleRecord], list[TroubleRecord]]:
         play.wish(Wished())
         await play.advance(60.0)
@@ -126,7 +126,7 @@ def test_an_engine_notes_the_clouds_trouble_and_its_end(status: int) -> None:
     assert bad.sentence
 
 
-def test_troubles_are_kept_apart_and_survive_what_is_damaged(tmp_path: Path) -> None:
+def test_problems_are_kept_apart_and_survive_damaged_files(tmp_path: Path) -> None:
     one, other = TroubleStore(tmp_path), TroubleStore(tmp_path)
     one.record_trouble(STORE, "the disk is full", now=1.0)
     other.record_trouble(ENGINE, "it died 3 times", now=2.0)
@@ -142,7 +142,7 @@ def test_troubles_are_kept_apart_and_survive_what_is_damaged(tmp_path: Path) -> 
     assert other.read()[0].sentence.startswith("…\x1b😀")
 
 
-def test_a_known_source_needs_no_room_on_the_disk(tmp_path: Path) -> None:
+def test_a_known_source_needs_no_disk_space(tmp_path: Path) -> None:
     troubles = TroubleStore(tmp_path)
     troubles.end_trouble(STORE)
     file = tmp_path / "trouble-store.json"

@@ -30,7 +30,7 @@ def carried(id: str, here: Archive, there: Archive) -> int:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_an_edit_costs_what_was_edited(tmp_path: Path, seed: int) -> None:
+def test_an_edit_costs_what_it_changes(tmp_path: Path, seed: int) -> None:
     folder = tmp_path / "code"
     large = random.Random(seed).randbytes(1_000_000)
     write(folder, {"large": large, "train.py": "print(1)", "same": "print(1)"})

@@ -69,7 +69,7 @@ def told(world: Asker, since: int = 0) -> list[tuple[float, str]]:
          "'share' of http-error must be a number from 0 to 1, not 1.5"),
     ],
 )  # fmt: skip
-def test_what_is_asked_wrongly_is_a_400_with_its_field(
+def test_an_invalid_command_is_a_400_with_its_field(
     world: Asker, kind: str, body: dict[str, Any], field: str, message: str
 ) -> None:
     with_nodes(world, "pod")
@@ -80,7 +80,7 @@ def test_what_is_asked_wrongly_is_a_400_with_its_field(
     assert world_digest(world.world) == before
 
 
-def test_what_is_dead_can_not_be_hit_again(world: Asker) -> None:
+def test_a_dead_node_cannot_be_hit_again(world: Asker) -> None:
     with_nodes(world, "pod")
     world.post("/sim/v1/weather/preempt", {"target": "pod", "notice_s": 0})
     world.wait(3600.0)
@@ -88,7 +88,7 @@ def test_what_is_dead_can_not_be_hit_again(world: Asker) -> None:
     assert (answer.status, answer.message) == (400, f"{ZONE}/pod is PREEMPTED")
 
 
-def test_the_forecast_says_what_is_in_force_and_what_can_be_done(world: Asker) -> None:
+def test_the_forecast_lists_active_rules_and_possible_commands(world: Asker) -> None:
     world.post("/sim/v1/weather/capacity", {"zone": ZONE, "type": "v4-8", "nodes": 3})
     world.post("/sim/v1/weather/delay", {"seconds": 3, "zone": ZONE, "for": "1m", "times": 2})
     steps = [{"at_s": 60, "do": "preempt", "target": "pod"}]
@@ -115,7 +115,7 @@ def test_the_forecast_says_what_is_in_force_and_what_can_be_done(world: Asker) -
     }
 
 
-def test_a_rule_is_over_by_command_by_time_and_by_strikes(world: Asker) -> None:
+def test_a_rule_ends_by_command_by_time_and_by_count(world: Asker) -> None:
     for limit in ({}, {"for": 10}, {"times": 2}):
         world.post("/sim/v1/weather/http-error", {"method": "nodes.list", **limit})
     assert world.ask("DELETE", "/sim/v1/weather/http-error-1").status == 200
@@ -128,14 +128,14 @@ def test_a_rule_is_over_by_command_by_time_and_by_strikes(world: Asker) -> None:
     assert world.get("/sim/v1/weather")["rules"] == []
 
 
-def test_rules_never_strike_the_weather_itself(world: Asker) -> None:
+def test_rules_never_affect_weather_calls(world: Asker) -> None:
     for kind in ("http-error", "lost-response", "delay"):
         world.post(f"/sim/v1/weather/{kind}", {})
     answer = world.ask("POST", "/sim/v1/weather/clear", {"rule": "all"})
     assert answer.status == 200 and not answer.response.lost and answer.response.delay_s == 0.0
 
 
-def test_a_share_strikes_about_so_often_and_the_same_each_time() -> None:
+def test_a_share_strikes_at_its_rate_and_reproducibly() -> None:
     def statuses() -> list[int]:
         world = Asker()
         world.post("/sim/v1/weather/http-error", {"share": 0.3})
@@ -146,7 +146,7 @@ def test_a_share_strikes_about_so_often_and_the_same_each_time() -> None:
     assert once == statuses()
 
 
-def test_steps_happen_at_their_times_again_and_again_until_the_end(world: Asker) -> None:
+def test_repeated_steps_happen_at_their_times_until_the_end(world: Asker) -> None:
     with_nodes(world, "pod")
     began = round(world.now - START, 1)
     steps = [
@@ -194,7 +194,7 @@ def test_the_times_of_a_scenario_follow_the_time_scale() -> None:
         ([{"do": "clear", "rule": "all", "every_s": 0.1}], "step 1: 'every_s' must be"),
     ],
 )  # fmt: skip
-def test_a_scenario_is_planned_wholly_or_not_at_all(
+def test_a_scenario_is_planned_completely_or_not_at_all(
     world: Asker, steps: object, message: str
 ) -> None:
     answer = world.ask("POST", "/sim/v1/scenario", {"steps": steps})
@@ -202,7 +202,7 @@ def test_a_scenario_is_planned_wholly_or_not_at_all(
     assert world.get("/sim/v1/weather")["planned"] == 0
 
 
-def test_what_is_to_come_can_be_dropped_but_what_began_still_ends(world: Asker) -> None:
+def test_planned_steps_can_be_dropped_but_started_ones_still_end(world: Asker) -> None:
     steps = [
         {"at_s": 10, "do": "drought", "zone": ZONE, "for": 100},
         {"at_s": 50, "do": "capacity", "zone": "us-east1-d", "nodes": 1},
@@ -214,7 +214,7 @@ def test_what_is_to_come_can_be_dropped_but_what_began_still_ends(world: Asker) 
     assert world.get("/sim/v1/weather")["capacity"] == {}
 
 
-def test_the_end_of_a_drought_leaves_alone_what_was_said_since(world: Asker) -> None:
+def test_the_end_of_a_drought_keeps_later_settings(world: Asker) -> None:
     world.post("/sim/v1/weather/drought", {"zone": ZONE, "for": "1h"})
     world.wait(60.0)
     world.post("/sim/v1/weather/capacity", {"zone": ZONE, "nodes": 4})
@@ -230,7 +230,7 @@ def test_droughts_that_overlap_end(world: Asker) -> None:
     assert world.get("/sim/v1/weather")["capacity"] == {}
 
 
-def test_the_log_is_read_on_from_where_one_was(world: Asker) -> None:
+def test_the_log_is_read_from_a_position(world: Asker) -> None:
     for _ in range(3):
         world.post("/sim/v1/weather/delay", {"times": 1})
     first = world.get("/sim/v1/log")
@@ -241,7 +241,7 @@ def test_the_log_is_read_on_from_where_one_was(world: Asker) -> None:
     assert world.ask("GET", "/sim/v1/log?since=now").status == 400
 
 
-def test_only_so_many_are_picked_and_the_same_each_time() -> None:
+def test_a_limited_number_is_picked_reproducibly() -> None:
     def picked() -> list[str]:
         world = with_nodes(Asker(), *(f"gpt-{number}" for number in range(6)))
         done = world.post("/sim/v1/weather/hang", {"target": "gpt-*", "pick": 3})["done"]
@@ -275,7 +275,7 @@ def test_the_same_weather_makes_the_same_world(seed: int) -> None:
     )
 
 
-def test_a_trace_is_what_a_client_can_have(world: Asker) -> None:
+def test_a_trace_is_the_capacity_that_a_client_can_get(world: Asker) -> None:
     text = (
         f"seed: 3\ntraces:\n  - {{file: two_zones.json, zone: {ZONE}, type: v4-16, offset: 10m}}\n"
     )

@@ -102,7 +102,7 @@ def test_every_kind_has_a_proof() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_it_does_what_it_says(kind: str) -> None:
+def test_each_kind_has_its_documented_effect(kind: str) -> None:
     EFFECTS[kind](Sky())
 
 

@@ -82,7 +82,7 @@ def stormy(seed: int) -> User:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_storm_breaks_no_law_of_the_world(seed: int) -> None:
+def test_a_storm_breaks_no_invariant_of_the_world(seed: int) -> None:
     user = stormy(seed)
     assert user.statuses >= {200, 503} and user.statuses <= {200, 400, 404, 409} | WEATHERS_OWN
     assert broken(user.world, user.now) == []
@@ -92,5 +92,5 @@ def test_a_storm_breaks_no_law_of_the_world(seed: int) -> None:
     assert len(struck) >= 8
 
 
-def test_a_storm_is_the_same_again() -> None:
+def test_a_storm_is_reproducible() -> None:
     assert world_digest(stormy(4).world) == world_digest(stormy(4).world)

@@ -159,7 +159,7 @@ def office(tmp_path: Path) -> Any:
     found.desk.store.close()
 
 
-def test_a_wish_is_made_once(office: Office) -> None:
+def test_a_job_is_submitted_once(office: Office) -> None:
     assert office.word(JOB) == "submitted"
     wish = office.desk.get_job("gpt")
     assert (wish.goal, wish.revision, wish.snapshot) == (Goal.RUN, 1, "")
@@ -171,7 +171,7 @@ def test_a_wish_is_made_once(office: Office) -> None:
     assert office.person.asked == []
 
 
-def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
+def test_a_change_needs_consent_and_keeps_the_run(office: Office) -> None:
     office.word(JOB)
     made_at = office.desk.get_job("gpt").made_at
     office.person.answer = False
@@ -186,7 +186,7 @@ def test_a_change_is_asked_about_and_keeps_the_run(office: Office) -> None:
 
 
 @pytest.mark.parametrize("end", ["slot.done", "slot.gave_up"])
-def test_what_has_ended_runs_again(office: Office, end: str) -> None:
+def test_a_finished_job_runs_again(office: Office, end: str) -> None:
     office.word(JOB)
     made_at = office.desk.get_job("gpt").made_at
     office.tell(end)
@@ -216,9 +216,7 @@ def test_stop_and_resume(office: Office) -> None:
 
 
 @pytest.mark.parametrize("refusal", ["permission", "quota", "reservation"])
-def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
-    office: Office, refusal: str
-) -> None:
+def test_a_resubmitted_job_asks_refusing_zones_again_at_once(office: Office, refusal: str) -> None:
     office.word(JOB)
     assert not submit.resume_job(office.desk.get_job("gpt"), office.desk)
     again: tuple[Any, ...] = (
@@ -237,7 +235,7 @@ def test_whoever_says_it_again_has_refused_zones_asked_again_at_once(
         assert office.log()[-1].facts["why"].endswith(submit.ASKED_AGAIN)
 
 
-def test_without_a_login_or_a_role_nothing_is_stored(office: Office) -> None:
+def test_without_a_login_or_a_permission_nothing_is_stored(office: Office) -> None:
     office.trouble = NoLogin("there are no credentials", hint="log in")
     with pytest.raises(NoLogin):
         office.wish(JOB)
@@ -248,7 +246,7 @@ def test_without_a_login_or_a_role_nothing_is_stored(office: Office) -> None:
 
 
 @pytest.mark.parametrize("trouble", [NotReached("no network"), OperationFailed("HTTP status 503")])
-def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
+def test_a_cloud_that_does_not_answer_is_reported_and_the_job_is_stored(
     office: Office, trouble: HerdError
 ) -> None:
     office.trouble = trouble
@@ -261,7 +259,7 @@ def test_a_cloud_that_gives_no_answer_is_said_and_the_job_is_stored(
     assert office.desk.store.troubles.read() == []
 
 
-def test_a_bucket_whose_place_is_known_needs_no_answer(office: Office) -> None:
+def test_a_bucket_with_a_known_location_needs_no_answer(office: Office) -> None:
     job = f"{JOB}checkpoint: gs://mine/x\n"
     office.buckets = {"mine": NotReached("no network")}
     with pytest.raises(NotReached):
@@ -289,13 +287,13 @@ def test_a_node_without_a_command_gets_one(office: Office) -> None:
     ]
 
 
-def test_a_name_is_no_prefix(office: Office) -> None:
+def test_a_name_is_not_a_prefix(office: Office) -> None:
     office.word(JOB.replace("gpt", "gpt2x"))
     with pytest.raises(NotFound, match=r"there is no job gpt: did you mean gpt2x\?"):
         office.desk.get_job("gpt")
 
 
-def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
+def test_fields_are_set_and_costly_changes_need_consent(office: Office) -> None:
     office.word(JOB)
     made = office.set(max_cost=5)
     assert made is not None
@@ -322,7 +320,7 @@ def test_fields_are_set_and_what_it_takes_is_asked(office: Office) -> None:
     ("goal", "run", "sentence"),
     [(Goal.RUN, None, "run can't be removed"), (Goal.IDLE, "hostname", "run can't be set")],
 )
-def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
+def test_a_command_is_neither_removed_nor_added_by_set(
     office: Office, goal: Goal, run: str | None, sentence: str
 ) -> None:
     office.word(JOB, goal)
@@ -332,7 +330,7 @@ def test_a_command_is_neither_taken_back_nor_given_to_nodes_without_one(
     assert office.desk.get_job("gpt") == before
 
 
-def test_two_who_change_it_at_once(office: Office) -> None:
+def test_two_concurrent_changes(office: Office) -> None:
     office.word(JOB)
     wish = office.desk.get_job("gpt")
     submit.stop_job(wish, office.desk)
@@ -343,7 +341,7 @@ def test_two_who_change_it_at_once(office: Office) -> None:
 # ---- what a page names must be there -------------------------------------------------------------
 
 
-def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Office) -> None:
+def test_all_mistakes_are_reported_at_once_and_nothing_is_stored(office: Office) -> None:
     office.buckets = {"mine": NotFound("no"), "theirs": NotAllowed("no")}
     text = (
         "name: gpt\naccelerator: v4-17\nworkdir: nowhere\nsecrets: [TOKEN, ABSENT]\n"
@@ -365,7 +363,7 @@ def test_all_mistakes_of_page_and_place_at_once_and_nothing_is_stored(office: Of
     assert office.desk.store.secrets.get("gpt") == {}
 
 
-def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
+def test_a_misspelled_command_is_not_also_missing(office: Office) -> None:
     assert office.wish("name: gpt\naccelerator: v4-8\nrunn: x\n") == [
         "job.yaml:3: runn: unknown field: did you mean run?"
     ]
@@ -374,7 +372,7 @@ def test_a_misspelt_command_is_not_missing_as_well(office: Office) -> None:
 SCRIPT = JOB.replace("hostname -f", "python3 train.py")
 
 
-def test_a_script_that_is_not_shipped_is_found_before_a_node_is_paid(
+def test_a_script_that_is_not_shipped_is_noticed_before_a_node_is_paid(
     office: Office, tmp_path: Path
 ) -> None:
     code = tmp_path / "code"
@@ -416,7 +414,7 @@ def test_a_checkpoint_must_be_shared_by_all_hosts(office: Office) -> None:
     assert isinstance(office.wish(one + "checkpoint: ~/ckpt\nslices: 2"), list)
 
 
-def test_a_runtime_that_nobody_knows_is_refused(office: Office) -> None:
+def test_an_unknown_runtime_is_refused(office: Office) -> None:
     office.runtimes = {"tpu-new-2030"}
     assert office.word(JOB + "runtime: tpu-new-2030") == "submitted"
     assert office.wish(JOB + "runtime: tpu-old-1999") == [
@@ -452,7 +450,7 @@ def test_an_exact_name_that_is_in_use_is_refused_with_whose_it_is(office: Office
     assert office.word(text + "\ncopies: 2") == "changed"
 
 
-def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
+def test_the_location_of_a_bucket_limits_the_zones_and_is_remembered(office: Office) -> None:
     office.buckets = {"mine": "EUROPE-WEST4"}
     text = "name: gpt\naccelerator: v5litepod-16\nrun: x\ncheckpoint: gs://mine/x\n"
     assert office.word(text) == "submitted"
@@ -467,7 +465,7 @@ def test_where_a_bucket_is_decides_and_is_remembered(office: Office) -> None:
         office.wish(JOB + "checkpoint: gs://mine")
 
 
-def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> None:
+def test_secrets_are_found_and_kept_separately(office: Office, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from a file\n")
     text = JOB + (
         "secrets:\n  TOKEN:\n  OTHER: {env: TOKEN}\n  FILE: {file: key}\n"
@@ -496,9 +494,7 @@ def test_secrets_are_found_and_kept_apart(office: Office, tmp_path: Path) -> Non
         ("{env: ABSENT}", "the variable ABSENT is not set in your environment"),
     ],
 )
-def test_secrets_that_can_not_be_had(
-    office: Office, tmp_path: Path, source: str, sentence: str
-) -> None:
+def test_missing_secrets(office: Office, tmp_path: Path, source: str, sentence: str) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "binary").write_bytes(b"a\0b")
     assert office.wish(f"{JOB}secrets: {{S: {source}}}") == [f"job.yaml:4: secrets.S: {sentence}"]
@@ -539,7 +535,7 @@ def setup_hash(office: Office) -> str:
     return str(step["hash"])
 
 
-def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: Path) -> None:
+def test_code_that_looks_secret_needs_consent(office: Office, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code/id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
     office.person.answer = False
@@ -555,7 +551,7 @@ def test_what_looks_secret_in_the_code_is_asked_about(office: Office, tmp_path: 
 # ---- Google --------------------------------------------------------------------------------------
 
 
-def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
+def test_without_grants_herd_asks_once_per_project(tmp_path: Path) -> None:
     office = Office(tmp_path, google=True)
     office.person.answer = False
     assert office.wish(JOB) == ["no"]
@@ -567,7 +563,7 @@ def test_without_grants_it_is_asked_once_a_project(tmp_path: Path) -> None:
     office.desk.store.close()
 
 
-def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
+def test_with_grants_no_question_is_asked(tmp_path: Path) -> None:
     office = Office(tmp_path, google=True)
     grants = [Grant(zone="us-east5-a", type="v5e", tier="spot", chips=16, free=True)]
     project_settings.add_grants(office.desk.config_folder, "mine", grants)
@@ -585,7 +581,7 @@ def test_with_grants_nothing_else_is_asked_for(tmp_path: Path) -> None:
     office.desk.store.close()
 
 
-def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
+def test_a_job_with_fields_of_a_newer_herd_is_left_alone(office: Office) -> None:
     office.word(JOB)
     wish = office.desk.get_job("gpt")
     newer = replace(wish, document={**wish.document, "warp": 9})
@@ -594,14 +590,14 @@ def test_a_wish_in_words_of_a_newer_herd_is_left_alone(office: Office) -> None:
     assert isinstance(read_job.read_fields(newer.document), list)
 
 
-def test_an_event_says_who_and_why(office: Office) -> None:
+def test_an_event_has_its_author_and_reason(office: Office) -> None:
     office.word(JOB)
     line = job_event("job.changed", office.desk.get_job("gpt"), "did it")
     assert line.facts["who"] in line.facts["why"]
     assert line.at == office.desk.get_job("gpt").changed_at
 
 
-def test_what_is_listed_no_more_is_gone_if_it_was_given_back_before() -> None:
+def test_a_bid_missing_from_the_list_is_gone_if_it_was_withdrawn_before() -> None:
     """Not what is asked for just now: it may come about yet."""
     story = StoryLog()
     story.get(1, 1, 1)

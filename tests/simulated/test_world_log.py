@@ -5,7 +5,7 @@ from tpuherd_sim.model.world import LOG_LINES_MAX, log_entries_from, log_event, 
 from tpuherd_sim.model.world_codec import dump_world, load_world
 
 
-def test_of_a_long_log_the_older_half_is_forgotten_and_numbers_stay() -> None:
+def test_of_a_long_log_the_older_half_is_dropped_and_numbers_stay() -> None:
     asker = Asker()
     for number in range(LOG_LINES_MAX + 5):
         log_event(asker.world, asker.now, "node.ready", node="z/n", number=number)
@@ -18,7 +18,7 @@ def test_of_a_long_log_the_older_half_is_forgotten_and_numbers_stay() -> None:
     assert log_length(load_world(dump_world(asker.world))) == log_length(asker.world)
 
 
-def test_a_reader_that_is_late_goes_on_where_the_log_begins() -> None:
+def test_a_late_reader_continues_where_the_log_begins() -> None:
     asker = Asker()
     for _ in range(LOG_LINES_MAX + 5):
         log_event(asker.world, asker.now, "node.ready", node="z/n")
