@@ -39,7 +39,7 @@ def begun(talk: Talk, attempt: str, **arguments: Any) -> None:
     talk.event("attempt", id=attempt, phase="running")
 
 
-def test_an_attempt_is_started_once_and_told_of(home: Agents) -> None:
+def test_an_attempt_is_started_once_and_reported(home: Agents) -> None:
     talk = home.attach(epoch=5)
     arguments = {"slot": "gpt-0", "number": 2, "shell": "echo $SECRET $HERD_WORK; read x <go"}
     os.mkfifo(home.home / "go")
@@ -112,7 +112,7 @@ def test_halt_lets_the_leader_save_and_leaves_nothing(home: Agents) -> None:
     assert talk.call("halt", attempt="never")["phase"] == "absent"
 
 
-def test_halt_says_who_keeps_the_chips(home: Agents) -> None:
+def test_halt_names_the_users_of_the_chips(home: Agents) -> None:
     talk = home.attach(epoch=1)
     lock = home.home / ".libtpu_lockfile"
     script = "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,2); print('up',flush=True); "
@@ -134,7 +134,7 @@ def test_halt_says_who_keeps_the_chips(home: Agents) -> None:
     assert talk.call("clean")["removed"] == [str(lock)]
 
 
-def test_clean_all_ends_whoever_has_the_chips(home: Agents) -> None:
+def test_clean_all_ends_all_users_of_the_chips(home: Agents) -> None:
     talk = home.attach(epoch=1)
     begun(talk, "x-1", shell="echo up; sleep 1000; true")
     (home.home / ".libtpu_lockfile").touch()
@@ -154,9 +154,7 @@ def test_clean_all_ends_whoever_has_the_chips(home: Agents) -> None:
 
 
 @pytest.mark.parametrize("agent", ["x-0-a1-me", "x-0-g1-me-setup-1f-0"], ids=["attempt", "setup"])
-def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
-    home: Agents, agent: str
-) -> None:
+def test_an_unknown_attempt_is_ended_before_another_starts(home: Agents, agent: str) -> None:
     talk = home.attach(epoch=1)
     shell = "echo up; sleep 1000 & sleep 1000"
     if "setup" in agent:
@@ -186,7 +184,7 @@ def test_what_runs_and_is_known_no_more_is_ended_before_another_begins(
     begun(again, "x-0-a2-me", slot="x-0")
 
 
-def test_a_users_command_outlives_what_its_agent_knew_of_it(home: Agents) -> None:
+def test_a_users_command_survives_the_loss_of_the_agents_state(home: Agents) -> None:
     talk = home.attach(epoch=1)
     id = talk.ask("run", id="q1", shell="echo up; exec sleep 1000")
     talk.data(id, 5)
@@ -198,7 +196,7 @@ def test_a_users_command_outlives_what_its_agent_knew_of_it(home: Agents) -> Non
     os.kill(pid, signal.SIGKILL)
 
 
-def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> None:
+def test_setup_steps_are_cached_and_a_failure_is_explained(home: Agents) -> None:
     talk = home.attach(epoch=1)
     steps: list[dict[str, Any]] = [
         {"name": "pip", "hash": "h1", "shell": "echo installed >> ran", "delay_s": 0.1},
@@ -225,7 +223,7 @@ def test_setup_steps_are_stamped_and_a_failure_is_explained(home: Agents) -> Non
     assert not (home.home / "never").exists()
 
 
-def test_a_setup_gives_way_to_another(home: Agents) -> None:
+def test_a_setup_is_replaced_by_another(home: Agents) -> None:
     talk = home.attach(epoch=1)
     hangs = [{"name": "hangs", "shell": "trap '' TERM; echo up; while :; do sleep 0.1; done"}]
     old = talk.ask("setup", id="s-1", slot="x", steps=hangs)
@@ -244,7 +242,7 @@ def test_a_setup_gives_way_to_another(home: Agents) -> None:
     assert (home.home / "ran").read_text() == "ran\n"
 
 
-def test_the_dead_mans_switch(home: Agents) -> None:
+def test_the_dead_man_switch(home: Agents) -> None:
     talk = home.attach(epoch=1)
     begun(talk, "x-1", lease_s=0.6)
     talk.call("lease", seconds=0.8)
@@ -297,7 +295,7 @@ def served(
         threading.Thread(target=answer, args=(line,), daemon=True).start()
 
 
-def test_a_notice_is_told_at_once_and_lets_the_trainer_save(home: Agents) -> None:
+def test_a_notice_is_reported_at_once_and_lets_the_trainer_save(home: Agents) -> None:
     change, asked = threading.Event(), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as door:
         threading.Thread(target=served, args=(door, change, asked), daemon=True).start()
@@ -318,7 +316,7 @@ def test_a_notice_is_told_at_once_and_lets_the_trainer_save(home: Agents) -> Non
         door.close()
 
 
-def test_a_host_that_goes_down_has_a_last_word(home: Agents) -> None:
+def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
     change, never, asked = threading.Event(), threading.Event(), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as door:
         said = (door, change, asked, never)

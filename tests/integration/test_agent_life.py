@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Iterator[Agents]:
 
 
 @pytest.mark.parametrize("again", range(5))
-def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again: int) -> None:
+def test_the_first_command_says_why_it_could_not_start(home: Agents, again: int) -> None:
     """Five times: a new agent's first beat and the nurse's quick answer come in either order."""
     work, records = home.attach().run("a", argv=["no-such-program"])
     assert (work["exit"], work["length"]) == (127, sum(record.size for record in records))
@@ -53,7 +53,7 @@ def test_the_very_first_command_says_why_it_could_not_begin(home: Agents, again:
 
 
 @pytest.mark.parametrize("there", ["nothing", "empty", "half", "whole"])
-def test_a_host_asks_for_an_agent_that_it_lacks(house: Agents, there: str) -> None:
+def test_a_host_without_the_agent_asks_for_it(house: Agents, there: str) -> None:
     content = current_agent().content
     parts = {"empty": b"", "half": content[: len(content) // 2], "whole": content}
     house.file.unlink()
@@ -80,7 +80,7 @@ def test_a_host_asks_for_an_agent_that_it_lacks(house: Agents, there: str) -> No
 
 
 @pytest.mark.parametrize("login", [{}, {"LD_PRELOAD": ""}, {"HERD_WORK": "a"}], ids=str)
-def test_an_agent_has_nothing_of_who_began_it(home: Agents, login: dict[str, str]) -> None:
+def test_an_agent_inherits_nothing_from_its_starter(home: Agents, login: dict[str, str]) -> None:
     """A library that is loaded into all, or the mark of a piece of work: it would end with that."""
     library = ctypes.util.find_library("m") or ""
     home.environment.update({name: value or library for name, value in login.items()})
@@ -94,7 +94,7 @@ def test_an_agent_has_nothing_of_who_began_it(home: Agents, login: dict[str, str
     assert b"HERD_WORK=a" in said  # its own
 
 
-def test_commands_end_as_a_shell_would_say(house: Agents) -> None:
+def test_commands_end_as_in_a_shell(house: Agents) -> None:
     talk = house.attach()
     assert talk.hello["agent"] == house.file.name.removeprefix("agent-").removesuffix(".pyz")
     assert talk.hello["boot"] == boot_id()
@@ -125,7 +125,7 @@ def test_commands_end_as_a_shell_would_say(house: Agents) -> None:
     assert [w["id"] for w in talk.call("commands")["commands"]] == list("abcdefghi")
 
 
-def test_a_cut_ends_no_command(house: Agents) -> None:
+def test_a_cut_connection_ends_no_command(house: Agents) -> None:
     talk = house.attach()
     pipe = house.home / "go"
     os.mkfifo(pipe)
@@ -161,7 +161,7 @@ def test_a_killed_agent_loses_nothing(house: Agents) -> None:
     assert text(records) == b"one\nsaid while nobody listened\n" + told
 
 
-def test_what_ended_between_two_agents_is_known(home: Agents) -> None:
+def test_a_command_that_ended_between_two_agents_is_known(home: Agents) -> None:
     talk = home.attach()
     os.mkfifo(home.home / "go")
     talk.data(talk.ask("run", id="a", shell="echo one; read x <go; echo two; exit 5"), 5)
@@ -173,7 +173,7 @@ def test_what_ended_between_two_agents_is_known(home: Agents) -> None:
     assert (work["phase"], work["exit"], text(records)) == ("ended", 5, b"one\ntwo\n")
 
 
-def test_an_end_that_nobody_saw_is_said_to_be_lost(home: Agents) -> None:
+def test_an_unseen_end_is_reported_as_lost(home: Agents) -> None:
     talk = home.attach()
     os.mkfifo(home.home / "go")
     talk.data(talk.ask("run", id="a", shell="echo one; read x <go; exit 5"), 5)
@@ -188,7 +188,7 @@ def test_an_end_that_nobody_saw_is_said_to_be_lost(home: Agents) -> None:
     assert "exit status is unknown" in work["why"]
 
 
-def test_a_killed_nurse_is_replaced(home: Agents) -> None:
+def test_a_killed_supervisor_is_replaced(home: Agents) -> None:
     talk = home.attach()
     nurse = home.nurse(talk)
     id = talk.ask("run", id="a", shell="echo one; sleep 1000")
@@ -217,7 +217,7 @@ def test_after_a_reboot_nothing_runs(home: Agents) -> None:
     assert (work["phase"], text(records)) == ("lost", b"one\n")
 
 
-def test_many_who_come_at_once_find_one_agent(home: Agents) -> None:
+def test_many_concurrent_controllers_find_one_agent(home: Agents) -> None:
     started = [home.start() for _ in range(8)]
     pids: list[int] = []
 
@@ -238,7 +238,7 @@ def test_many_who_come_at_once_find_one_agent(home: Agents) -> None:
     assert len(set(pids)) == 1
 
 
-def test_an_idle_agent_makes_room_for_another_version_and_a_busy_one_stays(home: Agents) -> None:
+def test_an_idle_agent_is_replaced_by_another_version_and_a_busy_one_stays(home: Agents) -> None:
     other = home.folder / "agent-0123.pyz"
     other.write_bytes(home.file.read_bytes())
     old = home.attach()
@@ -290,7 +290,7 @@ def test_two_controllers_see_the_same(home: Agents) -> None:
     ],
     ids=range(8),
 )
-def test_nonsense_ends_its_connection_and_no_other(home: Agents, nonsense: bytes) -> None:
+def test_a_malformed_frame_ends_its_connection_and_no_other(home: Agents, nonsense: bytes) -> None:
     good, bad = home.attach(), home.attach()
     id = good.ask("run", id="good", shell="echo one; sleep 1000")
     good.data(id, 5)
@@ -319,7 +319,7 @@ def test_nonsense_ends_its_connection_and_no_other(home: Agents, nonsense: bytes
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(
+def test_invalid_calls_are_refused_with_a_sentence(
     home: Agents, verb: str, arguments: dict[str, object], error: str
 ) -> None:
     talk = home.attach()

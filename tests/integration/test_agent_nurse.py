@@ -27,7 +27,7 @@ def small(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
-def test_what_was_heard_out_is_let_go(home: Agents) -> None:
+def test_a_task_whose_output_was_read_is_released(home: Agents) -> None:
     """Else a host took no more commands after the five hundredth: too many open files."""
     talk = home.attach()
     for number in range(FILES_MAX):
@@ -36,14 +36,14 @@ def test_what_was_heard_out_is_let_go(home: Agents) -> None:
     assert len(list(Path(f"/proc/{home.nurse(talk)}/fd").iterdir())) < FILES_MAX
 
 
-def test_a_signal_reaches_what_has_just_been_asked_for(home: Agents) -> None:
+def test_a_signal_reaches_a_command_that_was_just_started(home: Agents) -> None:
     talk = home.attach()
     id = talk.ask("run", id="a", argv=["sleep", "1000"])
     talk.call("signal", id="a", signal=int(signal.SIGTERM))
     assert talk.stream(id)[0]["signal"] == signal.SIGTERM
 
 
-def test_a_silent_process_is_told_of_though_it_lives_on(home: Agents) -> None:
+def test_a_silent_process_is_reported_though_it_lives_on(home: Agents) -> None:
     talk = home.attach()
     id = talk.ask("run", id="a", argv=["sleep", "1000"])
     pid = until(lambda: talk.call("commands")["commands"][0]["pid"])
@@ -67,7 +67,7 @@ def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
 
 
 @pytest.mark.root
-def test_what_the_nurse_could_not_write_down_the_agent_does(small: Agents) -> None:
+def test_the_agent_records_what_the_supervisor_could_not(small: Agents) -> None:
     talk = small.attach()
     os.mkfifo(small.home / "go")
     id = talk.ask("run", id="a", shell="echo one; read x <go; exit 5")

@@ -47,7 +47,7 @@ def ours(home: Agents, work: str) -> list[int]:
     return [pid for pid in among if marked_task(pid, str(home.folder)) == work]
 
 
-def test_a_flood_comes_whole(old: Agents) -> None:
+def test_a_flood_arrives_complete(old: Agents) -> None:
     talk = old.attach()
     id = talk.ask("run", id="a", shell="head -c 100000000 /dev/zero; echo; echo end >&2")
     records, many, errors = RecordReader(), 0, b""
@@ -61,7 +61,7 @@ def test_a_flood_comes_whole(old: Agents) -> None:
     assert old.memory(talk) < MEMORY_MAX
 
 
-def test_a_slow_reader_holds_its_command_and_nobody_else(home: Agents) -> None:
+def test_a_slow_reader_slows_its_command_and_no_other(home: Agents) -> None:
     talk, other = home.attach(), home.attach()
     shell = "head -c 30000000 /dev/zero; echo end"
     id = talk.ask("run", id="slow", shell=shell, log_bytes=8 << 20)
@@ -80,7 +80,7 @@ def test_a_slow_reader_holds_its_command_and_nobody_else(home: Agents) -> None:
     assert [record.port for record in records if record.port == JUMP] == []
 
 
-def test_without_a_reader_the_oldest_output_goes_and_that_is_said(home: Agents) -> None:
+def test_without_a_reader_the_oldest_output_is_dropped_and_reported(home: Agents) -> None:
     talk = home.attach()
     shell = "seq -w 10000000 | head -c 30000000; echo end"
     talk.greedy = False
@@ -110,7 +110,7 @@ def test_bytes_of_every_kind_and_lines_of_a_megabyte(home: Agents) -> None:
     assert [r.at for r in records] == sorted(r.at for r in records)
 
 
-def test_a_command_is_over_with_its_leader_and_its_daemon_lives_on(home: Agents) -> None:
+def test_a_command_ends_with_its_leader_and_its_daemon_lives_on(home: Agents) -> None:
     talk = home.attach()
     os.mkfifo(home.home / "go")
     work, records = talk.run("a", shell="(read x <go; echo late; sleep 1000) & echo soon")
@@ -126,7 +126,7 @@ def test_a_command_is_over_with_its_leader_and_its_daemon_lives_on(home: Agents)
 DAEMON = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 1000\" &) ; echo up; sleep 1000"
 
 
-def test_stop_ends_what_ignores_it_and_what_fled_into_another_session(home: Agents) -> None:
+def test_stop_ends_processes_that_ignore_it_or_fled_into_another_session(home: Agents) -> None:
     talk = home.attach()
     talk.data(talk.ask("run", id="a", shell=DAEMON), 5)
     until(lambda: len(ours(home, "a")) >= 4)
@@ -225,7 +225,7 @@ def small(tmp_path: Path) -> Iterator[Agents]:
 
 
 @pytest.mark.root
-def test_a_full_disk_stops_no_command_and_the_gap_is_told(small: Agents) -> None:
+def test_a_full_disk_stops_no_command_and_the_gap_is_reported(small: Agents) -> None:
     talk = small.attach()
     # Two pipes: whoever opens one again while its last writer still closes it reads an end.
     for pipe in ("go", "on", "past"):

@@ -28,7 +28,7 @@ def sim(world: Running, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_status_says_where_and_what(world: Running) -> None:
+def test_status_shows_addresses_and_contents(world: Running) -> None:
     status, out, err = sim(world, "status")
     assert (status, err) == (0, "")
     assert world.facts["url"] in out
@@ -46,7 +46,7 @@ def test_status_as_json_is_world_json_and_numbers(world: Running) -> None:
     assert {name: found[name] for name in world.facts} == world.facts
 
 
-def test_preempt_takes_back_one_node(world: Running) -> None:
+def test_preempt_takes_one_node(world: Running) -> None:
     assert sim(world, "preempt", "gpt-1", "--no-notice") == (0, "us-central2-b/gpt-1 is gone\n", "")
     assert world.nodes()["gpt-1"] == "PREEMPTED"
     assert world.nodes()["gpt-0"] == "READY"
@@ -54,7 +54,7 @@ def test_preempt_takes_back_one_node(world: Running) -> None:
     assert "preempted us-central2-b/gpt-1 (no notice)" in log
 
 
-def test_preempt_of_an_unknown_node_names_those_there_are(world: Running) -> None:
+def test_preempt_of_an_unknown_node_names_the_existing_ones(world: Running) -> None:
     status, out, err = sim(world, "preempt", "gtp-0")
     assert (status, out) == (2, "")
     assert err.startswith(
@@ -64,12 +64,12 @@ def test_preempt_of_an_unknown_node_names_those_there_are(world: Running) -> Non
     assert err.count("\n") == 1
 
 
-def test_preempt_in_another_zone_hits_nobody(world: Running) -> None:
+def test_preempt_in_another_zone_hits_nothing(world: Running) -> None:
     assert sim(world, "preempt", "bert", "--zone", "us-east1-d")[0] == 2
     assert world.nodes()["bert"] == "READY"
 
 
-def test_weather_lists_does_and_ends(world: Running) -> None:
+def test_weather_lists_starts_and_ends(world: Running) -> None:
     status, out, _ = sim(world, "weather")
     assert status == 0
     assert "http-error 429 method=nodes.create" in out
@@ -97,9 +97,7 @@ def test_weather_lists_does_and_ends(world: Running) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_weather_that_cannot_be_is_a_sentence(
-    world: Running, words: list[str], sentence: str
-) -> None:
+def test_impossible_weather_is_a_sentence(world: Running, words: list[str], sentence: str) -> None:
     status, out, err = sim(world, "weather", *words)
     assert (status, out) == (2, "")
     assert sentence in err
@@ -123,7 +121,7 @@ def test_env_as_json(world: Running) -> None:
     assert Path(astray["SSL_CERT_FILE"]).exists()
 
 
-def test_herd_world_says_which_world(world: Running) -> None:
+def test_herd_world_selects_the_world(world: Running) -> None:
     done = herd("sim", "status", "--json", home=world.folder.parent, HERD_WORLD=str(world.folder))
     assert json.loads(done.stdout)["url"] == world.facts["url"]
 
@@ -131,7 +129,7 @@ def test_herd_world_says_which_world(world: Running) -> None:
 # -- starting -------------------------------------------------------------------------------------
 
 
-def test_detach_comes_back_when_the_world_answers_and_stop_ends_it(tmp_path: Path) -> None:
+def test_detach_returns_when_the_world_answers_and_stop_ends_it(tmp_path: Path) -> None:
     place = ["--state-dir", str(tmp_path / "w")]
     start = herd("sim", "start", "--detach", "--json", "--hosts", "none", *place, home=tmp_path)
     assert start.returncode == 0, start.stderr
@@ -148,7 +146,7 @@ def test_detach_comes_back_when_the_world_answers_and_stop_ends_it(tmp_path: Pat
         socket.create_connection(("127.0.0.1", facts["port"]), 5)
 
 
-def test_the_world_that_nobody_named_lives_under_xdg_state_home(tmp_path: Path) -> None:
+def test_the_default_world_is_in_xdg_state_home(tmp_path: Path) -> None:
     state = {"XDG_STATE_HOME": str(tmp_path / "state")}
     start = herd("sim", "start", "--detach", "--hosts", "none", home=tmp_path, **state)
     assert start.returncode == 0, start.stderr
@@ -170,7 +168,7 @@ def test_without_a_world_every_command_says_how_to_start_one(tmp_path: Path, com
 
 
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])
-def test_a_taken_port_is_a_sentence(tmp_path: Path, detach: list[str]) -> None:
+def test_a_port_in_use_is_a_sentence(tmp_path: Path, detach: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         place = ["--state-dir", str(tmp_path / "w"), "--hosts", "none"]
@@ -192,7 +190,7 @@ BAD_STARTS = {
 
 
 @pytest.mark.parametrize("case", BAD_STARTS)
-def test_a_bad_start_is_a_sentence(tmp_path: Path, case: str) -> None:
+def test_a_failed_start_is_a_sentence(tmp_path: Path, case: str) -> None:
     words, sentence = BAD_STARTS[case]
     done = herd("sim", "start", *words, "--state-dir", str(tmp_path / "w"), home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -200,7 +198,7 @@ def test_a_bad_start_is_a_sentence(tmp_path: Path, case: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_malformed_scenario_is_named_by_line_and_field(tmp_path: Path) -> None:
+def test_a_malformed_scenario_is_reported_with_line_and_field(tmp_path: Path) -> None:
     scenario = tmp_path / "bad.yaml"
     scenario.write_text("steps:\n  - {at: 10m, do: drought,\n     zon: us-central2-b}\n")
     done = herd("sim", "start", "--scenario", str(scenario), home=tmp_path)
@@ -223,14 +221,14 @@ def test_a_folder_of_another_version_is_a_sentence(tmp_path: Path) -> None:
         assert done.stderr.count("\n") == 1
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear")
     done = herd("sim", "start", "--state-dir", str(tmp_path), home=tmp_path)
     assert done.returncode == 2
     assert "is not empty and is not the folder of a world" in done.stderr
 
 
-def test_the_seed_is_decided_once(tmp_path: Path) -> None:
+def test_the_seed_is_chosen_once(tmp_path: Path) -> None:
     folder = tmp_path / "w"
     with running(folder, "--seed", "7") as world:
         world.stop()
@@ -240,7 +238,7 @@ def test_the_seed_is_decided_once(tmp_path: Path) -> None:
     assert "has the seed 7, which can't be changed" in done.stderr
 
 
-def test_a_scenario_comes_true(tmp_path: Path) -> None:
+def test_a_scenario_is_executed(tmp_path: Path) -> None:
     scenario = tmp_path / "s.yaml"
     scenario.write_text("weather:\n  - {do: http-error, http: 503}\n")
     with running(tmp_path / "w", "--scenario", str(scenario)) as world:

@@ -99,7 +99,7 @@ def test_queued_resources(gcloud: Gcloud) -> None:
     assert gcloud(f"alpha {QUEUE} list --zone {ZONE} --format value(name)") == ""
 
 
-def test_what_there_is(gcloud: Gcloud) -> None:
+def test_types_and_runtimes(gcloud: Gcloud) -> None:
     zone = f"--zone {ZONE}"
     assert "tpu-ubuntu2204-base" in gcloud(f"{TPU_VM} versions list {zone}")
     gcloud(f"{TPU_VM} versions describe tpu-ubuntu2204-base {zone}")
@@ -110,7 +110,7 @@ def test_what_there_is(gcloud: Gcloud) -> None:
     assert "@cloud-tpu.iam." in gcloud(f"{TPU_VM} service-identity create {zone}")
 
 
-def test_without_being_told_of_another_endpoint(world: World) -> None:
+def test_without_an_endpoint_override(world: World) -> None:
     """Over TLS at Google's own addresses, signed in as a service account."""
     env = {
         name: value
@@ -128,7 +128,7 @@ def test_without_being_told_of_another_endpoint(world: World) -> None:
         assert said in done.stdout + done.stderr
 
 
-def test_what_a_refusal_looks_like(world: World, gcloud: Gcloud) -> None:
+def test_the_text_of_a_refusal(world: World, gcloud: Gcloud) -> None:
     create = f"{TPU_VM} create n1 --zone {ZONE} --version tpu-ubuntu2204-base --accelerator-type"
     said = gcloud(f"{create} v9-8", fails=True)
     assert "ERROR: (gcloud.compute.tpus.tpu-vm.create) INVALID_ARGUMENT: Cloud TPU" in said

@@ -51,7 +51,7 @@ def test_ssh_step_by_step(login: Login) -> None:
     assert "in the range [0, 3], inclusive." in far.stderr
 
 
-def test_a_project_key_serves_every_node(login: Login) -> None:
+def test_a_project_key_works_for_every_node(login: Login) -> None:
     world = login.world
     project = world.ask("GET", "compute/v1/projects/demo")["commonInstanceMetadata"]
     items = [{"key": "ssh-keys", "value": login.line}]

@@ -30,14 +30,14 @@ def ip(login: Login) -> str:
     return login.addresses(ZONE, "n1")[0]
 
 
-def test_a_command_its_streams_and_its_end(login: Login, ip: str) -> None:
+def test_a_command_with_its_streams_and_exit_status(login: Login, ip: str) -> None:
     done = run([*login.ssh(ip), "cat; echo oops >&2; exit 7"], login.env, input="in\n")
     assert (done.stdout, done.stderr, done.returncode) == ("in\n", "oops\n", 7)
     killed = run([*login.ssh(ip), "kill -9 $$"], login.env)
     assert killed.returncode == 255
 
 
-def test_hosts_are_places_of_their_own(login: Login) -> None:
+def test_each_host_has_its_own_files(login: Login) -> None:
     ask = "hostname; cat /proc/sys/kernel/random/boot_id; pgrep -c .; whoami; sudo id -u"
     said = [
         run([*login.ssh(ip), ask], login.env).stdout.split() for ip in login.addresses(ZONE, "n1")
@@ -50,7 +50,7 @@ def test_hosts_are_places_of_their_own(login: Login) -> None:
     assert set(roots) == {"0"}
 
 
-def test_who_may_come_in(login: Login, ip: str, tmp_path: Path) -> None:
+def test_who_may_log_in(login: Login, ip: str, tmp_path: Path) -> None:
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "k"], check=True
     )
@@ -75,7 +75,7 @@ def test_a_terminal_has_a_size(login: Login, ip: str) -> None:
 @pytest.mark.parametrize(
     "way", ["scp", "scp -O", "sftp", pytest.param("rsync", marks=pytest.mark.needs("rsync"))]
 )
-def test_a_tree_there_and_back(login: Login, ip: str, tmp_path: Path, way: str) -> None:
+def test_a_tree_is_copied_there_and_back(login: Login, ip: str, tmp_path: Path, way: str) -> None:
     tree = tmp_path / "tree"
     (tree / "inner").mkdir(parents=True)
     (tree / "inner" / "blob").write_bytes(os.urandom(3_000_000))
@@ -108,7 +108,7 @@ def test_a_tree_there_and_back(login: Login, ip: str, tmp_path: Path, way: str) 
 
 
 @pytest.mark.parametrize("program", ["ssh", "scp"])
-def test_a_tunnel_of_gclouds_is_refused_in_a_sentence(
+def test_a_gcloud_tunnel_is_refused_with_a_sentence(
     login: Login, ip: str, tmp_path: Path, program: str
 ) -> None:
     """The words that `gcloud alpha compute tpus tpu-vm ssh --tunnel-through-iap` runs."""
@@ -164,7 +164,7 @@ def test_forwarding_both_ways(login: Login, ip: str) -> None:
             tunnel.wait()
 
 
-def test_preemption_cuts_the_line(login: Login) -> None:
+def test_preemption_cuts_the_connection(login: Login) -> None:
     world = login.world
     keys = {"ssh-keys": login.line}
     world.node(

@@ -25,7 +25,7 @@ def login() -> Iterator[Login]:
         yield login
 
 
-def test_the_head_of_a_slice_is_seen(login: Login) -> None:
+def test_ray_sees_the_head_of_a_slice(login: Login) -> None:
     python = client("ray")
     (ip,) = login.addresses(ZONE, "pod")
     start = f"{python.with_name('ray')} start --head --port 6379 --include-dashboard false"

@@ -30,7 +30,7 @@ def said(world: World, what: str) -> Any:
 
 
 @pytest.mark.parametrize("what", ["node", "queued resource"])
-def test_a_life(world: World, what: str) -> None:
+def test_from_create_to_terminate(world: World, what: str) -> None:
     found = said(world, what)
     assert (found["errors"], found["states"], found["vpc"]) == (None, ["READY"], "default")
     assert found["ips"][0].startswith("127.")

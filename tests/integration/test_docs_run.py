@@ -40,7 +40,7 @@ def run_script(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
             subprocess.run(herd, env=world, capture_output=True, timeout=60)
 
 
-def test_the_demo_tells_its_story(tmp_path: Path) -> None:
+def test_the_demo_runs_as_shown(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "demo" / "demo.py"],
         env=bare(tmp_path),
@@ -57,7 +57,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("curl", "ssh", "ssh-keygen")
-def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_tutorial_runs_as_written(tmp_path: Path) -> None:
     blocks = re.findall(r"^```sh\n(.*?)^```", TUTORIAL.read_text(), re.M | re.S)
     script = "set -e\n" + "\n".join(blocks)
     done = run_script(script, tmp_path)
@@ -70,7 +70,7 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
     assert "saved at step 60" in done.stdout
 
 
-def test_the_trace_of_the_scenario_page_comes_true(tmp_path: Path) -> None:
+def test_the_trace_of_the_scenario_page_works(tmp_path: Path) -> None:
     page = SCENARIOS.read_text()
     (trace,) = re.findall(r"^```json\n(.*?)^```", page, re.M | re.S)
     (scenario,) = re.findall(r"^```yaml\n(traces:.*?)^```", page, re.M | re.S)
@@ -86,7 +86,7 @@ def test_the_trace_of_the_scenario_page_comes_true(tmp_path: Path) -> None:
     assert "capacity us-east1-d/v6e-16" in done.stdout, done.stdout
 
 
-def test_the_job_of_the_readme_runs_on_the_world_of_the_readme(tmp_path: Path) -> None:
+def test_the_readme_job_runs_in_the_readme_world(tmp_path: Path) -> None:
     """With minimal files: a script and an empty list of requirements."""
     (job,) = re.findall(r"^```yaml\n(# job.yaml\n.*?)^```", README.read_text(), re.M | re.S)
     folder = tmp_path / "gpt"
@@ -106,7 +106,7 @@ def test_the_job_of_the_readme_runs_on_the_world_of_the_readme(tmp_path: Path) -
     assert done.stdout.count("trained on t1v-n-") == 4, done.stdout
 
 
-def test_the_first_hour_on_google_as_far_as_it_goes_without_google(tmp_path: Path) -> None:
+def test_the_first_hour_on_google_as_far_as_possible_without_google(tmp_path: Path) -> None:
     """Only the commands that need no Google; the rest of the page asks Google."""
     page = GOOGLE.read_text()
     (mail,) = re.findall(r"^```mail\n(.*?)^```", page, re.M | re.S)

@@ -39,7 +39,7 @@ def fill_disk(folder: Path) -> Path:
     return stuffing
 
 
-def test_a_full_disk_is_in_engine_status_at_once_and_in_events_when_it_has_room(
+def test_a_full_disk_is_shown_at_once_and_recorded_when_there_is_room(
     user: Owner,
 ) -> None:
     user.job("gpt", "sleep 3600", accelerator="v4-8")

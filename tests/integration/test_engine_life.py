@@ -29,7 +29,7 @@ def gone(user: Owner) -> bool:
     return not user.all_there_is()
 
 
-def test_an_attempt_outlives_its_engine_and_is_not_begun_again(user: Owner) -> None:
+def test_an_attempt_outlives_its_engine_and_is_not_started_again(user: Owner) -> None:
     user.job("gpt", COUNTING)
     user.happened("attempt.started")
     assert user.kill_engine()
@@ -46,7 +46,7 @@ def test_an_attempt_outlives_its_engine_and_is_not_begun_again(user: Owner) -> N
 
 @pytest.mark.timeout(300 + 60 * KILLS)
 @pytest.mark.parametrize("seed", [1])
-def test_killed_again_and_again(user: Owner, seed: int) -> None:
+def test_an_engine_is_killed_again_and_again(user: Owner, seed: int) -> None:
     """HERD_KILLS=200 for the whole of it."""
     dice = random.Random(seed)
     killed = 0
@@ -68,7 +68,7 @@ def test_killed_again_and_again(user: Owner, seed: int) -> None:
     until(lambda: gone(user), "nothing to be left", seconds=60)
 
 
-def test_two_that_begin_at_once_are_one(user: Owner) -> None:
+def test_of_two_engines_started_at_once_one_remains(user: Owner) -> None:
     several = [begin(user, "engine", "start") for _ in range(4)]
     assert [one.wait(60) for one in several] == [0, 0, 0, 0]
     (started,) = user.events("engine.started")
@@ -78,7 +78,7 @@ def test_two_that_begin_at_once_are_one(user: Owner) -> None:
     assert user.engine() == first
 
 
-def test_term_ends_it_at_once_and_nothing_else(user: Owner) -> None:
+def test_term_ends_the_engine_at_once_and_nothing_else(user: Owner) -> None:
     user.job("gpt", COUNTING)
     user.happened("attempt.started")
     pid = user.engine()
@@ -93,7 +93,7 @@ def test_term_ends_it_at_once_and_nothing_else(user: Owner) -> None:
     assert len(user.events("attempt.launched")) == 1
 
 
-def test_a_failing_setup_is_told_with_its_host_and_last_lines(user: Owner) -> None:
+def test_a_failing_setup_is_reported_with_its_host_and_last_lines(user: Owner) -> None:
     user.job("gpt", "true", setup=["echo all is lost; exit 3"])
     event = user.happened("slot.setup_failed")
     assert {host["exit"] for host in event.facts["hosts"]} == {3}
@@ -102,7 +102,7 @@ def test_a_failing_setup_is_told_with_its_host_and_last_lines(user: Owner) -> No
     assert event.facts["why"] == f"gpt-0/w[0-1]: {told}"
 
 
-def test_a_setup_is_heard_while_it_runs_and_gives_way_to_another(user: Owner) -> None:
+def test_a_running_setup_is_shown_and_can_be_replaced(user: Owner) -> None:
     """On the same node, also where it hangs; one that was changed is done again."""
     user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo begun; exec sleep 1000", "true"])
     until(lambda: "w0: begun" in user.herd("logs", "gpt").stdout, "the setup's word", seconds=90)
@@ -117,7 +117,7 @@ def test_a_setup_is_heard_while_it_runs_and_gives_way_to_another(user: Owner) ->
     assert len(user.events("bid.granted")) == 1
 
 
-def test_outputs_come_back_before_the_node_goes(user: Owner) -> None:
+def test_outputs_are_collected_before_the_node_goes(user: Owner) -> None:
     work = user.home / "code"
     work.mkdir()
     (work / "make.sh").write_text("mkdir -p out; echo result-$HERD_WORKER >out/r.txt\n")
@@ -140,7 +140,7 @@ def test_secrets_reach_setup_and_command_and_no_log(user: Owner) -> None:
     assert word not in told.replace("$API_KEY", "").replace('"$API_KEY" = hush-hush-7361', "")
 
 
-def test_a_lost_store_is_rebuilt_from_what_the_cloud_has(user: Owner) -> None:
+def test_a_lost_store_is_rebuilt_from_the_cloud(user: Owner) -> None:
     user.job("gpt", COUNTING)
     attempt = user.happened("attempt.started").facts["attempt"]
     assert user.kill_engine()
@@ -154,7 +154,7 @@ def test_a_lost_store_is_rebuilt_from_what_the_cloud_has(user: Owner) -> None:
     until(lambda: gone(user), "nothing to be left", seconds=60)
 
 
-def test_the_stacks_of_what_hangs(user: Owner) -> None:
+def test_the_stacks_of_a_hanging_command_are_saved(user: Owner) -> None:
     user.job("gpt", "sleep 1000", stall="10s", first_step="10s", retry={"stalls": 0})
     event = user.happened("attempt.stacks", seconds=120)
     text = Path(event.facts["file"]).read_text()

@@ -48,7 +48,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_an_engine_without_wishes_ends_with_its_world(world: Path) -> None:
+def test_an_engine_without_jobs_ends_with_its_world(world: Path) -> None:
     assert said(world, "engine", "start")[0] == 0
     engine = pid(world)
     assert engine is not None
@@ -58,7 +58,7 @@ def test_an_engine_without_wishes_ends_with_its_world(world: Path) -> None:
     until(lambda: not lives(engine), "the engine to end")
 
 
-def test_an_engine_with_wishes_waits_and_can_be_stopped_without_its_world(world: Path) -> None:
+def test_an_engine_with_jobs_waits_and_can_be_stopped_without_its_world(world: Path) -> None:
     job = world.parent / "job.yaml"
     job.write_text(json.dumps(JOB))
     assert said(world, "run", str(job), "--detach", "--yes")[0] == 0

@@ -16,7 +16,7 @@ def user() -> Iterator[Owner]:
         yield found
 
 
-def test_right_after_run_nobody_says_that_no_engine_runs(user: Owner) -> None:
+def test_right_after_run_no_command_claims_that_no_engine_runs(user: Owner) -> None:
     for number in range(5):
         user.herd("engine", "stop")
         user.job(f"gpt{number}", "sleep 3600", accelerator="v4-8")
@@ -24,7 +24,7 @@ def test_right_after_run_nobody_says_that_no_engine_runs(user: Owner) -> None:
         assert why.returncode == 0 and "No engine runs" not in why.stdout
 
 
-def test_an_engine_that_is_killed_again_and_again_is_said(user: Owner) -> None:
+def test_an_engine_that_keeps_crashing_is_reported(user: Owner) -> None:
     user.job("gpt", "sleep 3600", accelerator="v4-8")
     for many in (1, 2, 3):
         user.happened("engine.started", many=many)
@@ -37,7 +37,7 @@ def test_an_engine_that_is_killed_again_and_again_is_said(user: Owner) -> None:
 
 
 @pytest.mark.parametrize("words", [("ls",), ("why", "gpt"), ("events",), ("capacity",)])
-def test_a_world_that_never_was_is_an_error(
+def test_a_world_that_never_existed_is_an_error(
     user: Owner, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     done = user.herd(*words, env={"HERD_WORLD": str(tmp_path / "nowhere")})

@@ -61,7 +61,7 @@ def test_every_file_is_packed_once_although_a_node_dies(user: Owner) -> None:
     assert len(user.events("attempt.started")) == 3  # one of them a second time
 
 
-def test_a_sweep_goes_on_after_a_preemption(user: Owner) -> None:
+def test_a_sweep_continues_after_a_preemption(user: Owner) -> None:
     file, place = EXAMPLES / "sweep/job.yaml", "gs://examples/curve"
     few = ("--checkpoint", place, "--copies", "2", "--set", "sweep.trials=4")
     begun = user.herd("sweep", file, *few, "--detach", "--yes")
@@ -81,7 +81,7 @@ def test_a_sweep_goes_on_after_a_preemption(user: Owner) -> None:
     assert best["value"] < 0.01
 
 
-def test_the_classifier_goes_on_after_a_preemption(user: Owner) -> None:
+def test_the_classifier_continues_after_a_preemption(user: Owner) -> None:
     python = client("inside")
     user.job(
         "vision",

@@ -35,13 +35,15 @@ def user() -> Iterator[User]:
     ],
 )
 @pytest.mark.parametrize("target", ["pod/w0", "pod"])
-def test_the_exit_status_is_the_commands(user: User, target: str, text: str, status: int) -> None:
+def test_the_exit_status_is_that_of_the_command(
+    user: User, target: str, text: str, status: int
+) -> None:
     done = user.herd("exec", target, "-c", text)
     assert done.returncode == status
     assert ("failed on 4 of 4" in done.stderr) == (status > 0 and target == "pod")
 
 
-def test_lists_of_processes_name_the_agent_and_show_no_program(user: User) -> None:
+def test_process_lists_name_the_agent_and_not_the_program(user: User) -> None:
     text = r"for p in /proc/[0-9]*; do tr -s '\0' ' ' <$p/cmdline; echo; done | grep [.]pyz"
     words = [line.split() for line in user.herd("exec", "pod/w0", "-c", text).stdout.splitlines()]
     assert {tuple(line[4:]) for line in words} == {("attach",), ("serve",)}, words
@@ -56,13 +58,15 @@ def test_lists_of_processes_name_the_agent_and_show_no_program(user: User) -> No
         ("ls | wc -l", 127, "command not found; a line for the shell goes after -c"),
     ],
 )
-def test_what_can_not_be_executed(user: User, command: str, status: int, sentence: str) -> None:
+def test_commands_that_cannot_be_executed(
+    user: User, command: str, status: int, sentence: str
+) -> None:
     done = user.herd("exec", "pod/w1", "--", command)
     assert (done.returncode, done.stdout) == (status, "")
     assert sentence in done.stderr
 
 
-def test_the_exit_status_is_the_greatest_and_a_table_says_whose(user: User) -> None:
+def test_the_exit_status_is_the_greatest_and_a_table_names_the_hosts(user: User) -> None:
     text = (
         "n=${HOSTNAME##*-}; [ -z $n ] && n=$(hostname | grep -o '.$'); echo bad $n; exit $((n*2))"
     )
@@ -73,7 +77,7 @@ def test_the_exit_status_is_the_greatest_and_a_table_says_whose(user: User) -> N
         assert f"  pod/w{n}  exit {2 * n}\n      bad {n}\n" in done.stderr
 
 
-def test_one_pipe_for_both_outputs_has_one_order(user: User) -> None:
+def test_with_one_pipe_for_both_outputs_their_order_is_kept(user: User) -> None:
     text = "for n in 1 2 3 4 5; do echo out $n; echo err $n >&2; sleep 0.05; done; exit 3"
     for target in ("pod/w0", "pod"):
         with user.begun("exec", target, "-c", text, stderr=subprocess.STDOUT) as begun:
@@ -85,25 +89,25 @@ def test_one_pipe_for_both_outputs_has_one_order(user: User) -> None:
             assert lines == [f"{port} {n}" for n in range(1, 6) for port in ("out", "err")]
 
 
-def test_equal_lines_stand_once(user: User) -> None:
+def test_equal_lines_are_shown_once(user: User) -> None:
     done = user.herd("exec", "pod", "-c", "echo same; hostname")
     assert done.stdout.splitlines()[0] == "pod/w[0-3]: same"
     assert len(done.stdout.splitlines()) == 5
     assert user.herd("exec", "pod", "-c", "echo also >&2").stderr == "pod/w[0-3]: also\n"
 
 
-def test_each_hosts_own_lines(user: User) -> None:
+def test_lines_of_each_host(user: User) -> None:
     done = user.herd("exec", "pod", "--output", "stream", "--", "echo", "same")
     assert sorted(done.stdout.splitlines()) == sorted(f"{host}: same" for host in HOSTS)
 
 
-def test_one_host_is_shown_as_it_is(user: User) -> None:
+def test_a_single_host_has_no_prefixes(user: User) -> None:
     done = user.herd("exec", "pod/w2", "-c", "cat; printf 'no end'", input=BINARY, text=False)
     said: object = done.stdout
     assert (done.returncode, said) == (0, BINARY + b"no end")
 
 
-def test_input_goes_to_all(user: User) -> None:
+def test_input_goes_to_all_hosts(user: User) -> None:
     text = "".join(f"line {n}\n" for n in range(200_000))
     each = ("--output", "stream", "--")  # who is late is not waited for to be folded
     done = user.herd("exec", "pod", *each, "md5sum", input=text)
@@ -113,14 +117,14 @@ def test_input_goes_to_all(user: User) -> None:
     assert sorted(nothing.stdout.splitlines()) == sorted(f"{host}: 0" for host in HOSTS)
 
 
-def test_who_reads_no_input_is_no_obstacle(user: User) -> None:
+def test_a_command_that_reads_no_input_does_not_block(user: User) -> None:
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
         done = user.herd("exec", "pod", "--", "head", "-c", "2", stdin=yes.stdout)
         yes.kill()
     assert (done.returncode, done.stdout) == (0, "pod/w[0-3]: y\n")
 
 
-def test_lines_of_json(user: User) -> None:
+def test_json_lines(user: User) -> None:
     done = user.herd("exec", "pod", "--json", "-c", r"echo hi; printf '\377\n' >&2; exit 3")
     assert done.returncode == 3
     rows = [json.loads(line) for line in done.stdout.splitlines()]
@@ -152,7 +156,7 @@ def test_a_flood_and_lines_of_a_megabyte(user: User) -> None:
         assert lines[f"{host}: y"] == 15_000_000
 
 
-def test_a_slow_reader_slows_nobody_else(user: User) -> None:
+def test_a_slow_reader_slows_no_other_host(user: User) -> None:
     with user.begun("exec", "pod", "-c", "yes | head -c 50000000; echo end") as slow:
         assert slow.stdout is not None
         assert slow.stdout.read(2)
@@ -163,7 +167,7 @@ def test_a_slow_reader_slows_nobody_else(user: User) -> None:
         assert slow.wait(30) == 0
 
 
-def test_the_keeper_stays_small_when_all_say_much(user: User) -> None:
+def test_the_daemon_stays_small_under_heavy_output(user: User) -> None:
     text = "yes 'something that is said again and again' | head -c 40000000; echo end"
     with user.begun("exec", "pod", "--output", "stream", "-c", text) as slow:
         assert slow.stdout is not None
@@ -184,7 +188,7 @@ def memory(pid: int | None, row: str) -> int:
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_whose_reader_has_gone_is_stopped(user: User, cold: bool) -> None:
+def test_a_command_whose_reader_has_gone_is_stopped(user: User, cold: bool) -> None:
     words = f"yes a-line-of-this-test-{cold}"
     if cold:  # then some hosts are reached only when it has been stopped already
         user.leave()
@@ -206,7 +210,7 @@ def test_a_signal_without_a_terminal_stops_it(user: User, number: signal.Signals
     assert not user.running(words)
 
 
-def test_what_ignores_term_is_killed(user: User) -> None:
+def test_a_command_that_ignores_term_is_killed(user: User) -> None:
     text = "trap '' TERM; echo deaf; while :; do sleep 1; done"
     with user.begun("exec", "pod/w0", "-c", text) as begun:
         assert line(begun) == "deaf\n"
@@ -216,7 +220,7 @@ def test_what_ignores_term_is_killed(user: User) -> None:
         assert begun.wait(6) == 130
 
 
-def test_it_may_take_so_long(user: User) -> None:
+def test_a_timeout(user: User) -> None:
     done = user.herd("exec", "pod", "--timeout", "0.5s", "--", "sleep", "99")
     assert done.returncode == 124
     assert done.stderr.startswith("herd exec: stopped after 0.5 s\n")
@@ -254,7 +258,7 @@ def test_it_may_take_so_long(user: User) -> None:
         ("logs pod --since whenever", 2, "'whenever' is not a time"),
     ],
 )
-def test_what_is_said_wrongly(user: User, line: str, status: int, sentence: str) -> None:
+def test_invalid_usage(user: User, line: str, status: int, sentence: str) -> None:
     done = user.herd(*line.split())
     assert done.returncode == status, done.stderr
     assert done.stdout == ""
@@ -262,14 +266,14 @@ def test_what_is_said_wrongly(user: User, line: str, status: int, sentence: str)
     assert done.stderr.count("\n") == 1
 
 
-def test_a_world_that_is_not_there(user: User, tmp_path: Path) -> None:
+def test_a_missing_world(user: User, tmp_path: Path) -> None:
     done = user.herd("--world", tmp_path, "exec", "pod", "--", "true")
     assert done.returncode == 4
     assert f"there is no world in {tmp_path}; start it: herd sim start" in done.stderr
 
 
 @pytest.mark.parametrize("key", ["no key", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"])
-def test_a_key_that_is_none(user: User, key: str) -> None:
+def test_an_invalid_key(user: User, key: str) -> None:
     other = empty_home(user, "keyless")
     file = other.home / ".config/tpuherd/id_ed25519"
     file.write_text(key)
@@ -285,7 +289,7 @@ def test_a_key_that_is_none(user: User, key: str) -> None:
         other.leave()
 
 
-def test_no_credentials_are_no_reason_for_a_simulator(user: User) -> None:
+def test_without_credentials_no_simulator_is_used(user: User) -> None:
     env = {"HERD_WORLD": "", "NO_GCE_CHECK": "true", "PATH": "/nowhere"}  # no gcloud either
     done = user.herd("exec", "pod", "--", "true", env=env)
     assert done.returncode == 6
@@ -304,7 +308,7 @@ def dark(user: User, worker: int) -> bool:
     return False
 
 
-def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
+def test_a_dead_host_is_named_and_stops_no_other(user: User) -> None:
     user.world.herd("weather", "network", "pod/w2", "down")
     try:
         # Cut off in the middle of the command, the host would be looked for: for two minutes.
@@ -327,7 +331,7 @@ def test_a_dead_host_is_named_and_stops_nobody(user: User) -> None:
     until(lambda: user.herd(*back).returncode == 0, "the host to be back", seconds=60)
 
 
-def test_a_cut_connection_cuts_no_command(user: User) -> None:
+def test_a_cut_connection_ends_no_command(user: User) -> None:
     text = "for n in 1 2 3 4 5 6; do echo line $n; sleep 1; done"
     with user.begun("exec", "pod/w3", "-c", text) as begun:
         assert line(begun) == "line 1\n"

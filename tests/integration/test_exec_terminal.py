@@ -21,7 +21,7 @@ def user() -> Iterator[User]:
         yield user
 
 
-def test_a_terminal_says_which_world_and_colours_hosts(user: User) -> None:
+def test_a_terminal_shows_the_world_and_colors_hosts(user: User) -> None:
     assert user.herd("exec", "pod", "--", "true").returncode == 0  # the first one takes its time
     window = Terminal(user, "exec", "pod", "--", "echo", "hi")
     window.expect(rb"world: .* \(simulated\)\r\n")
@@ -29,7 +29,7 @@ def test_a_terminal_says_which_world_and_colours_hosts(user: User) -> None:
     assert window.end() == 0
 
 
-def test_a_terminal_sees_how_far_a_shipment_is(user: User, tmp_path: Path) -> None:
+def test_a_terminal_shows_the_progress_of_a_transfer(user: User, tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(Random(1).randbytes(40_000_000))
     window = Terminal(user, "sync", str(tmp_path), "pod:noise")
     window.expect(rb"\r\x1b\[K[0-9.]+ MB sent, 0 of 4 hosts filled")
@@ -68,7 +68,7 @@ def test_ctrl_c_can_stop(user: User, answer: bytes) -> None:
     assert not user.running(words)
 
 
-def test_ctrl_c_and_no_answer_lets_it_go_on(user: User) -> None:
+def test_ctrl_c_without_an_answer_keeps_it_running(user: User) -> None:
     window = Terminal(user, "exec", "pod/w0", "--", "sleep", "4")
     until(lambda: user.running("sleep 4"), "it to run", seconds=20)
     window.type(CTRL_C)
@@ -112,7 +112,7 @@ def size(window: Terminal) -> bytes:
     return window.expect(rb"[\r\n](\d+ \d+)\r\n")[1]
 
 
-def test_a_shell_can_be_left_and_entered_again(user: User) -> None:
+def test_a_shell_can_be_detached_and_reattached(user: User) -> None:
     window = Terminal(user, "ssh", "pod/w1")
     window.type(b"X=kept-in-the-shell\n")
     window.type(b"echo ready\n")
@@ -147,7 +147,7 @@ def test_a_command_with_a_terminal(user: User) -> None:
     assert window.end() == 0
 
 
-def test_ssh_with_a_command_has_a_terminal_only_if_asked(user: User) -> None:
+def test_ssh_with_a_command_has_a_terminal_only_on_request(user: User) -> None:
     for words, said in (([], rb"no-tty"), (["-t"], rb"has-tty")):
         line = "test -t 1 && echo has-tty || echo no-tty; read x; echo got $x"
         window = Terminal(user, "ssh", *words, "pod/w0", line)
@@ -157,7 +157,7 @@ def test_ssh_with_a_command_has_a_terminal_only_if_asked(user: User) -> None:
         assert window.end() == 0
 
 
-def test_what_a_host_writes_never_acts_on_a_terminal(user: User) -> None:
+def test_output_of_a_host_never_controls_the_terminal(user: User) -> None:
     text = r"\033]0;owned\007\033[2Jx\342\200\256y \033[31mred"
     for target in ("pod/w0", "pod"):
         window = Terminal(user, "exec", target, "--", "printf", text + r"\n")
@@ -170,7 +170,7 @@ def test_what_a_host_writes_never_acts_on_a_terminal(user: User) -> None:
     assert piped == "\x1b]0;owned\x07\x1b[2Jx\u202ey \x1b[31mred"
 
 
-def test_the_terminal_is_left_as_it_was(user: User) -> None:
+def test_the_terminal_is_restored(user: User) -> None:
     window = Terminal(user, "ssh", "pod/w0")
     window.type(b"echo ready\n")
     window.expect(rb"[\r\n]ready\r\n")

@@ -35,7 +35,7 @@ def test_code_to_hosts_and_files_both_ways(user: User, tmp_path: Path) -> None:
     assert (tmp_path / "back").read_bytes() == BINARY
 
 
-def test_a_secret_is_not_shipped_unasked(user: User, tmp_path: Path) -> None:
+def test_a_secret_is_not_shipped_without_consent(user: User, tmp_path: Path) -> None:
     (tmp_path / "id_ed25519").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nx\n")
     asked = user.herd("sync", tmp_path, "pod:secret")
     assert asked.returncode == 2
@@ -45,7 +45,7 @@ def test_a_secret_is_not_shipped_unasked(user: User, tmp_path: Path) -> None:
     assert user.herd("sync", tmp_path, "pod:secret", "--yes").returncode == 0
 
 
-def test_the_logs_are_here(user: User) -> None:
+def test_logs_of_commands_are_kept(user: User) -> None:
     text = "echo for the log; echo and this >&2"
     assert user.herd("exec", "pod", "-c", text).returncode == 0
     lines = user.herd("logs", "pod", "--grep", "for the log").stdout.splitlines()
@@ -62,7 +62,7 @@ def test_the_logs_are_here(user: User) -> None:
     assert (nobody.returncode, nobody.stdout) == (0, "")
 
 
-def test_a_copy_goes_over_what_is_there(user: User, tmp_path: Path) -> None:
+def test_a_copy_overwrites(user: User, tmp_path: Path) -> None:
     for text in ("one", "two"):
         (tmp_path / "settings").write_text(text)
         done = user.herd("cp", "-r", "settings", "pod:kept", cwd=tmp_path)
@@ -72,7 +72,7 @@ def test_a_copy_goes_over_what_is_there(user: User, tmp_path: Path) -> None:
     assert done.stdout.startswith("copied to the login's home: pod/w[0-3] (")
 
 
-def test_where_nothing_may_be_written_nothing_is_sent(user: User, tmp_path: Path) -> None:
+def test_without_write_permission_nothing_is_sent(user: User, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for words in (("sync", tmp_path, "pod:/etc/x"), ("cp", tmp_path / "file", "pod:/etc/x")):
         done = user.herd(*words)
@@ -83,7 +83,7 @@ def test_where_nothing_may_be_written_nothing_is_sent(user: User, tmp_path: Path
     assert (done.returncode, done.stderr) == (1, "pod/w[0-3]: /etc/shadow: Permission denied\n")
 
 
-def test_who_is_not_reached_keeps_nothing_from_others(user: User, tmp_path: Path) -> None:
+def test_an_unreachable_host_keeps_nothing_from_the_others(user: User, tmp_path: Path) -> None:
     assert user.herd("exec", "pod", "-c", "hostname > name").returncode == 0
     user.world.herd("weather", "unreachable", "pod/w2")
     user.leave()
@@ -100,7 +100,7 @@ def test_who_is_not_reached_keeps_nothing_from_others(user: User, tmp_path: Path
     assert user.herd("exec", "pod", "-c", "ls whole").returncode != 0
 
 
-def test_a_log_that_is_not_there_is_told_with_what_is(user: User) -> None:
+def test_a_missing_log_is_refused_with_the_existing_ones(user: User) -> None:
     assert user.herd("exec", "pod/w3", "--", "echo", "only there").returncode == 0
     assert user.herd("exec", "pod", "--", "echo", "counted").returncode == 0
     heads = [one for one in user.herd("logs", "pod").stdout.splitlines() if one.startswith("-- ")]
@@ -121,7 +121,7 @@ def test_a_log_that_is_not_there_is_told_with_what_is(user: User) -> None:
         assert begun.stderr.readline().endswith("did you mean pod?; waiting for one\n")
 
 
-def test_what_can_not_be_kept_is_said(user: User) -> None:
+def test_output_that_cannot_be_kept_is_reported(user: User) -> None:
     other = empty_home(user, "full")
     state = other.home / ".local/state/tpuherd"
     state.mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_what_can_not_be_kept_is_said(user: User) -> None:
         other.leave()
 
 
-def test_a_job_that_has_no_node_yet_is_known(user: User) -> None:
+def test_a_job_without_a_node_is_known(user: User) -> None:
     user.world.herd("weather", "drought", "us-east5-a")
     words = ("--name", "late", "--accelerator", "v5litepod-4", "--zones", "us-east5-a", "--yes")
     assert user.herd("up", *words).returncode == 0
@@ -149,6 +149,6 @@ def test_a_job_that_has_no_node_yet_is_known(user: User) -> None:
         user.herd("engine", "stop")
 
 
-def test_one_word_for_a_terminal_is_a_line_for_the_shell(user: User) -> None:
+def test_a_single_word_with_a_terminal_is_a_shell_line(user: User) -> None:
     done = user.herd("ssh", "pod/w1", "echo one | tr o 0; exit 4")
     assert (done.returncode, done.stdout.split()) == (4, ["0ne"])

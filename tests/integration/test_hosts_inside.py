@@ -97,7 +97,7 @@ def test_chips_are_on_the_bus_and_in_dev(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_who_holds_a_chip_is_told(mode: str) -> None:
+def test_the_user_of_a_chip_is_shown(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
@@ -208,7 +208,7 @@ def test_files_are_written_and_read_as_root(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_what_can_not_be_started_says_so(mode: str) -> None:
+def test_a_command_that_cannot_start_says_so(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
@@ -225,7 +225,7 @@ def test_what_can_not_be_started_says_so(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_soft_off_reaches_every_process(mode: str) -> None:
+def test_a_shutdown_reaches_every_process(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
@@ -275,7 +275,7 @@ def test_packages_can_be_installed_and_removed(mode: str, tmp_path: Path) -> Non
     assert not Path("/usr/games/herd-says").exists()
 
 
-def test_a_host_answers_after_a_hundred_programs(mode: str) -> None:
+def test_a_host_still_answers_after_a_hundred_programs(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())

@@ -20,7 +20,7 @@ def mode(request: pytest.FixtureRequest) -> str:
     return kind
 
 
-def test_what_belongs_to_a_virtual_environment(tmp_path: Path) -> None:
+def test_files_of_a_virtual_environment_are_found(tmp_path: Path) -> None:
     base, source, venv = tmp_path / "python", tmp_path / "source", tmp_path / "venv"
     for folder in (base / "bin", source, venv / "lib/python3.11/site-packages"):
         folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ def opened(folder: Path) -> None:
             path.chmod(mode | 0o055)
 
 
-def test_neighbours_of_what_is_offered_stay_outside(mode: str, tmp_path: Path) -> None:
+def test_neighbors_of_a_shared_folder_stay_outside(mode: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "project/data").mkdir(parents=True)
     (home / "secret").write_text("s3cret")
@@ -84,7 +84,7 @@ def readable(path: Path) -> bool:
     return all(each.stat().st_mode & 0o1 for each in (path, *path.parents))
 
 
-def test_what_is_offered_below_tmp_outlives_a_reboot(mode: str, tmp_path: Path) -> None:
+def test_a_folder_shared_below_tmp_survives_a_reboot(mode: str, tmp_path: Path) -> None:
     place = tmp_path / "offered"
     (place / "data").mkdir(parents=True)
     (place / "data/one").write_text("1")

@@ -34,7 +34,7 @@ def walled(request: pytest.FixtureRequest) -> str:
     return kind
 
 
-def test_the_best_mode_is_taken_and_what_lacks_is_said() -> None:
+def test_the_best_mode_is_used_and_missing_features_are_named() -> None:
     possible = [kind for kind in EVERY if trouble(kind) is None]
 
     async def story() -> None:
@@ -45,7 +45,7 @@ def test_the_best_mode_is_taken_and_what_lacks_is_said() -> None:
     asyncio.run(story())
 
 
-def test_the_same_wish_again_changes_nothing(mode: str) -> None:
+def test_an_unchanged_request_changes_nothing(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             first = await here.wish(view(0), view(1))
@@ -55,7 +55,7 @@ def test_the_same_wish_again_changes_nothing(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_power_off_ends_everything_at_once_and_is_no_news(mode: str) -> None:
+def test_power_off_ends_everything_at_once_and_is_not_reported(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
@@ -75,7 +75,7 @@ def test_power_off_ends_everything_at_once_and_is_no_news(mode: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["sudo reboot", "sudo shutdown -r now", "sudo systemctl reboot"])
-def test_a_reboot_from_inside_is_told_and_keeps_the_disk(walled: str, how: str) -> None:
+def test_a_reboot_from_inside_is_reported_and_keeps_the_disk(walled: str, how: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
             (host,) = await here.wish(view())
@@ -104,7 +104,7 @@ def test_a_reboot_from_inside_is_told_and_keeps_the_disk(walled: str, how: str) 
 
 
 @pytest.mark.needs("python3")
-def test_other_ends_are_told_as_what_they_are(walled: str) -> None:
+def test_other_ends_are_reported_as_what_they_are(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
             one, two = await here.wish(view(0), view(1))
@@ -119,7 +119,7 @@ def test_other_ends_are_told_as_what_they_are(walled: str) -> None:
     asyncio.run(story())
 
 
-def test_a_host_that_dies_by_accident_is_told_as_failed(mode: str) -> None:
+def test_a_host_that_dies_by_accident_is_reported_as_failed(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
             (host,) = await here.wish(view())
@@ -186,7 +186,7 @@ def test_the_network_goes_down_slow_and_up(walled: str) -> None:
     asyncio.run(story())
 
 
-def test_a_node_that_is_gone_takes_its_disks_along(walled: str) -> None:
+def test_a_deleted_node_loses_its_disks(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
             (host,) = await here.wish(view())
@@ -241,9 +241,7 @@ def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_a_machine_that_is_slow_to_end_hosts_ends_them_all_the_same(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_machine_still_ends_all_hosts(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An order that was not answered in time ended the world, or was never given again."""
     monkeypatch.setattr(channel, "ANSWER_S", 0.2)
 
@@ -289,7 +287,7 @@ def test_a_lying_init_is_not_believed(walled: str) -> None:
     asyncio.run(story())
 
 
-def test_wishes_for_many_at_once(walled: str) -> None:
+def test_many_requests_at_once(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
             views = [
@@ -303,7 +301,7 @@ def test_wishes_for_many_at_once(walled: str) -> None:
     asyncio.run(story())
 
 
-def test_a_place_that_can_not_be_had_says_so(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_an_error(tmp_path: Path) -> None:
     if trouble("namespaces-user") is not None:
         pytest.skip("no namespaces here")
     nowhere = tmp_path / "file"

@@ -30,7 +30,7 @@ async def batch(here: House, *lines: str) -> tuple[int, str, str]:
     return done.code, done.out.decode(), done.err
 
 
-def test_files_are_the_users_of_the_host(mode: str, tmp_path: Path) -> None:
+def test_files_belong_to_the_user_of_the_host(mode: str, tmp_path: Path) -> None:
     blob = tmp_path / "blob"
     blob.write_bytes(os.urandom(3 << 20))
 
@@ -62,7 +62,7 @@ def test_files_are_the_users_of_the_host(mode: str, tmp_path: Path) -> None:
     at_home(mode, tmp_path, work)
 
 
-def test_what_the_user_may_not_is_refused(mode: str, tmp_path: Path) -> None:
+def test_permissions_of_the_user_apply(mode: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the machine")
 
@@ -80,7 +80,7 @@ def test_what_the_user_may_not_is_refused(mode: str, tmp_path: Path) -> None:
     at_home(mode, tmp_path, work)
 
 
-def test_it_ends_with_its_client(mode: str, tmp_path: Path) -> None:
+def test_sftp_ends_with_its_client(mode: str, tmp_path: Path) -> None:
     async def work(here: House) -> None:
         code, _, error = await batch(here, "pwd")
         assert code == 0, error

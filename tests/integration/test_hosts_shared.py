@@ -41,7 +41,7 @@ asyncio.run(main())
 
 
 @pytest.mark.needs("unshare")
-def test_a_machine_that_forbids_namespaces_is_seen_as_such() -> None:
+def test_a_machine_without_namespaces_is_recognized() -> None:
     need("namespaces-user")
     words = ["unshare", "--user", "--map-user=1001", "--map-group=1001", "--keep-caps"]
     script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'
@@ -59,7 +59,7 @@ def test_a_machine_that_forbids_namespaces_is_seen_as_such() -> None:
 
 @pytest.mark.needs("unshare")
 @pytest.mark.parametrize("hosts", ["auto", "processes"])
-def test_on_a_machine_that_others_use_bare_hosts_must_be_asked_for(
+def test_on_a_shared_machine_hosts_without_isolation_need_consent(
     tmp_path: Path, hosts: str
 ) -> None:
     need("namespaces-user")
@@ -93,7 +93,7 @@ def herd_without_namespaces(tmp_path: Path, hosts: str) -> "subprocess.Completed
 
 
 @pytest.mark.skipif(not landlock.can_block_signals(), reason="Landlock 6 is not to be had")
-def test_abstract_sockets_of_the_machine_are_out_of_reach() -> None:
+def test_abstract_sockets_of_the_machine_are_unreachable() -> None:
     """Those of the host itself are not."""
     connect = "import socket, sys; socket.socket(socket.AF_UNIX).connect('\\0' + sys.argv[1])"
     inside = (
@@ -115,7 +115,7 @@ def test_abstract_sockets_of_the_machine_are_out_of_reach() -> None:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_what_would_harm_is_refused_in_a_sentence(harm: str) -> None:
+def test_harmful_calls_are_refused_with_a_sentence(harm: str) -> None:
     async def story() -> None:
         async with floor("processes") as here:
             (host,) = await here.wish(view())
@@ -127,7 +127,7 @@ def test_what_would_harm_is_refused_in_a_sentence(harm: str) -> None:
     asyncio.run(story())
 
 
-def test_a_signal_to_everybody_reaches_nobody() -> None:
+def test_a_signal_to_all_processes_reaches_none() -> None:
     words = [sys.executable, "-c", "input()"]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as bystander:
 

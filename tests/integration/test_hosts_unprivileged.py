@@ -23,7 +23,7 @@ LEAN = "tar -C {0} -cf - " + LEAVE + " . | tar -C {1} -xf -"
 @pytest.mark.real
 @pytest.mark.root
 @pytest.mark.needs("setpriv", "tar")
-def test_everything_holds_for_a_user_too() -> None:
+def test_isolation_works_without_root() -> None:
     need("namespaces-user")
     with tempfile.TemporaryDirectory(prefix="as-a-user-") as name:
         folder = Path(name)

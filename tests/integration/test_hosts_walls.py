@@ -30,7 +30,7 @@ def bystander() -> Iterator["subprocess.Popen[bytes]"]:
     process.communicate()
 
 
-def test_nothing_of_the_machine_s_people_is_seen(
+def test_users_and_processes_of_the_machine_are_invisible(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_TOKEN_OF_THE_USER", "s3cret-of-the-user")
@@ -57,7 +57,7 @@ def test_nothing_of_the_machine_s_people_is_seen(
     asyncio.run(story())
 
 
-def test_killing_everything_ends_at_the_walls(
+def test_killing_everything_ends_only_the_host(
     mode: str, bystander: "subprocess.Popen[bytes]"
 ) -> None:
     async def story() -> None:
@@ -73,7 +73,7 @@ def test_killing_everything_ends_at_the_walls(
     asyncio.run(story())
 
 
-def test_removing_everything_removes_the_host_only(mode: str) -> None:
+def test_removing_everything_removes_only_the_host(mode: str) -> None:
     before = sorted(path.name for path in Path("/usr/bin").iterdir())
 
     async def story() -> None:
@@ -109,7 +109,7 @@ def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_a_full_disk_is_the_host_s_own(mode: str) -> None:
+def test_a_full_disk_is_full_for_its_host_only(mode: str) -> None:
     async def story() -> None:
         async with floor(mode, disk_bytes=32 << 20) as here:
             one, other = await here.wish(view(0), view(1))
@@ -126,7 +126,7 @@ def test_a_full_disk_is_the_host_s_own(mode: str) -> None:
     asyncio.run(story())
 
 
-def test_a_host_whose_disk_is_full_reboots_all_the_same(mode: str) -> None:
+def test_a_host_with_a_full_disk_still_reboots(mode: str) -> None:
     async def story() -> None:
         async with floor(mode, disk_bytes=32 << 20) as here:
             (before,) = await here.wish(view(0))

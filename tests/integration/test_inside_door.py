@@ -93,7 +93,7 @@ def facts(text: str) -> Mapping[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def test_a_session_is_the_hosts(mode: str, tmp_path: Path) -> None:
+def test_a_session_belongs_to_its_host(mode: str, tmp_path: Path) -> None:
     async def work(here: House) -> None:
         names = await asyncio.gather(*(here.said("hostname", worker=each) for each in (0, 1)))
         assert names == [one.name for one in here.views.values()]
@@ -109,7 +109,7 @@ def test_a_session_is_the_hosts(mode: str, tmp_path: Path) -> None:
     at_home(mode, tmp_path, work)
 
 
-def test_hanging_up(mode: str, tmp_path: Path) -> None:
+def test_closing_a_session(mode: str, tmp_path: Path) -> None:
     async def work(here: House) -> None:
         begun = "sleep 301 & nohup sleep 302 >/dev/null 2>&1 & setsid sleep 303 & sleep 304"
         async with in_a_terminal(here.ssh(begun, flags=("-tt",))):
@@ -120,7 +120,7 @@ def test_hanging_up(mode: str, tmp_path: Path) -> None:
     at_home(mode, tmp_path, work)
 
 
-def test_ways_in_and_out(mode: str, tmp_path: Path) -> None:
+def test_forwarding_in_and_out(mode: str, tmp_path: Path) -> None:
     async def work(here: House) -> None:
         serve = (
             "cat > s.py <<'E'\n"
@@ -185,7 +185,7 @@ def test_from_host_to_host(mode: str, tmp_path: Path) -> None:
     at_home(mode, tmp_path, work)
 
 
-def test_weather_and_death(mode: str, tmp_path: Path) -> None:
+def test_weather_and_dead_hosts(mode: str, tmp_path: Path) -> None:
     async def work(here: House) -> None:
         quick = here.ssh("echo hi", flags=("-o", "ConnectTimeout=1"))
         for fields, says in (

@@ -107,7 +107,7 @@ def test_metadata(mode: str, tmp_path: Path) -> None:
     story(mode, tmp_path, work)
 
 
-def test_a_change_is_heard_at_once(mode: str, tmp_path: Path) -> None:
+def test_a_change_is_delivered_at_once(mode: str, tmp_path: Path) -> None:
     async def work(here: Served) -> None:
         wait = f"{ASK}/instance/preempted?wait_for_change=true"
         waiting = asyncio.create_task(
@@ -174,7 +174,7 @@ async def mirror() -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-def test_the_way_to_packages(tmp_path: Path) -> None:
+def test_packages_can_be_downloaded(tmp_path: Path) -> None:
     need("namespaces-user")
 
     async def whole() -> None:

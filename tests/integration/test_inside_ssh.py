@@ -110,7 +110,7 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
-def test_streams_and_ends(tmp_path: Path) -> None:
+def test_streams_and_exit_statuses(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         done = await run(here.ssh("cat; echo oops >&2; exit 7"), b"in\n")
         assert (done.out, done.err, done.code) == (b"in\n", "oops\n", 7)
@@ -159,7 +159,7 @@ def test_environment(tmp_path: Path) -> None:
     at_a_site(work, tmp_path)
 
 
-def test_who_may_come_in(tmp_path: Path) -> None:
+def test_who_may_log_in(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         mine, other = str(tmp_path / "id"), str(tmp_path / "stranger")
         stranger = [word.replace(mine, other) for word in here.ssh("true")]
@@ -282,7 +282,7 @@ def test_a_terminal(tmp_path: Path) -> None:
     at_a_site(work, tmp_path)
 
 
-def test_a_client_that_drops(tmp_path: Path) -> None:
+def test_a_client_that_disconnects(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         async def left(words: str, file: str, *flags: str) -> list[int]:
             argv = here.ssh(words)
@@ -339,7 +339,7 @@ async def ask(port: int, data: bytes) -> bytes:
     return answer
 
 
-def test_forwards(tmp_path: Path) -> None:
+def test_port_forwarding(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         data = os.urandom(3 << 20)
         async with echoing() as echo:
@@ -371,7 +371,7 @@ def test_forwards(tmp_path: Path) -> None:
     at_a_site(work, tmp_path)
 
 
-def test_many_sessions_of_one_connection(tmp_path: Path) -> None:
+def test_many_sessions_on_one_connection(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         control = ["-S", str(tmp_path / "c"), "-o", "ControlPersist=no"]
         master = await asyncio.create_subprocess_exec(
@@ -386,7 +386,7 @@ def test_many_sessions_of_one_connection(tmp_path: Path) -> None:
     at_a_site(work, tmp_path)
 
 
-def test_weather_at_the_door(tmp_path: Path) -> None:
+def test_weather_affects_connections(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         quick = here.ssh("echo hi")
         quick[1:1] = ["-o", "ConnectTimeout=1"]
@@ -430,7 +430,7 @@ def test_a_host_that_dies(tmp_path: Path) -> None:
     at_a_site(work, tmp_path)
 
 
-def test_the_host_key_stays_and_goes_with_the_host(tmp_path: Path) -> None:
+def test_the_host_key_stays_until_the_host_is_deleted(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
         async def key() -> str:
             done = await run(["ssh-keyscan", "-t", "ed25519", "-p", str(here.port), "127.77.0.1"])

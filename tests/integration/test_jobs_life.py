@@ -62,7 +62,7 @@ def slot_of(bid: str) -> str:
 
 
 @pytest.mark.parametrize(("status", "tries"), [(0, "3"), (3, "0")])
-def test_following_shows_the_log_and_ends_as_the_command(
+def test_following_shows_the_log_and_returns_the_exit_status(
     user: Owner, status: int, tries: str
 ) -> None:
     done = user.herd(
@@ -93,7 +93,7 @@ def test_without_a_terminal_run_says_that_it_detached_and_how_to_wait(user: Owne
     assert over.stderr.startswith("herd exec: gpu gave up and its node is deleted")
 
 
-def test_several_tiers_stand_between_commas_and_slices_are_shown(user: Owner) -> None:
+def test_several_tiers_are_separated_by_commas_and_slices_are_shown(user: Owner) -> None:
     words = ("up", "--name", "ms", "--accelerator", "v4-8,v4-16", "--tier", "spot,on-demand",
              "--zones", "us-central2-b", "--slices", "2")  # fmt: skip
     dry = json.loads(user.herd(*words, "--dry-run", "--json").stdout)
@@ -112,7 +112,7 @@ def code(user: Owner) -> None:
     (user.home / "code/train.py").write_text("print('hello')\n")
 
 
-def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
+def test_ctrl_c_detaches(user: Owner) -> None:
     words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--follow", "--", "sleep 5; echo end")
     begun = len(user.events("attempt.started"))
     with user.begun(*words, cwd=user.home / "code") as process:
@@ -124,7 +124,7 @@ def test_ctrl_c_lets_it_go_on(user: Owner) -> None:
     assert user.herd("wait", "gpt", seconds=180).returncode == 0
 
 
-def test_what_commands_say_to_programs(user: Owner) -> None:
+def test_json_output_of_commands(user: Owner) -> None:
     words = ("--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
     assert of_json(user, "up", *words)["did"] == "submitted"
     assert of_json(user, "up", *words)["did"] == "unchanged"
@@ -137,7 +137,7 @@ def test_what_commands_say_to_programs(user: Owner) -> None:
     assert of_json(user, "down", "dev", "--yes")["all_deleted"] is True
 
 
-def test_down_waits_no_longer_than_it_is_told_and_says_for_what(user: Owner) -> None:
+def test_down_waits_only_as_long_as_requested_and_says_for_what(user: Owner) -> None:
     words = ("--name", "late", "--accelerator", "v4-8", "--set", "workdir=")
     assert user.herd("up", *words).returncode == 0
     user.happened("bid.ready")
@@ -164,7 +164,7 @@ def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:
     assert "already" in user.herd("sync", str(code), "dev").stdout
 
 
-def test_only_looking_keeps_nothing(user: Owner) -> None:
+def test_reading_commands_keep_no_engine_alive(user: Owner) -> None:
     words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--copies", "2", "--dry-run")
     found = of_json(user, *words, "--set", "run=x", "--set", "workdir=")
     assert found["slots"] == ["gpt-0", "gpt-1"]
@@ -173,7 +173,7 @@ def test_only_looking_keeps_nothing(user: Owner) -> None:
     assert of_json(user, "ls") == []
 
 
-def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
+def test_scaling_removes_the_last_copies_and_touches_no_other(user: Owner) -> None:
     begun = len(user.events("attempt.started"))
     user.job("gpt", "sleep 60", copies=2, accelerator="v4-8")
     user.job("gptx", "sleep 60", accelerator="v4-8")
@@ -201,7 +201,7 @@ def test_scaling_takes_the_last_and_touches_no_other(user: Owner) -> None:
     )
 
 
-def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> None:
+def test_a_lost_store_is_adopted_and_orphans_are_shown(user: Owner) -> None:
     begun = len(user.events("attempt.started"))
     for name in ("mine", "left"):
         user.job(name, "sleep 40; echo end-$HERD_ATTEMPT", accelerator="v4-8")
@@ -225,9 +225,7 @@ def test_a_lost_store_is_adopted_and_what_is_nobodys_is_shown(user: Owner) -> No
     )
 
 
-def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
-    user: Owner, tmp_path: Path
-) -> None:
+def test_nodes_of_another_owner_are_left_alone_until_adopted(user: Owner, tmp_path: Path) -> None:
     begun = len(user.events("attempt.started"))
     user.job("gpt", "sleep 60", accelerator="v4-8")
     user.happened("attempt.started", many=begun + 1)
@@ -245,7 +243,7 @@ def test_another_owners_fleet_is_left_alone_until_it_is_adopted(
     other.leave_all()
 
 
-def test_from_python(user: Owner) -> None:
+def test_jobs_from_python(user: Owner) -> None:
     herd = tpuherd.Herd(environ=user.env)
     job = tpuherd.Job(name="gpt", accelerator="v4-8", run="echo $HERD_SLOT; sleep 1", copies=2)
     assert herd.run(job).did == "submitted"

@@ -44,7 +44,7 @@ def user(owner: User, request: pytest.FixtureRequest) -> Iterator[User]:
     user.leave()
 
 
-def test_many_at_once_begin_one(user: User) -> None:
+def test_many_commands_at_once_start_one_daemon(user: User) -> None:
     with ThreadPoolExecutor(8) as pool:
         words = [("exec", "pod", "--", "sh", "-c", f"echo {n}; exit {n}") for n in range(8)]
         done = list(pool.map(lambda words: user.herd(*words), words))
@@ -56,7 +56,7 @@ def test_many_at_once_begin_one(user: User) -> None:
     assert listed.stdout.split() == [str(user.keeper())]
 
 
-def test_nobody_else_gets_in(user: User) -> None:
+def test_no_other_user_can_connect(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     assert stat.S_IMODE(user.runtime.stat().st_mode) == 0o700
     assert stat.S_IMODE((user.runtime / "keeper.sock").stat().st_mode) & 0o077 == 0
@@ -67,7 +67,7 @@ def test_nobody_else_gets_in(user: User) -> None:
     assert user.keeper() == first
 
 
-def test_killed_in_the_middle(user: User) -> None:
+def test_the_daemon_is_killed_during_a_command(user: User) -> None:
     text = "echo begun; sleep 4; echo rest; exit 3"
     with user.begun("exec", "pod", "-c", text) as begun:
         read_line_of_all(begun, "begun", hosts=4)
@@ -86,7 +86,7 @@ def test_killed_in_the_middle(user: User) -> None:
     assert (logs.count(": begun"), logs.count(": rest")) == (1, 1)
 
 
-def test_a_killed_front_ends_nothing(user: User) -> None:
+def test_a_killed_launcher_ends_nothing(user: User) -> None:
     text = "echo begun; sleep 3; echo rest"
     with user.begun("exec", "pod", "-c", text) as begun:
         read_line_of_all(begun, "begun", hosts=4)
@@ -104,7 +104,7 @@ def test_a_killed_front_ends_nothing(user: User) -> None:
     until(rest, "the rest in the log", seconds=10)
 
 
-def test_one_that_fails_hurts_no_other(user: User) -> None:
+def test_a_failing_command_affects_no_other(user: User) -> None:
     with user.begun("exec", "pod", "-c", "sleep 3; echo done") as other:
         for words in ("exec pdo -- true", "exec pod[ -- true", "logs no", "sync /no/such pod:x"):
             assert user.herd(*words.split()).returncode in (2, 4)
@@ -114,7 +114,7 @@ def test_one_that_fails_hurts_no_other(user: User) -> None:
 
 
 @pytest.mark.parametrize("how", OTHERS)
-def test_another_herd_replaces_it_when_it_is_idle(user: User, how: str) -> None:
+def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     first = user.keeper()
     other = [sys.executable, "-c", f"{OTHERS[how]}; from tpuherd.launcher import main; main()"]
@@ -134,13 +134,13 @@ def test_another_herd_replaces_it_when_it_is_idle(user: User, how: str) -> None:
     assert user.keeper() != first
 
 
-def test_it_ends_when_it_is_idle(user: User) -> None:
+def test_the_daemon_ends_when_idle(user: User) -> None:
     env = {"HERD_KEEPER_IDLE_S": "1"}
     assert user.herd("exec", "pod/w0", "--", "sleep", "2", env=env).returncode == 0
     until(lambda: not (user.runtime / "keeper.sock").exists(), "its end", seconds=10)
 
 
-def test_it_ends_where_its_folder_is_gone(user: User) -> None:
+def test_the_daemon_ends_when_its_folder_is_gone(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     keeper = user.keeper()
     (user.runtime / "keeper.sock").unlink()
@@ -155,7 +155,7 @@ def alive(pid: int | None) -> bool:
     return True
 
 
-def test_where_none_can_run_the_command_runs_all_the_same(user: User) -> None:
+def test_commands_run_where_no_daemon_can(user: User) -> None:
     user.runtime.parent.mkdir(parents=True)
     user.runtime.write_text("in the way")
     done = user.herd("exec", "pod", "-c", "echo hi; exit 4")
@@ -167,14 +167,14 @@ def test_where_none_can_run_the_command_runs_all_the_same(user: User) -> None:
     user.runtime.unlink()
 
 
-def test_a_long_path_is_no_obstacle(owner: User) -> None:
+def test_a_long_path_works(owner: User) -> None:
     user = empty_home(owner, "x" * 120)
     assert user.herd("exec", "pod/w0", "--", "echo", "hi").stdout == "hi\n"
     assert user.keeper() is not None
     user.leave()
 
 
-def test_it_tells_how_it_is_and_ends_on_demand(user: User) -> None:
+def test_the_daemon_shows_its_status_and_stops_on_request(user: User) -> None:
     absent = user.herd("daemon", "status")
     assert absent.returncode == 7
     assert "no daemon runs" in absent.stderr

@@ -44,7 +44,9 @@ def home_of(place: Town, host: Host) -> Path:
     return place.machine(host).folder / "home"
 
 
-def test_by_a_jump_host(place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_route_by_a_jump_host(
+    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (bastion,) = place.node("bastion")
     hosts = place.node("behind", 4)
     mine = tmp_path / "home" / ".ssh"
@@ -68,7 +70,7 @@ def test_by_a_jump_host(place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said[0].startswith("behind/w[0-3]: can't connect to the jump host root@bastion.invalid")
 
 
-def test_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
+def test_a_route_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("proxied")
     script = tmp_path / "proxy.py"
     script.write_text(PROXY)
@@ -76,7 +78,7 @@ def test_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
     opened(place, tmp_path, ways=(way,)).run(lambda roads: ping(roads, host))
 
 
-def test_ways_are_tried_in_order(place: Town, tmp_path: Path) -> None:
+def test_routes_are_tried_in_order(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("ordered")
     ordered = (host_routes.parse_route("command:false"), host_routes.parse_route("internal"))
     opened(place, tmp_path, ways=ordered).run(lambda roads: ping(roads, host))
@@ -84,7 +86,7 @@ def test_ways_are_tried_in_order(place: Town, tmp_path: Path) -> None:
         opened(place, tmp_path, ways=ordered[:1]).run(lambda roads: ping(roads, host))
 
 
-def test_a_shell_that_talks_does_not_disturb(place: Town, tmp_path: Path) -> None:
+def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("talker")
     noise = "echo Welcome; printf 'no newline'; echo trouble >&2\n"
     (home_of(place, host) / ".bashrc").write_text(noise)
@@ -92,14 +94,14 @@ def test_a_shell_that_talks_does_not_disturb(place: Town, tmp_path: Path) -> Non
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
 
 
-def test_a_shell_that_never_stops_talking_is_given_up(place: Town, tmp_path: Path) -> None:
+def test_a_shell_that_never_stops_printing_is_abandoned(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("flooder")
     (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
     with pytest.raises(OperationFailed, match="says too much"):
         opened(place, tmp_path).run(lambda roads: ping(roads, host))
 
 
-def test_a_home_that_can_not_be_written(place: Town, tmp_path: Path) -> None:
+def test_a_read_only_home(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("stubborn")
     (home_of(place, host) / ".tpuherd").write_text("a file")
     with pytest.raises(HerdError, match=r"the agent cannot be written to /root/\.tpuherd"):
@@ -114,9 +116,7 @@ def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
     assert "newer" in caught.value.hint
 
 
-def test_without_published_keys_the_first_one_is_believed_and_no_other(
-    place: Town, tmp_path: Path
-) -> None:
+def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("trusted")
     place.nodes["trusted"].publishes_keys = False
     opened(place, tmp_path).run(lambda roads: ping(roads, host))
@@ -133,7 +133,7 @@ def test_without_published_keys_the_first_one_is_believed_and_no_other(
     assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
 
 
-def test_a_key_that_is_never_let_in(
+def test_a_key_that_is_never_accepted(
     place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (host,) = place.node("fortress")

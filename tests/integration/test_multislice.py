@@ -51,7 +51,7 @@ def slices(user: Owner, job: str) -> list[str]:
     return sorted(name for name in names if name.startswith(f"{job}-0-"))
 
 
-def test_one_slice_is_preempted_and_both_come_back(user: Owner) -> None:
+def test_one_slice_is_preempted_and_both_restart(user: Owner) -> None:
     begun(user, "two", "megascale")
     until(lambda: "10" in said(user, "two", 1, "step "), "ten steps", seconds=240)
     first = slices(user, "two")

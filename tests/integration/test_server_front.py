@@ -66,7 +66,7 @@ def test_one_connection_serves_many_requests(world: Running) -> None:
     [b"\r\n\r\n", b"GET\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n", b"GET * HTTP/1.1\r\n\r\n"],
     ids=["empty", "half a line", "bytes", "star"],
 )
-def test_what_is_not_http_harms_nobody(world: Running, nonsense: bytes) -> None:
+def test_invalid_http_is_harmless(world: Running, nonsense: bytes) -> None:
     with socket.create_connection(("127.0.0.1", world.facts["port"]), 10) as client:
         client.sendall(nonsense)
         client.shutdown(socket.SHUT_WR)
@@ -75,7 +75,7 @@ def test_what_is_not_http_harms_nobody(world: Running, nonsense: bytes) -> None:
     assert world.ask("GET", NODES)[0] == 200
 
 
-def test_google_is_the_world_behind_the_front(world: Running, astray: httpx2.Client) -> None:
+def test_googleapis_names_lead_to_the_world(world: Running, astray: httpx2.Client) -> None:
     world.ask("POST", f"{NODES}?nodeId=astray", NODE)
     answer = astray.get(f"https://tpu.googleapis.com{NODES}/astray")
     assert answer.json()["name"].endswith("/nodes/astray")
@@ -85,7 +85,7 @@ def test_google_is_the_world_behind_the_front(world: Running, astray: httpx2.Cli
     assert token.json()["token_type"] == "Bearer"
 
 
-def test_many_requests_through_the_front_at_once(world: Running, astray: httpx2.Client) -> None:
+def test_many_proxied_requests_at_once(world: Running, astray: httpx2.Client) -> None:
     body = {**NODE, "metadata": {"long": "x" * 200_000}}
     for number in range(5):
         answer = astray.post(f"https://tpu.googleapis.com{NODES}?nodeId=big{number}", json=body)
@@ -95,13 +95,13 @@ def test_many_requests_through_the_front_at_once(world: Running, astray: httpx2.
 
 
 @pytest.mark.parametrize("host", ["packages.example", "googleapis.com.evil.example", "127.0.0.1"])
-def test_nothing_else_is_reached_through_the_front(astray: httpx2.Client, host: str) -> None:
+def test_nothing_else_is_reached_through_the_proxy(astray: httpx2.Client, host: str) -> None:
     with pytest.raises(httpx2.ProxyError, match="serves only the simulated world"):
         astray.get(f"https://{host}/")
 
 
 @pytest.mark.needs("curl")
-def test_the_refusal_is_a_sentence(world: Running) -> None:
+def test_a_refusal_is_a_sentence(world: Running) -> None:
     proxy = f"http://127.0.0.1:{world.facts['tunnel_port']}"
     done = subprocess.run(
         ["curl", "-sS", "--proxy", proxy, "http://example.org/"], capture_output=True, text=True
@@ -122,7 +122,7 @@ def test_http2_is_not_offered(world: Running) -> None:
             assert inside.selected_alpn_protocol() == "http/1.1"
 
 
-def test_the_authority_can_sign_nobody_else(world: Running) -> None:
+def test_the_certificate_authority_can_sign_no_other_names(world: Running) -> None:
     kept = {file.name for file in (world.folder / "tls").iterdir()}
     assert kept == {"ca.pem", "server.pem"}
     assert "PRIVATE KEY" not in (world.folder / "tls" / "ca.pem").read_text()
@@ -151,7 +151,7 @@ def test_a_sign_in_asks_the_metadata_server(world: Running) -> None:
 
 
 @pytest.mark.needs("bash", "ssh")
-def test_the_environment_is_one_line_away(world: Running) -> None:
+def test_the_environment_takes_one_line(world: Running) -> None:
     words = f'eval "$({" ".join(SIM)} env --state-dir "{world.folder}")"'
     shells = [name for name in ("sh", "bash", "zsh", "dash") if shutil.which(name)]
     for shell in shells:
@@ -172,7 +172,7 @@ def test_the_environment_is_one_line_away(world: Running) -> None:
         assert f"port {world.facts['ssh_port']}\n" in config
 
 
-def test_ssh_elsewhere_is_as_the_user_has_it(world: Running) -> None:
+def test_ssh_to_other_hosts_uses_the_users_settings(world: Running) -> None:
     if not shutil.which("ssh"):
         pytest.skip("needs ssh on PATH")
     config = world.folder / "ssh_config"
@@ -183,7 +183,7 @@ def test_ssh_elsewhere_is_as_the_user_has_it(world: Running) -> None:
     assert "stricthostkeychecking accept-new" not in done.stdout
 
 
-def test_the_log_follows_what_happens(world: Running) -> None:
+def test_the_log_can_be_followed(world: Running) -> None:
     follow = subprocess.Popen(
         [*SIM, "log", "-f", "--json", "--state-dir", str(world.folder)],
         env=environment(world.folder.parent, {}),

@@ -60,7 +60,7 @@ def say(world: Running, secret: Path, address: str, command: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def test_hosts_come_with_their_node_and_again_with_the_world(tmp_path: Path) -> None:
+def test_hosts_start_with_their_node_and_again_with_the_world(tmp_path: Path) -> None:
     secret, folder = key(tmp_path), tmp_path / "w"
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     with running(folder, "--time-scale", "100", hosts="auto") as world:
@@ -82,7 +82,7 @@ def test_hosts_come_with_their_node_and_again_with_the_world(tmp_path: Path) -> 
             assert again != first
 
 
-def test_a_preempted_node_takes_its_host_along(tmp_path: Path) -> None:
+def test_a_preempted_node_loses_its_host(tmp_path: Path) -> None:
     secret = key(tmp_path)
     with running(tmp_path / "w", "--time-scale", "100", hosts="auto") as world:
         address = pod(world, secret.with_suffix(".pub").read_text().strip())
@@ -92,7 +92,7 @@ def test_a_preempted_node_takes_its_host_along(tmp_path: Path) -> None:
         until(lambda: say(world, secret, address, "true") is None, "its end")
 
 
-def test_every_reset_request_comes_back(tmp_path: Path) -> None:
+def test_every_reset_request_returns(tmp_path: Path) -> None:
     """Hosts go and come at the same moment; half of the new ones were never heard of."""
     place = f"/v2/projects/demo/locations/{ZONE}"
     names = [f"q{number}" for number in range(6)]
@@ -118,7 +118,7 @@ def test_every_reset_request_comes_back(tmp_path: Path) -> None:
         until(are_active, "all requests to be ACTIVE again", seconds=60)
 
 
-def test_namespaces_that_cannot_be_had_are_a_sentence(tmp_path: Path) -> None:
+def test_missing_namespaces_are_a_sentence(tmp_path: Path) -> None:
     """Whoever insists on them hears why not; here they are either there, or that is said."""
     words = ["--hosts", "namespaces", "--detach", "--state-dir", str(tmp_path / "w")]
     done = herd("sim", "start", *words, home=tmp_path)

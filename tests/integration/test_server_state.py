@@ -46,7 +46,7 @@ def test_a_kill_during_a_write_drops_that_line_and_says_so(folder: Path) -> None
         assert set(world.nodes()) == {"a", "c"}
 
 
-def test_stop_and_start_go_on_with_the_same_world_at_the_same_place(folder: Path) -> None:
+def test_a_restarted_world_continues_at_the_same_address(folder: Path) -> None:
     with running(folder, "--time-scale", "100") as world:
         world.create("a")
         before = world.facts
@@ -64,7 +64,7 @@ def test_stop_and_start_go_on_with_the_same_world_at_the_same_place(folder: Path
     assert said(folder) == ""
 
 
-def test_a_full_disk_is_an_answer_and_the_world_goes_on(folder: Path) -> None:
+def test_a_full_disk_is_an_answer_and_the_world_continues(folder: Path) -> None:
     with running(folder) as world:
         world.create("a")
         [journal] = folder.glob("journal-*")
@@ -96,7 +96,7 @@ def test_two_worlds_side_by_side_share_nothing(tmp_path: Path) -> None:
             assert first.facts[name] != second.facts[name], name
 
 
-def test_nobody_else_reads_what_a_world_keeps(folder: Path) -> None:
+def test_no_other_user_can_read_the_state(folder: Path) -> None:
     with running(folder) as world:
         world.create("a")
         assert folder.stat().st_mode & 0o777 == 0o700

@@ -62,7 +62,7 @@ def curl(*words: str, uid: int) -> str:
 
 @pytest.mark.root
 @pytest.mark.needs("curl")
-def test_another_user_hears_a_sentence_and_changes_nothing(world: Running) -> None:
+def test_another_user_gets_a_sentence_and_changes_nothing(world: Running) -> None:
     url = f"http://127.0.0.1:{world.facts['port']}{NODES}?nodeId=theirs"
     said = curl("-X", "POST", "-H", "Content-Type: application/json", "-d", json.dumps(NODE),
                 "-w", "%{http_code}", url, uid=STRANGER)  # fmt: skip
@@ -75,7 +75,7 @@ def test_another_user_hears_a_sentence_and_changes_nothing(world: Running) -> No
 
 @pytest.mark.root
 @pytest.mark.needs("curl")
-def test_another_user_gets_nowhere_by_the_proxy(world: Running) -> None:
+def test_another_user_cannot_use_the_proxy(world: Running) -> None:
     """It asks the world's port by itself, and would be taken for the world's owner."""
     proxy = f"http://127.0.0.1:{world.facts['tunnel_port']}"
     words = ["--insecure", "--verbose", "--proxy", proxy, "https://tpu.googleapis.com/"]
@@ -86,7 +86,7 @@ def test_another_user_gets_nowhere_by_the_proxy(world: Running) -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("curl")
-def test_what_serves_hosts_without_walls_is_no_other_users(tmp_path: Path) -> None:
+def test_services_for_hosts_without_isolation_refuse_other_users(tmp_path: Path) -> None:
     """Its metadata have start-up scripts and tokens; in this mode they are on the loopback."""
     with running(tmp_path / "w", "--time-scale", "100", hosts="processes") as world:
         status, answer = world.ask(
@@ -108,7 +108,7 @@ def test_what_serves_hosts_without_walls_is_no_other_users(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "googleapis.com.evil", ""]
 )
-def test_a_foreign_host_is_refused(world: Running, host: str) -> None:
+def test_a_foreign_host_header_is_refused(world: Running, host: str) -> None:
     status, sentence = ask(world, Host=host)
     assert (status, sentence.startswith("A simulated world accepts requests for")) == (403, True)
 
@@ -129,7 +129,7 @@ def test_a_web_page_creates_nothing(world: Running, origin: str) -> None:
     ["127.0.0.1", "localhost", "LOCALHOST:9", "[::1]:80", "tpu.googleapis.com",
      "us-east1-tpu.googleapis.com:443", "metadata.google.internal"],
 )  # fmt: skip
-def test_names_of_the_world_and_of_google_are_its_own(world: Running, host: str) -> None:
+def test_host_names_of_the_world_and_of_google_are_accepted(world: Running, host: str) -> None:
     assert ask(world, Host=host)[0] == 200
     assert ask(world, Host=host, Origin=f"http://{host}")[0] == 200
 

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("seed", range(10, 14))
-def test_no_snapshot_is_wrong_whatever_is_done(
+def test_no_snapshot_is_wrong_whatever_happens_to_the_repository(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking, "RACY_NS", 0)

@@ -26,7 +26,7 @@ def overwrite_heads(user: Owner) -> None:
 
 
 @pytest.mark.parametrize("engine_lives", [True, False])
-def test_jobs_go_on_and_every_reading_command_says_so_until_acknowledged(
+def test_jobs_continue_and_every_reading_command_reports_it_until_acknowledged(
     user: Owner, engine_lives: bool
 ) -> None:
     user.job("gpt", "sleep 3600", accelerator="v4-8")
@@ -58,7 +58,7 @@ def test_jobs_go_on_and_every_reading_command_says_so_until_acknowledged(
     assert not user.all_there_is()
 
 
-def test_what_the_store_lost_is_read_from_the_cloud_again(user: Owner) -> None:
+def test_lost_jobs_are_read_from_the_cloud_again(user: Owner) -> None:
     user.job("gpt", "sleep 3600", accelerator="v4-8")
     user.happened("attempt.started")
     user.herd("engine", "stop")

@@ -71,7 +71,7 @@ def check(store: Database, name: str) -> int:
     return writes
 
 
-def test_several_write_a_new_store_at_once_and_nothing_is_lost(
+def test_several_processes_write_a_new_store_at_once_and_nothing_is_lost(
     tmp_path: Path, begin: Begin
 ) -> None:
     writers = [begin(f"s-{n}", 40) for n in range(6)]
@@ -83,9 +83,7 @@ def test_several_write_a_new_store_at_once_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_said_to_be_written_survives_kill_9(
-    tmp_path: Path, begin: Begin, seed: int
-) -> None:
+def test_acknowledged_writes_survive_kill_9(tmp_path: Path, begin: Begin, seed: int) -> None:
     chance = Random(seed)
     store = Database(tmp_path / "store", NOW)
     told = 0
@@ -125,7 +123,7 @@ def event(size: int = 100) -> HistoryEvent:
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
-def test_a_full_disk_is_told_nothing_is_lost_and_it_goes_on(small: Path) -> None:
+def test_a_full_disk_is_reported_nothing_is_lost_and_work_continues(small: Path) -> None:
     store = Database(small / "store", NOW)
     wish = StoredJob(job="gpt", goal=Goal.RUN, document={}, made_at=NOW, changed_at=NOW)
     store.put_job(wish)
@@ -166,7 +164,7 @@ def stuffed(folder: Path) -> Path:
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
-def test_a_full_disk_is_told_in_a_sentence_by_what_writes_beside_the_store(
+def test_a_full_disk_is_reported_by_commands_that_write_beside_the_store(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "code").mkdir()
@@ -189,7 +187,7 @@ def test_a_full_disk_is_told_in_a_sentence_by_what_writes_beside_the_store(
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
-def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
+def test_a_full_disk_is_reported_when_the_store_is_new(small: Path) -> None:
     stuffing = stuffed(small)
     with pytest.raises(OperationFailed, match="the disk is full"):
         Database(small / "store", NOW)
@@ -199,7 +197,7 @@ def test_a_full_disk_is_told_when_the_store_is_new(small: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("mount")
-def test_a_disk_that_may_only_be_read_is_told(small: Path) -> None:
+def test_a_read_only_disk_is_reported(small: Path) -> None:
     store = Database(small / "store", NOW)
     store.append_events([event()])
     store.close()
@@ -222,7 +220,7 @@ def open_to_all() -> Iterator[Path]:
 
 
 @pytest.mark.root
-def test_somebody_elses_store_is_told(open_to_all: Path) -> None:
+def test_a_store_of_another_user_is_reported(open_to_all: Path) -> None:
     """As the user nobody, in a process of his own."""
     Database(open_to_all / "store", NOW).close()
     child = os.fork()
@@ -236,7 +234,9 @@ def test_somebody_elses_store_is_told(open_to_all: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_one_that_is_busy_for_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_busy_for_long_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tpuherd.store.database.BUSY_S", 0.2)
     store = Database(tmp_path, NOW)
     hog = sqlite3.connect(tmp_path / "store.db", isolation_level=None)

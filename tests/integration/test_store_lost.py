@@ -51,7 +51,7 @@ def test_the_same_code_runs_on_a_new_node_after_everything_was_lost(user: Owner)
     )
 
 
-def test_what_nobody_has_any_more_is_named_and_waited_for(user: Owner) -> None:
+def test_irrecoverable_inputs_are_named_and_waited_for(user: Owner) -> None:
     code = user.home / "code"
     code.mkdir()
     (code / "train.py").write_text("print('words')")

@@ -81,7 +81,7 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     assert user.all_there_is() == []
 
 
-def test_what_is_no_sweep_is_refused_in_a_sentence(user: Owner) -> None:
+def test_an_invalid_sweep_is_refused_with_a_sentence(user: Owner) -> None:
     file = user.home / "plain.yaml"
     file.write_text('{"name": "gpt", "accelerator": "v4-8", "run": "true"}')
     done = user.herd("sweep", file, "--yes")

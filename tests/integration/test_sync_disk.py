@@ -31,7 +31,7 @@ def hosts(tmp_path: Path) -> Iterator[list[NearHost]]:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.55, 0.8, 1.2])
-def test_full_while_it_is_filled(
+def test_the_disk_runs_full_during_a_transfer(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     monkeypatch.setattr(receive, "MARGIN", -(1 << 40))  # no look ahead
@@ -56,7 +56,7 @@ def test_full_while_it_is_filled(
     assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
 
 
-def test_what_cannot_fit_is_refused_before_it_is_sent(
+def test_a_snapshot_larger_than_the_disk_is_refused_before_it_is_sent(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receive, "MARGIN", 1 << 18)
@@ -68,9 +68,7 @@ def test_what_cannot_fit_is_refused_before_it_is_sent(
     assert shutil.disk_usage(hosts[1].home).used < SIZE // 8
 
 
-def test_a_snapshot_that_has_no_room_here_says_whose_disk_is_full(
-    tmp_path: Path, hosts: list[NearHost]
-) -> None:
+def test_a_full_local_disk_is_named(tmp_path: Path, hosts: list[NearHost]) -> None:
     archive = Archive(hosts[1].home / "archive")  # which is on the small disk
     code = tmp_path / "tree"
     write(code, {f"f{n}": random.Random(n).randbytes(SIZE // 8) for n in range(10)})

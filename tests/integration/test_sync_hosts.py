@@ -96,7 +96,7 @@ async def looks(found: list[AgentLink], dest: str = "c") -> set[str]:
     return set(await asyncio.gather(*(said(link, LOOK.format(dest=dest)) for link in found)))
 
 
-def test_cold_edited_and_unchanged(ground: Ground, desk: Desk) -> None:
+def test_first_edited_and_unchanged_code(ground: Ground, desk: Desk) -> None:
     hosts = ground.node("pod", 4)
 
     async def work(ways: ConnectionPool) -> None:
@@ -122,7 +122,9 @@ def test_cold_edited_and_unchanged(ground: Ground, desk: Desk) -> None:
 
 
 @pytest.mark.needs("tc")
-def test_a_thin_uplink_carries_it_once_however_many_hosts(ground: Ground, desk: Desk) -> None:
+def test_a_slow_uplink_carries_the_code_once_for_any_number_of_hosts(
+    ground: Ground, desk: Desk
+) -> None:
     if not isinstance(ground, Town):
         pytest.skip("only real sshd's have a wire that can be made thin")
     size, mbit = 2_000_000, 20
@@ -146,7 +148,7 @@ def test_a_thin_uplink_carries_it_once_however_many_hosts(ground: Ground, desk: 
 
 
 @pytest.mark.parametrize("how", ["cut", "kill"])
-def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
+def test_an_interrupted_transfer_keeps_the_old_code_and_the_next_try_resumes(
     ground: Ground, desk: Desk, how: str
 ) -> None:
     hosts = ground.node(how, 2)
@@ -182,7 +184,7 @@ def test_broken_in_the_middle_leaves_the_old_and_the_next_try_goes_on(
     desk.run(work)
 
 
-def test_two_nodes_that_do_not_meet(ground: Ground, desk: Desk) -> None:
+def test_two_unconnected_nodes(ground: Ground, desk: Desk) -> None:
     if not hasattr(ground, "_weather"):
         pytest.skip("only simulated hosts are in networks of their own")
     hosts = [*ground.node("near", 4), *ground.node("far", 4)]
@@ -224,7 +226,9 @@ def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
     desk.run(work)
 
 
-def test_a_full_disk_is_refused_before_or_after_but_never_half(ground: Ground, desk: Desk) -> None:
+def test_a_full_disk_is_refused_before_or_after_but_never_halfway(
+    ground: Ground, desk: Desk
+) -> None:
     hosts = ground.node("full", 2)
     if not hasattr(ground, "_weather"):
         pytest.skip("only simulated hosts have disks that fill")
@@ -247,7 +251,7 @@ def test_a_full_disk_is_refused_before_or_after_but_never_half(ground: Ground, d
 
 
 @pytest.mark.heavy
-def test_two_gigabytes_in_one_file_and_memory_stays_small(ground: Ground, desk: Desk) -> None:
+def test_two_gigabytes_in_one_file_use_little_memory(ground: Ground, desk: Desk) -> None:
     hosts = ground.node("large", 1)
     with (desk.code / "large").open("wb") as file:
         file.truncate(2_200_000_000 if ground.login == "root" else 1_000_000_000)  # a small disk

@@ -56,7 +56,7 @@ print("%d.%d" % sys.version_info[:2])
 
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13"])
-def test_a_host_is_filled(version: str, tmp_path: Path) -> None:
+def test_a_host_with_an_old_python_receives_code(version: str, tmp_path: Path) -> None:
     interpreter = python(version)
     if interpreter is None:
         pytest.skip(f"needs Python {version}")

@@ -77,7 +77,7 @@ def test_every_sample_of_a_bucket(bucket: Place, tmp_path: Path, streams: int) -
     assert len(here) < len(COUNTS)
 
 
-def test_shards_that_nobody_counted_are(
+def test_uncounted_shards_are_counted(
     bucket: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [f"{bucket.location}/{number}.tar" for number in (1, 3)]
@@ -90,7 +90,7 @@ def test_shards_that_nobody_counted_are(
     assert again[1][6]["txt"] == b"3.6" * 100
 
 
-def test_what_is_not_there_or_is_not_so_long(bucket: Place, tmp_path: Path) -> None:
+def test_missing_and_short_shards(bucket: Place, tmp_path: Path) -> None:
     with pytest.raises(InvalidSetup, match=r"there is no gs://shards/.*/7\.tar"):
         Shards([f"{bucket.location}/7.tar"])
     with pytest.raises(InvalidSetup, match=r"there is no \*\.tar in gs://shards/nothing"):

@@ -103,14 +103,14 @@ def test_types_damage_and_commits_on_several_hosts(
     assert [number for piece in alone.said["rows"][1] for number in flat(piece)] == rows
 
 
-def test_one_form_is_usual_everywhere(pod: Pod, form: str, tmp_path: Path) -> None:
+def test_one_format_is_the_default_everywhere(pod: Pod, form: str, tmp_path: Path) -> None:
     """Whatever is installed."""
     place = Folder(str(tmp_path / "saved"))
     well(pod.run(place.location, "", "save", count=1))
     assert b'"form": "pieces"' in place.read("step-00000004/whole.json")
 
 
-def test_what_a_form_needs_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_requirement_of_a_format_is_one_sentence(tmp_path: Path) -> None:
     pod = Pod(client("inside"), tmp_path / "home", PROGRAM)
     place = tmp_path / "saved"
     refused(

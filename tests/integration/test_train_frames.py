@@ -29,7 +29,7 @@ for_ever()
 pytestmark = pytest.mark.real
 
 
-def test_a_program_shows_its_frames_and_goes_on() -> None:
+def test_a_program_dumps_its_stacks_and_continues() -> None:
     if shutil.which("py-spy"):
         pytest.skip("py-spy tells more here")
     src = str(Path(__file__).parents[2] / "src")

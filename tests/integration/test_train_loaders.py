@@ -57,7 +57,7 @@ def test_every_sample_once_on_four_hosts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["none", "fork", "forkserver"])
-def test_pytorch_reads_by_number_and_goes_on_with_other_hosts(tmp_path: Path, workers: str) -> None:
+def test_pytorch_reads_by_number_and_resumes_with_other_hosts(tmp_path: Path, workers: str) -> None:
     paths, keys = shards(tmp_path)
     said = said_by(client("torch"), "train_torch.py", workers, *paths, home=tmp_path)
     steps = len(keys) // 8

@@ -24,7 +24,9 @@ def whole_steps(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_was_kept_is_saved_when_the_loop_is_left(pod: Pod, tmp_path: Path, count: int) -> None:
+def test_the_kept_state_is_saved_when_the_loop_is_left(
+    pod: Pod, tmp_path: Path, count: int
+) -> None:
     folder = tmp_path / "saved"
     ended = pod.run(folder, "break", count=count)
     assert well(ended) == {"start": 0, "n": 6, "newest": 6}
@@ -35,7 +37,7 @@ def test_what_was_kept_is_saved_when_the_loop_is_left(pod: Pod, tmp_path: Path, 
     assert well(again) == {"start": 6, "n": 12, "newest": 12}
 
 
-def test_finish_says_that_all_is_done(pod: Pod, tmp_path: Path) -> None:
+def test_finish_reports_completion(pod: Pod, tmp_path: Path) -> None:
     place = str(tmp_path / "steps.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(place)
@@ -48,7 +50,7 @@ def test_finish_says_that_all_is_done(pod: Pod, tmp_path: Path) -> None:
     assert (told["step"], told["saved"], told["total"]) == (6, 6, 12)
 
 
-def test_what_was_donated_before_the_loop_is_left_is_named(pod: Pod, tmp_path: Path) -> None:
+def test_a_state_donated_before_the_loop_is_left_is_named(pod: Pod, tmp_path: Path) -> None:
     (ended,) = pod.run(tmp_path / "saved", "break-before-keep", count=1)
     assert ended.status == 0
     assert whole_steps(tmp_path / "saved") == ["step-00000002"]

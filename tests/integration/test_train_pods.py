@@ -144,7 +144,7 @@ def test_three_preemptions_change_not_a_bit(
     assert (last["bits"], last["n"], last["loss"]) == (whole["bits"], 12, whole["loss"])
 
 
-def test_a_killed_host_costs_what_was_not_saved(
+def test_a_killed_host_costs_only_unsaved_steps(
     pod: Pod, form: str, calm: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     doomed = (
@@ -163,7 +163,7 @@ def test_a_killed_host_costs_what_was_not_saved(
     assert last["bits"] == undisturbed(pod, form, calm, tmp_path)["bits"]
 
 
-def test_the_guilty_host_keeps_its_status(pod: Pod, form: str, tmp_path: Path) -> None:
+def test_the_failing_host_keeps_its_status(pod: Pod, form: str, tmp_path: Path) -> None:
     doomed = ("--every", 1000, "--at", 7, "--who", 1)
     ended = pod.run(tmp_path / "p", "--form", form, *doomed, "--do", "raise")
     assert bereft(ended[0])
@@ -172,7 +172,7 @@ def test_the_guilty_host_keeps_its_status(pod: Pod, form: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("count", "chips"), [(1, 2), (2, 1), (1, 4)])
-def test_it_goes_on_with_other_hosts_and_chips(
+def test_training_continues_with_other_hosts_and_chips(
     pod: Pod, form: str, calm: dict[str, dict[str, Any]], tmp_path: Path, count: int, chips: int
 ) -> None:
     place = tmp_path / "p"
@@ -192,7 +192,7 @@ def test_it_goes_on_with_other_hosts_and_chips(
         assert samples[:8] == ours[step], "the first half is what the first of two hosts had"
 
 
-def test_what_is_not_whole_is_skipped_and_named(
+def test_an_incomplete_checkpoint_is_skipped_and_named(
     pod: Pod, form: str, calm: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     place = tmp_path / "p"

@@ -52,25 +52,25 @@ def pod(tmp_path: Path) -> Pod:
     ],
     ids=["batch", "shards", "shards-of-four"],
 )
-def test_data_that_can_not_be_shared(
+def test_data_that_cannot_be_shared(
     pod: Pod, tmp_path: Path, words: tuple[object, ...], hosts: int, says: str
 ) -> None:
     refused(pod.run(tmp_path / "p", *words, count=hosts, chips=1), says)
 
 
-def test_a_bucket_that_may_not_be_read(pod: Pod, door: str) -> None:
+def test_a_forbidden_bucket(pod: Pod, door: str) -> None:
     ended = pod.run("gs://theirs/x", STORAGE_EMULATOR_HOST=door)
     refused(ended, f"gs://theirs/x: {NOT_YOURS} (HTTP 403)")
 
 
-def test_a_bucket_that_is_down_is_no_reason_to_give_up_for_good(pod: Pod, door: str) -> None:
+def test_a_bucket_outage_is_retried(pod: Pod, door: str) -> None:
     """With any other status than 78 it is tried again."""
     ended = pod.run("gs://down/x", STORAGE_EMULATOR_HOST=door)
     refused(ended, "gs://down/x: Come back later. (HTTP 503)", 1)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_a_jax_that_is_too_old(pod: Pod, tmp_path: Path, hosts: int) -> None:
+def test_an_old_jax(pod: Pod, tmp_path: Path, hosts: int) -> None:
     """As its package says of itself; what it then lacks does not matter any more."""
     said = tmp_path / "old" / "jax-0.4.13.dist-info"
     said.mkdir(parents=True)

@@ -280,7 +280,9 @@ def played(user: Owner, case: Case) -> Told:
 
 
 @pytest.mark.parametrize("case", PLAYED)
-def test_it_ends_as_if_nothing_had_been(user: Owner, calm: dict[str, Any], case: Case) -> None:
+def test_an_interrupted_training_ends_as_if_uninterrupted(
+    user: Owner, calm: dict[str, Any], case: Case
+) -> None:
     story = played(user, case)
     events = [one for one in user.events("attempt.ended", "attempt.stacks") if one.job == case.name]
     verdicts = [one.facts["verdict"] for one in events if one.kind == "attempt.ended"]
@@ -299,7 +301,7 @@ def test_it_ends_as_if_nothing_had_been(user: Owner, calm: dict[str, Any], case:
     assert all("in reached" in text for text in stacks)
 
 
-def test_the_page_tells_of_all() -> None:
+def test_the_page_lists_all_interruptions() -> None:
     page = (CLIENTS.parents[2] / "docs/explanation/proof.md").read_text()
     told = re.findall(r"^\| `([a-z-]+)` \|.*\| (test|heavy) \|$", page, re.M)
     assert sorted(told) == sorted((one.name, "heavy" if one.heavy else "test") for one in CASES)

@@ -18,7 +18,7 @@ def samples(ended: list[Ended]) -> list[tuple[float, float]]:
     return [(step, number) for one in ended for step, number in one.said["seen"]]
 
 
-def test_a_plain_loop_stops_on_all_hosts_and_goes_on(tmp_path: Path) -> None:
+def test_a_plain_loop_stops_on_all_hosts_and_resumes(tmp_path: Path) -> None:
     pod = Pod(client("torch"), tmp_path, PROGRAMS / "train_torch_plain.py", 300)
     whole = pod.run(tmp_path, 6, count=HOSTS)
     well(whole)

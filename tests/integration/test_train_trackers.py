@@ -86,7 +86,7 @@ def test_three_attempts_are_one_run_with_one_curve(bench: Bench) -> None:
     assert run.exits[-1] == 0
 
 
-def test_steps_that_are_made_twice_are_in_the_curve_once(bench: Bench) -> None:
+def test_repeated_steps_are_in_the_curve_once(bench: Bench) -> None:
     bench.more["WANDB_API_KEY"] = KEY
     board = bench.folder / "board"
     doomed = ("--every", 1000, "--at", 8, "--do", "kill", "--board", board)
@@ -117,7 +117,7 @@ def scalars(folder: Path) -> list[tuple[int, float]]:
 
 
 @pytest.mark.parametrize("key", ["", "0" * 40], ids=["none", "wrong"])
-def test_without_its_key_one_host_says_one_sentence(bench: Bench, key: str) -> None:
+def test_without_its_key_one_host_prints_one_sentence(bench: Bench, key: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
     pod = {"HERD_COORDINATOR": f"127.0.0.1:{port}", "HERD_WORKERS": "2"}
@@ -134,7 +134,7 @@ def test_without_its_key_one_host_says_one_sentence(bench: Bench, key: str) -> N
     assert bench.service.runs == {}
 
 
-def test_a_service_that_is_down_is_no_reason_to_give_up_for_good(bench: Bench) -> None:
+def test_an_outage_of_the_service_is_retried(bench: Bench) -> None:
     """With any other status than 78 it is tried again."""
     away = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3"}
     status, log = bench.run(WANDB_API_KEY=KEY, **away)
@@ -156,7 +156,7 @@ def test_only_the_main_process_writes(bench: Bench) -> None:
     assert not any("wandb" in line for line in logs[1].splitlines()), logs[1]
 
 
-def test_what_was_kept_offline_becomes_one_curve(bench: Bench) -> None:
+def test_offline_runs_become_one_curve(bench: Bench) -> None:
     for words, end in ((("--at", 3, "--do", "term"), INTERRUPTED), ((), 0)):
         status, log = bench.run(*words, WANDB_MODE="offline")
         assert status == end, log[-3000:]

@@ -41,7 +41,7 @@ def test_copies_between_numpy_pytorch_and_jax_are_copies(said: list[Any]) -> Non
     assert said[0] == [numbers, numbers, more, more, True]
 
 
-def test_what_is_frozen_stays_and_has_no_moments(said: list[Any]) -> None:
+def test_frozen_parameters_stay_and_have_no_moments(said: list[Any]) -> None:
     moved, moments, table = said[1]
     assert moved == {"embed": {"w": False}, "out": {"b": True, "w": True}}
     assert moments == [[], [2, 3], [3]]
@@ -53,11 +53,11 @@ def test_what_is_frozen_stays_and_has_no_moments(said: list[Any]) -> None:
     ]
 
 
-def test_a_file_of_parameters_comes_back(said: list[Any]) -> None:
+def test_a_parameter_file_is_loaded_as_saved(said: list[Any]) -> None:
     assert said[2] == [[0.0, 1.0, 2.0, 3.0], "bfloat16", 3]
 
 
-def test_trees_are_on_all_chips_whole_or_in_parts(said: list[Any]) -> None:
+def test_trees_are_on_all_chips_replicated_or_sharded(said: list[Any]) -> None:
     numbers = [float(number) for number in range(8)]
     assert said[3] == [4, numbers, [numbers[at : at + 2] for at in range(0, 8, 2)]]
 
@@ -69,7 +69,7 @@ def test_keys_and_seeds(said: list[Any]) -> None:
     assert first != second == again
 
 
-def test_init_comes_first_is_a_sentence(tmp_path: Path) -> None:
+def test_init_must_come_first(tmp_path: Path) -> None:
     late = "import jax; jax.devices(); from tpuherd_host import train; train.init()"
     done = ran(client("torch"), "-c", late, home=tmp_path)
     assert (done.returncode, done.stdout) == (78, "")

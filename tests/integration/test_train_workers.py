@@ -33,7 +33,7 @@ def test_workers_know_the_pod_and_do_not_join_it(pod: Pod) -> None:
 
 
 @pytest.mark.parametrize("what", ["trains", "starts"])
-def test_a_worker_that_would_train_says_how_to_write_it(pod: Pod, what: str) -> None:
+def test_a_worker_that_would_train_prints_how_to_write_it(pod: Pod, what: str) -> None:
     """The script trains without asking for its name, or begins workers in a worker."""
     (ended,) = pod.run("spawn", what, count=1)
     assert ended.status == UNFIT
@@ -47,7 +47,7 @@ def plain(tmp_path: Path) -> Pod:
     return Pod(Path(sys.executable), tmp_path, PROGRAMS / "train_plain.py")
 
 
-def test_without_jax_each_host_is_told_its_place(plain: Pod) -> None:
+def test_without_jax_each_host_knows_its_place(plain: Pod) -> None:
     ended = plain.run(count=4)
     well(ended)
     said = [one.said for one in ended]
@@ -59,7 +59,7 @@ def test_without_jax_each_host_is_told_its_place(plain: Pod) -> None:
     assert sorted(shard for one in said for shard in one["shards"]) == list(range(8))
 
 
-def test_what_needs_jax_is_one_sentence_where_it_is_missing(plain: Pod, tmp_path: Path) -> None:
+def test_a_missing_jax_is_one_sentence(plain: Pod, tmp_path: Path) -> None:
     for count in (1, 2):
         ended = plain.run(tmp_path / "saved", "arrays", count=count)
         assert statuses(ended) == [UNFIT] * count

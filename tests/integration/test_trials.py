@@ -179,7 +179,7 @@ def slot(tmp_path: Path) -> Iterator[Slot]:
 pytestmark = [pytest.mark.real]
 
 
-def test_a_trial_goes_on_where_its_node_vanished(slot: Slot) -> None:
+def test_a_trial_continues_after_its_node_vanished(slot: Slot) -> None:
     slot.trials("t1 train.py 3 0.1 0", "t2 train.py 30 0.2 0", "t3 train.py 3 0.3 0")
     first = slot.node()
     until(lambda: (slot.folder / "runs/t2/step").exists(), "the second trial's steps")
@@ -203,7 +203,7 @@ def test_a_trial_goes_on_where_its_node_vanished(slot: Slot) -> None:
     assert slot.note()["over"]
 
 
-def test_a_slot_s_steps_only_grow_and_are_never_complete(slot: Slot) -> None:
+def test_the_steps_of_a_slot_only_grow_and_are_never_complete(slot: Slot) -> None:
     slot.trials("t1 train.py 5 0.1 0", "t2 train.py 4 0.2 0")
     assert slot.node().wait(timeout=WITHIN_S) == 0, slot.log()
     heard = slot.heard()
@@ -227,7 +227,7 @@ def test_a_stop_keeps_the_trial_for_the_next_node(slot: Slot) -> None:
     assert slot.log("ENDED") == ["t1", "t2"]
 
 
-def test_a_stop_while_it_goes_on_with_a_trial_keeps_it_again(slot: Slot) -> None:
+def test_a_second_stop_keeps_the_resumed_trial_again(slot: Slot) -> None:
     slot.trials("t1 train.py 30 0.1 0")
     step = slot.folder / "runs/t1/step"
     for at in (1, 6):
@@ -240,7 +240,7 @@ def test_a_stop_while_it_goes_on_with_a_trial_keeps_it_again(slot: Slot) -> None
     assert slot.log("ENDED") == ["t1"]
 
 
-def test_a_trial_that_fails_is_over_and_three_in_a_row_are_told(slot: Slot) -> None:
+def test_a_failing_trial_is_over_and_three_in_a_row_are_reported(slot: Slot) -> None:
     slot.trials("t1 train.py 1 0.1 1", "t2 train.py 1 0.2 0", "t3 train.py 1 0.3 1")
     assert slot.node().wait(timeout=WITHIN_S) == 0, slot.log()
     slot.trials(*(f"t{number} train.py 1 0.1 1" for number in (4, 5)))
@@ -252,7 +252,7 @@ def test_a_trial_that_fails_is_over_and_three_in_a_row_are_told(slot: Slot) -> N
     assert len(slot.begun()) == 8
 
 
-def test_a_trial_that_lost_another_host_is_tried_again(slot: Slot) -> None:
+def test_a_trial_that_lost_another_host_is_retried(slot: Slot) -> None:
     slot.trials("t1 train.py 1 0.1 76", "t2 train.py 1 0.2 0")
     assert slot.node().wait(timeout=WITHIN_S) == 0, slot.log()
     assert [one["WANDB_RUN_ID"] for one in slot.begun()] == ["t1", "t1", "t1", "t2"]

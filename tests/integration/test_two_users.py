@@ -69,7 +69,7 @@ def test_a_name_means_the_users_own_job(users: tuple[Owner, Owner], tmp_path: Pa
     assert said_by(first, "exec", "gpt", "-c", "pgrep -fc 'sleep 3600'").split()[-1] != "0"
 
 
-def test_anothers_node_is_reached_by_its_full_name_when_that_is_said_or_only_read(
+def test_a_foreign_node_needs_its_full_name_and_consent_unless_only_read(
     users: tuple[Owner, Owner], tmp_path: Path
 ) -> None:
     first, second = users
@@ -95,7 +95,7 @@ def test_anothers_node_is_reached_by_its_full_name_when_that_is_said_or_only_rea
     assert not first.events("attempt.ended")
 
 
-def test_python_works_on_anothers_node_only_when_that_is_said(
+def test_python_works_on_a_foreign_node_only_with_consent(
     users: tuple[Owner, Owner], tmp_path: Path
 ) -> None:
     first, second = users
@@ -117,7 +117,7 @@ def test_python_works_on_anothers_node_only_when_that_is_said(
     assert said_by(first, "exec", "gpt", "-c", "ls seen").split()[-1] == "b.txt"
 
 
-def test_at_a_terminal_it_is_asked(users: tuple[Owner, Owner]) -> None:
+def test_a_terminal_is_asked_for_consent(users: tuple[Owner, Owner]) -> None:
     first, second = users
     theirs = node_of(first)
     for answer, status, count in ((b"n\n", 8, "0"), (b"y\n", 0, "1")):

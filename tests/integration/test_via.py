@@ -68,7 +68,7 @@ def there(user: Traveller, machine: Machine) -> Traveller:
     return Traveller(folder, user.world, machine.ssh)
 
 
-def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: Machine) -> None:
+def test_commands_run_there_with_what_they_need(user: Traveller, machine: Machine) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     folder = user.home / "code"
     folder.mkdir()
@@ -98,7 +98,7 @@ def test_commands_are_done_there_with_what_they_need(user: Traveller, machine: M
     assert "the variable NO is not set in your environment" in missing.stderr
 
 
-def test_signals_and_statuses_come_through(user: Traveller) -> None:
+def test_signals_and_exit_statuses_pass_through(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     user.says("up", "--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
     assert user.herd("wait", "dev", seconds=90).returncode == 0
@@ -118,7 +118,7 @@ def test_signals_and_statuses_come_through(user: Traveller) -> None:
     assert window.end() == 9
 
 
-def test_a_fleet_moves_there_and_back_while_it_runs(user: Traveller, machine: Machine) -> None:
+def test_running_jobs_move_there_and_back(user: Traveller, machine: Machine) -> None:
     code = user.home / "code"
     code.mkdir()
     (code / "train.py").write_text("print('first words')")

@@ -155,7 +155,7 @@ def three(service: Service) -> Search:
     return service.search("s1", [{"lr": lr, "pause": 0.3} for lr in (1.0, 2.0, 4.0)])
 
 
-def test_trials_go_on_where_a_node_vanished_in_them(slot: Slot) -> None:
+def test_trials_continue_after_their_node_vanished(slot: Slot) -> None:
     search = three(slot.service)
     first = slot.node("lab/p/s1")
     until(lambda: len(curves(slot).get("s1-2", ())) > 4, "the second trial to be under way")
@@ -176,7 +176,7 @@ def test_trials_go_on_where_a_node_vanished_in_them(slot: Slot) -> None:
     assert sorted(search.given) == ["s1-1", "s1-2", "s1-3"], "none was begun twice"
 
 
-def test_a_stop_saves_the_trial_and_the_next_node_begins_with_it(slot: Slot) -> None:
+def test_a_stop_saves_the_trial_and_the_next_node_resumes_it(slot: Slot) -> None:
     three(slot.service)
     first = slot.node("lab/p/s1")
     until(lambda: saved(slot, "s1-1") > 3, "the first trial to be under way")
@@ -192,7 +192,7 @@ def test_a_stop_saves_the_trial_and_the_next_node_begins_with_it(slot: Slot) -> 
     assert "Traceback" not in second.log()
 
 
-def test_what_the_service_ends_early_is_not_begun_again(slot: Slot) -> None:
+def test_a_trial_stopped_by_the_service_is_not_restarted(slot: Slot) -> None:
     search = slot.service.search("s1", [{"lr": 1.0, "pause": 1.0}, {"lr": 2.0}])
     first = slot.node("lab/p/s1")
     until(lambda: saved(slot, "s1-1") > 1, "the first trial to be under way")
