@@ -269,11 +269,11 @@ class Store(Protocol):
         """Return the holder of the lease if it seems alive."""
         ...
 
-    def load_history(self) -> tuple[int, Any] | None:
+    def load_history(self) -> tuple[int, bytes] | None:
         """Return the last saved history and the number of its last event."""
         ...
 
-    def save_history(self, seq: int, document: Any) -> None: ...
+    def save_history(self, seq: int, content: bytes) -> None: ...
 
     def slot_messages(self) -> Mapping[str, str]:
         """Return the message of each slot from the engine's last pass."""

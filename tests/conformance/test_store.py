@@ -5,6 +5,7 @@ import socket
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -271,9 +272,9 @@ def test_no_write_without_a_lease_when_an_epoch_is_given(open_store: Open) -> No
 def test_the_last_snapshot_of_the_history_is_kept(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.load_history() is None
-    store.save_history(7, {"slots": {"gpt-0": [1, 2.5, None]}})
-    store.save_history(9, {"slots": {}})
-    assert other.load_history() == (9, {"slots": {}})
+    store.save_history(7, b"the first")
+    store.save_history(9, b"the second")
+    assert other.load_history() == (9, b"the second")
 
 
 def test_slot_states_are_those_of_the_last_plan(open_store: Open) -> None:
@@ -427,3 +428,11 @@ def test_each_scope_has_its_own_folder(tmp_path: Path) -> None:
     one, other = (store(tmp_path / name) for name in ("a", "b"))
     assert one != other
     assert one.parent == tmp_path / "engines"
+
+
+def test_a_history_that_an_older_herd_wrote_is_ignored(tmp_path: Path) -> None:
+    store = Database(tmp_path, NOW)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        connection.execute("INSERT INTO history VALUES (1, 7, '{\"v\": 1}')")
+    assert store.load_history() is None
+    store.close()

@@ -62,7 +62,7 @@ def filled(folder: Path, *, moved: bool) -> Files:
         store.put_job(wish(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
     for first in range(0, EVENTS, 100):
         store.append_events([event(n) for n in range(first, first + 100)])
-    store.save_history(EVENTS, {"some": "history"})
+    store.save_history(EVENTS, b"history")
     if moved:
         with sqlite3.connect(origin / "store.db") as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

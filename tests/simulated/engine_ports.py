@@ -233,9 +233,9 @@ class Store:
     def read_events(self, **chosen: Any) -> Iterator[tuple[int, HistoryEvent]]:
         return self.inner.read_events(**chosen)
 
-    def save_history(self, seq: int, document: Any) -> None:
+    def save_history(self, seq: int, content: bytes) -> None:
         self.life.check("before trails")
-        self.inner.save_history(seq, document)
+        self.inner.save_history(seq, content)
 
     def put_slot_messages(self, states: Mapping[str, str]) -> None:
         if not self.life.dead:

@@ -105,7 +105,7 @@ def test_the_cache_file_holds_no_secrets(tmp_path: Path) -> None:
         assert NodeCache(file).load_nodes() == NodeList(
             nodes=(replace(secret, metadata={}),), unknown=()
         )
-        assert "TOKEN" not in file.read_text()
+        assert b"TOKEN" not in file.read_bytes()
         assert file.stat().st_mode & 0o777 == 0o600
         NodeCache(file).save_nodes(NodeList(nodes=(), unknown=(ZONE,)))
         assert NodeCache(file).load_nodes() is not None

@@ -1,6 +1,5 @@
 """Laws of sweeps: in a closed loop with the judge, whatever happens to whichever node when."""
 
-import json
 from dataclasses import replace
 from itertools import product
 
@@ -9,8 +8,9 @@ import pytest
 from tests.unit.core_sweeper import Sweeper, search, settled
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
-from tpuherd.history import history_codec
+from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.model.search import Prune
+from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Limits
 from tpuherd.model.sweep_trials import TrialEnd
 
@@ -240,6 +240,5 @@ def test_a_restarted_engine_remembers_the_sweep() -> None:
     toy.losses = lambda trial, age: float("nan") if trial.number == 1 else 1.0
     for _ in range(40):
         toy.tick()
-        kept = json.loads(json.dumps(history_codec.encode_history(toy.history)))
-        assert history_codec.decode_history(kept) == toy.history
+        assert decode_cache(History, encode_cache(toy.history)) == toy.history
     assert toy.sweep.trials[1].lost

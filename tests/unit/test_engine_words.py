@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from tpuherd.accounting.accounts import Ledger
+from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.cloud.error_replies import CloudError, parse_error
 from tpuherd.cloud.parse import parse_operation
 from tpuherd.cloud.state_mapping import NODES, REQUESTS, classify_refusal, node_state, request_state
 from tpuherd.engine import agent_updates, gang_env
 from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
-from tpuherd.history import history_codec
 from tpuherd.history.apply_event import apply_event
 from tpuherd.model.observed import HostRun, HostStatus, NodeState, RequestState, RunState
 from tpuherd.model.slot_history import History
@@ -235,10 +236,7 @@ def test_the_history_is_decoded_as_it_was_encoded() -> None:
     for at, (kind, facts) in enumerate(events):
         event = HistoryEvent(at=float(at), kind=kind, job="gpt", slot="gpt-0", facts=facts)
         history = apply_event(history, event)
-    document = history_codec.encode_history(history)
-    found = history_codec.decode_history(document)
-    assert found is not None
-    assert history_codec.encode_history(found) == document
-    assert found.slots["gpt-0"].attempt == history.slots["gpt-0"].attempt
-    assert found.zone_stats == history.zone_stats
-    assert history_codec.decode_history({**document, "shape": "of tomorrow"}) is None
+    content = encode_cache(history)
+    assert decode_cache(History, content) == history
+    assert decode_cache(Ledger, content) is None
+    assert decode_cache(History, content[:-1]) is None

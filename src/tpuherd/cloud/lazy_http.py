@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from importlib.util import LazyLoader, find_spec, module_from_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-
-def import_lazily(name: str) -> ModuleType:
-    """A module whose code runs when one of its attributes is first used."""
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = find_spec(name)
-    assert spec is not None and spec.loader is not None, name
-    spec.loader = LazyLoader(spec.loader)
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
+from tpuherd.lazy_modules import import_lazily
 
 if TYPE_CHECKING:
     import httpx2 as httpx2

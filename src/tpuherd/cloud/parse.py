@@ -15,7 +15,7 @@ from tpuherd.cloud.error_replies import (
     MalformedAnswer,
     clean_message,
 )
-from tpuherd.cloud.lazy_http import import_lazily
+from tpuherd.lazy_modules import import_lazily
 from tpuherd.ports import Host
 from tpuherd.targets import find_bid_name
 

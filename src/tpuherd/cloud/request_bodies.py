@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.cloud.lazy_http import import_lazily
+from tpuherd.lazy_modules import import_lazily
 from tpuherd.model.node_spec import CARD, NodeSpec
 from tpuherd.model.slots_and_plan import Ask
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.cloud.error_reasons import refusal_advice
 from tpuherd.cloud.error_replies import BETWEEN, MalformedAnswer
-from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2, import_lazily
+from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
 from tpuherd.errors import (
     HerdError,
     InvalidInput,
@@ -20,6 +20,7 @@ from tpuherd.errors import (
     NotReached,
     OperationFailed,
 )
+from tpuherd.lazy_modules import import_lazily
 from tpuherd.settings.endpoints import LOG_IN, ServiceUrls
 
 if TYPE_CHECKING:

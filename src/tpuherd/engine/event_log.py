@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from math import inf
 
+from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.engine.dependencies import LogFunction
-from tpuherd.history import history_codec
 from tpuherd.history.apply_event import apply_event
 from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.model.slot_history import History
@@ -55,8 +55,8 @@ class EventLog:
 
     def _load_history(self) -> int:
         """Load the history that an earlier engine saved; return the number of its last event."""
-        seq, document = self._store.load_history() or (0, None)
-        found = history_codec.decode_history(document)
+        seq, content = self._store.load_history() or (0, b"")
+        found = decode_cache(History, content)
         if found is None:
             return 0
         self.history = found
@@ -67,7 +67,7 @@ class EventLog:
         jobs that were removed so long ago that only their names matter.
         """
         if self._seq is not None:
-            self._store.save_history(self._seq, history_codec.encode_history(self.history))
+            self._store.save_history(self._seq, encode_cache(self.history))
         if now < self._pruned_at + DAY_S:
             return frozenset()
         gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)

@@ -3,32 +3,27 @@
 The cache file may be deleted; if it does not match the store or this version, it is ignored.
 """
 
-import pickle
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import dataclass
 
 from tpuherd._version import __version__
-from tpuherd.accounting.accounts import JobTimes, Ledger, post_event
-from tpuherd.accounting.goodput import AttemptAccount, StateSpan
-from tpuherd.accounting.slot_account import AccountBuilder
+from tpuherd.accounting.accounts import Ledger, post_event
+from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.files import atomic_write
-from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory
-from tpuherd.model.slots_and_plan import Offer
+from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store.database import Database
 
 NAME = "books"
 KEEP = 2000  #: new events that make a rewrite worthwhile
-NOUNS = (
-    Ledger,
-    JobTimes,
-    AccountBuilder,
-    AttemptAccount,
-    StateSpan,
-    SlotHistory,
-    BidRecord,
-    AttemptRecord,
-    Offer,
-)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LedgerFile:
+    """The cache with what identifies its store and the version that wrote it."""
+
+    version: str
+    first: HistoryEvent | None
+    ledger: Ledger
 
 
 def load_ledger(store: Database, keep: int = KEEP) -> Ledger:
@@ -50,25 +45,22 @@ def read_new_events(kept: Ledger, store: Database) -> bool:
     return kept.seq != before
 
 
-def ledger_fingerprint(store: Database) -> tuple[object, ...]:
-    """Identify the store and our version, by its first event and our data types."""
-    shape = tuple(tuple(one.name for one in fields(noun)) for noun in NOUNS)
-    for _, event in store.read_events(limit=1):
-        return (__version__, shape, event.at, event.kind, event.job, event.slot)
-    return (__version__, shape)
+def with_identity(store: Database, kept: Ledger) -> LedgerFile:
+    first = next((event for _, event in store.read_events(limit=1)), None)
+    return LedgerFile(version=__version__, first=first, ledger=kept)
 
 
 def read_cached_ledger(store: Database) -> Ledger | None:
     try:
-        whose, kept = pickle.loads((store.folder / NAME).read_bytes())
-    except Exception:  # noqa: BLE001 - any unreadable cache is ignored
+        found = decode_cache(LedgerFile, (store.folder / NAME).read_bytes())
+    except OSError:
         return None
-    if not isinstance(kept, Ledger) or whose != ledger_fingerprint(store):
+    if found is None or found != with_identity(store, found.ledger):
         return None
-    return kept if any(store.read_events(after=kept.seq - 1, limit=1)) else None
+    return found.ledger if any(store.read_events(after=found.ledger.seq - 1, limit=1)) else None
 
 
 def write_cached_ledger(store: Database, kept: Ledger) -> None:
     """Replace the cache; if that fails, the log is read again next time."""
     with suppress(OSError):
-        atomic_write(store.folder / NAME, pickle.dumps((ledger_fingerprint(store), kept)))
+        atomic_write(store.folder / NAME, encode_cache(with_identity(store, kept)))

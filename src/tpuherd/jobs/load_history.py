@@ -1,6 +1,6 @@
 """Loads what the store remembers of slots, starting at the engine's last snapshot."""
 
-from tpuherd.history import history_codec
+from tpuherd.cache_codec import decode_cache
 from tpuherd.history.apply_event import apply_event
 from tpuherd.history.apply_zone_events import WAITS_S
 from tpuherd.model.slot_history import History, SlotHistory
@@ -9,8 +9,8 @@ from tpuherd.store.database import Database
 
 
 def load_history(store: Database) -> History:
-    seq, document = store.load_history() or (0, None)
-    history = history_codec.decode_history(document) if document is not None else None
+    seq, content = store.load_history() or (0, b"")
+    history = decode_cache(History, content)
     if history is None:
         seq, history = 0, History()
     for _, event in store.read_events(after=seq):

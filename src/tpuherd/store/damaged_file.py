@@ -42,7 +42,7 @@ class ReadableContents:
 
     jobs: Sequence[StoredJob] = ()
     events: Sequence[tuple[int, HistoryEvent]] = ()
-    history: tuple[int, Any] | None = None  #: the number of the last event in it, and the document
+    history: tuple[int, bytes] | None = None  #: the number of the last event in it, and its bytes
     lost_jobs: Sequence[str] = ()  #: jobs that events mention but that could not be read
     lost_events: int = 0
     blind: bool = False  #: whether more events may be lost than were counted

@@ -4,14 +4,12 @@ Every change is one transaction and is synced to disk when the call returns, so 
 before an action survives a crash. Readers and the writer never wait for each other (WAL).
 """
 
-import json
 import os
 import socket
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tpuherd import files
 from tpuherd.errors import HerdError, Superseded
@@ -150,15 +148,15 @@ class Database:
         with self._read_transaction() as connection:
             return self._living_holder(lease.read_lease(connection), now)
 
-    def load_history(self) -> tuple[int, Any] | None:
+    def load_history(self) -> tuple[int, bytes] | None:
         with self._read_transaction() as connection:
             return log.read_history(connection)
 
-    def save_history(self, seq: int, document: Any) -> None:
+    def save_history(self, seq: int, content: bytes) -> None:
         with self._write_transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO history (one, seq, document) VALUES (1, ?, ?)",
-                (seq, json.dumps(document, ensure_ascii=False)),
+                (seq, content),
             )
 
     def slot_messages(self) -> Mapping[str, str]:

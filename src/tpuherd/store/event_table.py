@@ -135,13 +135,11 @@ def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
     return seq, HistoryEvent(at=at, kind=kind, job=job, slot=slot, facts=known)
 
 
-def read_history(connection: sqlite3.Connection) -> tuple[int, Any] | None:
-    """The saved history, and the number of the last event in it."""
+def read_history(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+    """The saved history, and the number of the last event in it; None if an older herd wrote it."""
     row = connection.execute("SELECT seq, document FROM history").fetchone()
-    try:
-        return None if row is None else (int(row[0]), json.loads(row[1]))
-    except (ValueError, TypeError) as error:
-        raise corrupt_error("the history") from error
+    found = row is not None and isinstance(row[0], int) and isinstance(row[1], bytes)
+    return row if found else None
 
 
 def number_before_newest(

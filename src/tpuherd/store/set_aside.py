@@ -121,10 +121,8 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
             )
         log.restore_events(connection, found.events)
         if found.history is not None:
-            seq, document = found.history
-            log.raise_next_number(connection, seq)
-            content = json.dumps(document, ensure_ascii=False)
-            connection.execute("INSERT INTO history VALUES (1, ?, ?)", (seq, content))
+            log.raise_next_number(connection, found.history[0])
+            connection.execute("INSERT INTO history VALUES (1, ?, ?)", found.history)
         log.append_events(connection, [event])
         connection.execute("COMMIT")
 

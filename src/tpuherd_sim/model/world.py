@@ -3,15 +3,13 @@
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tpuherd_sim.model.compute_state import Services
 from tpuherd_sim.model.http_types import Response
 from tpuherd_sim.model.records import Allocations, Node, Operation, QueuedResource, RecordChange
+from tpuherd_sim.model.weather_rules import Weather
 from tpuherd_sim.model.world_parts import AgendaItem, Dice, LogEntry, Settings
-
-if TYPE_CHECKING:
-    from tpuherd_sim.model.compute_state import Services
-    from tpuherd_sim.model.weather_rules import Weather
 
 #: Marks a field that can be derived from others, or is only a cache: it is not saved.
 UNKEPT = {"derived": True}
@@ -26,8 +24,8 @@ class World:
 
     settings: Settings
     dice: Dice
-    services: "Services"
-    weather: "Weather"
+    services: Services
+    weather: Weather
     nodes: dict[str, Node] = field(default_factory=dict)  #: by zone/id
     requests: dict[str, QueuedResource] = field(default_factory=dict)  #: by zone/id
     operations: dict[str, Operation] = field(default_factory=dict)  #: by zone/id
