@@ -22,6 +22,9 @@ class OptionalFields(TypedDict, total=False):
     env: Mapping[str, str | int | float | bool] | None
     secrets: Words | Mapping[str, Mapping[str, str] | None] | None
     checkpoint: str | None
+    buckets: Mapping[str, str] | None
+    data_rate: str | None
+    egress_budget: str | float | None
     outputs: Words | None
     retry: Mapping[str, int | str] | None
     stall: Duration | None

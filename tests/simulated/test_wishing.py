@@ -356,7 +356,8 @@ def test_all_mistakes_are_reported_at_once_and_nothing_is_stored(office: Office)
         "job.yaml:6: copies: should be a whole number, not 'x'",
     ]
     assert office.wish(JOB + "checkpoint: gs://theirs") == [
-        "job.yaml:4: checkpoint: you are not allowed to read bucket theirs"
+        "job.yaml:4: checkpoint: you are not allowed to read bucket theirs: write where it is,"
+        " such as buckets: {theirs: US}, or {theirs: ignore} if it is not used"
     ]
     assert office.log() == []
     assert office.desk.store.stored_jobs() == {}

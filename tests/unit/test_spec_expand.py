@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tpuherd.catalogue import accelerators, generations, runtimes, zones
+from tpuherd.jobfile.data_egress import nearby_regions
 from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots, job_digests, price_range
 from tpuherd.jobfile.fields import FIELDS, TIERS, ChangeImpact
-from tpuherd.jobfile.grants import Allowance, Grant, hourly_price, nearby_regions, parse_mail_grants
+from tpuherd.jobfile.grants import Allowance, Grant, hourly_price, parse_mail_grants
 from tpuherd.jobfile.job_diff import diff_documents
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields
 from tpuherd.model.slots_and_plan import Goal, RequestKind, Slot
@@ -22,6 +23,7 @@ OTHER: dict[str, Any] = {
     "accelerator": "v4-16", "runtime": "tpu-vm-v4-base", "zones": "us-central2-b",
     "tier": "on-demand", "copies": 2, "slices": 2, "workdir": "x", "repo": "https://e.com/x",
     "setup": "x", "run": "x", "env": {"A": "x"}, "secrets": ["A"], "checkpoint": "/x",
+    "buckets": {"mine": "US-CENTRAL2"}, "data_rate": "1GB/s", "egress_budget": "$5/day",
     "outputs": "x", "retry": {"stalls": 9}, "stall": "1h", "first_step": "1h", "grace": "1m",
     "max_lifetime": "1h", "idle_timeout": "1h", "max_cost": 1, "max_cost_per_hour": 1000,
     "node": {"done": "keep"}, "patience": "1h", "request": "direct", "exact": True,

@@ -18,6 +18,7 @@ from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.sweeps import search_space
+from tpuherd.views.egress_lines import billed_lines, egress_lines, egress_rows
 from tpuherd.views.format_text import count_slices, format_table
 
 TRIALS_SHOWN = 10
@@ -119,7 +120,12 @@ async def print_dry_run(
     if asked.json_:
         keys = ("zone", "type", "tier", "runtime", "hosts", "price", "rank")
         offers = [{key: getattr(one, key) for key in keys} for one in found.offers]
-        about = {"job": job_document(found.job), "offers": offers, "granted": found.granted}
+        about = {
+            "job": job_document(found.job),
+            "offers": offers,
+            "egress": egress_rows(found.job, found.offers),
+            "granted": found.granted,
+        }
         await print_json(console, {**about, **change_summary(found, change)})
         return 0
     await print_lines(console, f"{offers_table(found.offers)}\n")
@@ -127,6 +133,8 @@ async def print_dry_run(
         console,
         f"{copies_prefix(found)}{found.job.name}{slices_suffix(found)}: {price_text(found)}",
     )
+    for line in egress_lines(found.job, found.offers):
+        await print_lines(console, line)
     for line in change.lines:
         await print_lines(console, f"  {line}")
     if found.job.sweep is not None:
@@ -206,3 +214,5 @@ async def print_submitted(
             f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
         )
         await console.print_notice(f"{WORDS[made.word].format(made.stored_job.job)}: {what}")
+        for line in billed_lines(found.job, found.offers):
+            await console.print_notice(line)

@@ -268,8 +268,15 @@ def parse_guest(found: Mapping[str, str]) -> GuestInfo:
 
 
 def parse_bucket_location(content: Json) -> str:
-    """A bucket's location in Cloud Storage's spelling: US-CENTRAL2, EU, NAM4."""
-    return parse_shape(content, reply_shapes.ApiBucket).location
+    """A bucket's location in Cloud Storage's spelling: US-CENTRAL2, EU, NAM4.
+
+    Two regions that the bucket's owner chose are joined: US-EAST1+US-EAST4.
+    """
+    bucket = parse_shape(content, reply_shapes.ApiBucket)
+    chosen = bucket.custom_placement_config
+    if chosen is not None and chosen.data_locations:
+        return "+".join(chosen.data_locations).upper()
+    return bucket.location.upper()
 
 
 def parse_project(content: Json) -> ProjectMetadata:

@@ -151,5 +151,10 @@ class BidCard(Struct, frozen=True):
     asked_at: float = 0.0
 
 
-class ApiBucket(ApiObject, frozen=True):
+class BucketPlacement(ApiObject, frozen=True):
+    data_locations: list[str] = []
+
+
+class ApiBucket(ApiObject, frozen=True, kw_only=True):
     location: str = ""
+    custom_placement_config: BucketPlacement | None = None

@@ -7,12 +7,21 @@ from hashlib import sha256
 from typing import Any
 
 from tpuherd.catalogue import Accelerator, generations, runtimes
+from tpuherd.jobfile.data_egress import (
+    EgressEstimate,
+    allow_advice,
+    distance_message,
+    estimate_egress,
+    is_allowed,
+    location_words,
+    reading_words,
+    used_locations,
+)
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
 from tpuherd.jobfile.grants import (
     Allowance,
     find_places,
     hourly_price,
-    nearby_regions,
     other_tiers,
     parse_bucket,
 )
@@ -21,6 +30,7 @@ from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.slots_and_plan import Goal, Limits, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 
+Place = tuple[str, Accelerator, str, bool]  #: zone, size, tier, whether it is free
 DIGEST_LENGTH = 16
 #: These are part of an offer, which the planner compares; the other fields are in the digest.
 IN_OFFER = frozenset(("accelerator",))
@@ -87,21 +97,49 @@ def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], st
             (),
             f"no grant covers {types} in {', '.join(job.zones)}: add one with herd context grant",
         )
-    bucket = parse_bucket(job.checkpoint)
-    if bucket in allowed.buckets and not job.zones:
-        close = nearby_regions(allowed.buckets[bucket])
-        inside = [one for one in inside if one[0].rpartition("-")[0] in close]
-        if not inside:
-            where = allowed.buckets[bucket]
-            said = f"bucket {bucket} is in {where}, and no {types} is available nearby"
-            return (), f"{said}: set zones to read the bucket from another region, which is billed"
-    offers = [make_offer(job, *one) for one in inside]
+    locations = data_locations(job, allowed)
+    affordable = [one for one in inside if is_near_data(job, one, locations)]
+    if not affordable:
+        return (), far_message(job, inside, locations)
+    inside = affordable
+    offers = [make_offer(job, one, locations) for one in inside]
     dear = [one for one in offers if not is_affordable(one, job)]
     offers = [one for one in offers if is_affordable(one, job)]
     if not offers:
         return (), cost_limit_message(job, dear)
     order = sorted(offers, key=lambda one: (one.rank, price_key(one), one.zone))
     return tuple(order), ""
+
+
+def data_locations(job: JobSpec, allowed: Allowance) -> Mapping[str, str]:
+    """Return the known locations of the job's buckets.
+
+    A location that only the project remembers does not overrule zones that the user named.
+    """
+    bucket = parse_bucket(job.checkpoint)
+    known = {name: place for name, place in allowed.buckets.items() if name == bucket}
+    return used_locations(job, {} if job.zones else known)
+
+
+def is_near_data(job: JobSpec, place: Place, locations: Mapping[str, str]) -> bool:
+    """Whether this zone is near the data, or within the budget for reading from afar."""
+    return is_allowed(estimate_egress(job, locations, place[0], place[1].hosts), job.egress_budget)
+
+
+def far_message(job: JobSpec, places: Iterable[Place], locations: Mapping[str, str]) -> str:
+    """Return why no zone may be used, and how to allow the cheapest."""
+    found = [estimate_egress(job, locations, zone, one.hosts) for zone, one, *_ in places]
+    least = min(found, key=lambda one: one.per_day)
+    types = " or ".join(job.accelerator)
+    if job.egress_budget:
+        return (
+            f"{distance_message(least)}, the least of all zones with {types}, and egress_budget"
+            f" allows ${job.egress_budget:,.2f} a day"
+        )
+    return (
+        f"{location_words(least)}, and no {types} is available nearby: {reading_words(least)};"
+        f" allow it with egress_budget: {allow_advice([least])}, or use a bucket near the nodes"
+    )
 
 
 def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
@@ -115,7 +153,8 @@ def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
     return f"{most}, and {many}{what} {verb if prices else 'has'} {least}"
 
 
-def make_offer(job: JobSpec, zone: str, accelerator: Accelerator, tier: str, free: bool) -> Offer:
+def make_offer(job: JobSpec, place: Place, locations: Mapping[str, str]) -> Offer:
+    zone, accelerator, tier, free = place
     cost = 0.0 if free else hourly_price(zone, accelerator, tier)
     rank = job.accelerator.index(accelerator.type) * len(job.tier) + job.tier.index(tier)
     return Offer(
@@ -127,7 +166,13 @@ def make_offer(job: JobSpec, zone: str, accelerator: Accelerator, tier: str, fre
         rank=rank,
         hosts=accelerator.hosts,
         price=None if cost is None else cost * job.slices,
+        egress=hourly_egress(estimate_egress(job, locations, zone, accelerator.hosts), job.copies),
     )
+
+
+def hourly_egress(estimate: EgressEstimate, copies: int) -> float | None:
+    """Return the dollars an hour of one copy; None: not known."""
+    return None if estimate.per_gib is None else round(estimate.per_day / 24 / copies, 4)
 
 
 def choose_runtime(job: JobSpec, generation: str) -> str:
@@ -147,8 +192,10 @@ def is_affordable(one: Offer, job: JobSpec) -> bool:
 
 
 def price_key(one: Offer) -> float:
-    """Sort unknown prices last."""
-    return float("inf") if one.price is None else one.price
+    """Sort by what a node and its data cost; unknown prices last."""
+    if one.price is None or one.egress is None:
+        return float("inf")
+    return one.price + one.egress
 
 
 def job_digests(job: JobSpec, snapshot: str) -> tuple[str, str]:

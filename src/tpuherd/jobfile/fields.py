@@ -6,6 +6,8 @@ from enum import StrEnum
 from math import inf
 from typing import Any
 
+from tpuherd.jobfile.bucket_scan import BUCKET
+from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.sweep_fields import SEARCH
 from tpuherd.jobfile.value_types import (
@@ -146,8 +148,8 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
             text_type(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"), empty="any"
         ),
         "any",
-        "Zones where the job may run. `any`: all zones that your grants allow, within the region"
-        " of the bucket in `checkpoint`.",
+        "Zones where the job may run. `any`: all zones that your grants allow, near the job's"
+        " buckets.",
     ),
     job_field(
         "tier", list_type(choice_type(*TIERS)), "spot",
@@ -201,6 +203,24 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         ),
         "gs://bucket/gpt",
         "Where the script saves its checkpoints; the script gets it as HERD_CHECKPOINT.", ATTEMPT,
+    ),
+    job_field(
+        "buckets", mapping_type(BUCKET, "a bucket's name", LOCATION), "{t5-data: US}",
+        "Locations of buckets. herd finds every `gs://` in the job and in the files that `run`"
+        " names, and looks its location up; state it here where herd can't: a region, a"
+        " multi-region or dual-region, or two regions joined by +. `ignore`: the job does not use"
+        " this bucket.",
+    ),
+    job_field(
+        "data_rate", RATE, "200MB/s",
+        "How much data each host is assumed to read from buckets, for the estimate of what it"
+        " costs from another region. Default: 100MB/s.",
+    ),
+    job_field(
+        "egress_budget", DAILY, "$50/day",
+        "The most that reading and writing buckets of other regions may cost a day, as estimated"
+        " for all copies together. By default nodes must be near the buckets. `unlimited`: no"
+        " limit.",
     ),
     job_field(
         "outputs",
@@ -332,6 +352,7 @@ ALSO = {
     "region": "zones", "envs": "env", "environment": "env", "image": "runtime",
     "version": "runtime", "runtime_version": "runtime", "num_slices": "slices", "use_spot": "tier",
     "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost", "bucket": "checkpoint",
+    "egress": "egress_budget", "throughput": "data_rate",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
     "disks": "data_disks", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip

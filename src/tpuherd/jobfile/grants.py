@@ -8,10 +8,8 @@ from typing import Any
 from tpuherd.catalogue import (
     Accelerator,
     accelerators,
-    bucket_locations,
     generations,
     prices,
-    regions,
     zones,
 )
 
@@ -82,16 +80,6 @@ def grant_document(grant: Grant) -> dict[str, Any]:
 def parse_bucket(place: str) -> str:
     """Return the bucket of gs://bucket/path, or ""."""
     return place[5:].partition("/")[0] if place.startswith("gs://") else ""
-
-
-def nearby_regions(location: str) -> frozenset[str]:
-    """Return the regions that hold a bucket's data or are close to it."""
-    known = bucket_locations().get(location.upper())
-    if known is None:
-        return frozenset((location.lower(),))
-    if known.regions:
-        return frozenset(known.regions)
-    return frozenset(name for name, one in regions().items() if one.continent == known.continent)
 
 
 def hourly_price(zone: str, accelerator: Accelerator, tier: str) -> float | None:

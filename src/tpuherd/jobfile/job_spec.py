@@ -52,6 +52,9 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""
+    buckets: Mapping[str, str] = field(default_factory=dict)  #: locations, looked up or stated
+    data_rate: float = 100e6  #: bytes a second that each host is assumed to read
+    egress_budget: float = 0.0  #: dollars a day; 0: data must be near
     outputs: tuple[str, ...] = ()
     retry: Retry = field(default_factory=Retry)
     stall: float = 600.0

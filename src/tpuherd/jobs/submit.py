@@ -5,11 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tpuherd.errors import InvalidInput, NoLogin, NotAllowed, NotFound, NotReached, OperationFailed
+from tpuherd.errors import InvalidInput, NotReached, OperationFailed
+from tpuherd.jobfile.bucket_scan import scan_fields
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.fields import SECRETS, ChangeImpact
-from tpuherd.jobfile.grants import Allowance, parse_bucket
+from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
 from tpuherd.jobfile.read_job import (
     JobSpec,
@@ -19,7 +21,7 @@ from tpuherd.jobfile.read_job import (
     split_repository,
 )
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
-from tpuherd.jobs import secret_values, via_parcel
+from tpuherd.jobs import bucket_guard, secret_values, via_parcel
 from tpuherd.jobs.load_history import has_finished, refused_zones, slot_histories
 from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
@@ -88,10 +90,17 @@ async def check_submission(
         and (absent := optuna_sampler.missing_dependency(job.sweep))
     ):
         page.add_mistake(("sweep", "method"), absent)
-    values = await check_named_resources(page, base, here) if isinstance(content, Mapping) else {}
+    values, locations = {}, dict[str, str]()
+    if isinstance(content, Mapping):
+        values = await check_named_resources(page, base, here)
+        locations = await bucket_guard.locate_buckets(page, base, here)
     if page.mistakes or not isinstance(job, JobSpec):
         return None
     job = replace(job, run=job.run if goal is Goal.RUN else None)
+    job = bucket_guard.add_locations(job, locations)
+    bucket_guard.check_zones(job, page)
+    if page.mistakes:
+        return None
     place = here.place
     allowed = project_settings.load_allowance(
         here.config_folder, world=place.world, project=place.project
@@ -117,7 +126,7 @@ def slots_with_offers(
 
 
 async def check_named_resources(page: YamlDocument, base: Path, here: Session) -> dict[str, str]:
-    """Check that the secrets, folder and bucket exist; return the secrets' values."""
+    """Check that the secrets and the folder exist; return the secrets' values."""
     raw = page.value.get("secrets")
     named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
     values, missing = await secret_values.collect_secrets(named, base, here.talk.environ)
@@ -127,38 +136,7 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     here_too = not via_parcel.carried_snapshot(here.talk.environ)
     if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
         page.add_mistake(("workdir",), f"{workdir} is not a folder")
-    bucket = parse_bucket(str(page.value.get("checkpoint") or ""))
-    if bucket:
-        await check_bucket(bucket, page, here)
     return values
-
-
-async def check_bucket(bucket: str, page: YamlDocument, here: Session) -> None:
-    """Check that the bucket can be read, and remember its location."""
-    world, project = here.place.world, here.place.project
-    cloud = await here.cloud()
-    try:
-        location = await cloud.get_bucket_location(bucket)
-    except NotFound:
-        page.add_mistake(("checkpoint",), f"bucket {bucket} does not exist")
-        return
-    except NoLogin:
-        raise
-    except NotAllowed:
-        page.add_mistake(("checkpoint",), f"you are not allowed to read bucket {bucket}")
-        return
-    except (NotReached, OperationFailed):
-        if (
-            bucket
-            not in project_settings.load_allowance(
-                here.config_folder, world=world, project=project
-            ).buckets
-        ):
-            raise  # the zones depend on the bucket's location
-        return
-    project_settings.remember_bucket(
-        here.config_folder, world=world, project=project, bucket=(bucket, location)
-    )
 
 
 async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
@@ -299,6 +277,9 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     job = read_document(page)
     if not isinstance(job, JobSpec):
         return None
+    job = await relocate_buckets(job, before.document, page, here)
+    if page.mistakes:
+        return None
     change = diff_documents(before.document, job_document(job))
     for field in change.fields:
         if field in BY_RUN:
@@ -319,6 +300,17 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)
     stored = here.store.put_job(fresh, [line], expected=before.revision)
     return SubmitResult(word="changed", stored_job=stored, change=change)
+
+
+async def relocate_buckets(
+    job: JobSpec, before: Mapping[str, Any], page: YamlDocument, here: Session
+) -> JobSpec:
+    """Look up the buckets of changed fields, and check the zones again."""
+    found = await bucket_guard.locate_uses(scan_fields(page.value), page, here)
+    job = bucket_guard.forget_former_buckets(job, before, page.value)
+    job = bucket_guard.add_locations(job, found)
+    bucket_guard.check_zones(job, page)
+    return job
 
 
 def stop_job(stored: StoredJob, here: Session) -> bool:

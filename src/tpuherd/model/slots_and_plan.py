@@ -42,6 +42,7 @@ class Offer:
     rank: int = 0  #: 0 is liked best: the user's order of accelerators, then of tiers
     hosts: int = 1  #: of one node
     price: float | None = None  #: dollars an hour for all nodes of the slot; None: not known
+    egress: float | None = 0.0  #: the same for data from other regions, as estimated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -125,13 +125,14 @@ def offer_pause(
 
 
 def sort_offers(offers: Sequence[Offer], zone_stats: StatsByZone) -> list[Offer]:
-    """Sort zones by quick grants and long lives, then by price."""
+    """Sort zones by quick grants and long lives, then by the price of node and data."""
 
     def key(offer: Offer) -> tuple[int, float, float, float, str]:
         stats = zone_stats.get(zone_stats_key(offer), PLAIN)
         wait = median(stats.waits_s) if stats.waits_s else inf
         life = median(stats.lives_s) if stats.lives_s else 0.0
-        return stats.refusals, wait, -life, offer.price or 0.0, offer.zone
+        cost = (offer.price or 0.0) + (offer.egress or 0.0)
+        return stats.refusals, wait, -life, cost, offer.zone
 
     return sorted(offers, key=key)
 

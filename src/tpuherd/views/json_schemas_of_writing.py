@@ -53,6 +53,17 @@ OFFER = object_of(
         "rank": (COUNT, "0 is requested first"),
     }
 )
+EGRESS = object_of(
+    {
+        "zone": (TEXT, ""),
+        "bucket": (TEXT, "the dearest to read; empty: no bucket costs anything"),
+        "location": (TEXT, "of the bucket"),
+        "hosts": (COUNT, "of all nodes"),
+        "bytes_per_s": (NUMBER, "the assumed rate of each host"),
+        "per_gib": PRICE,
+        "per_day": PRICE,
+    }
+)
 GRANT: Schema = {
     "type": "object",
     "properties": {
@@ -126,6 +137,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "herd run --dry-run --json": object_of({
         "job": DOCUMENT,
         "offers": (list_of(OFFER), "where a node may come from, best first"),
+        "egress": (list_of(EGRESS), "what reading the job's buckets costs in each zone"),
         "granted": (FLAG, "false: herd would ask for consent first"),
         **SUMMARY,
     }),
