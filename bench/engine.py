@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.engines import owner
-from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_harness import Play, Wished, perform
 from tests.simulated.engine_programs import Script
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count

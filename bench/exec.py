@@ -27,7 +27,7 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import clock_gettime, perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.rigs.lines import late
+from bench.rigs.slow_links import late
 
 from tests.conformance.world import HERD, World, started
 from tests.integration.users import User

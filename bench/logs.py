@@ -23,7 +23,7 @@ from time import perf_counter, sleep
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.exec import children_s, spent
-from bench.rigs.keeper import Crowd, crowd
+from bench.rigs.daemon_hosts import Crowd, crowd
 
 from tests.conformance.hosts_sshd import lacking
 

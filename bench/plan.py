@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.unit.core_toy import Toy, slot
+from tests.unit.toy_cloud import Toy, slot
 from tpuherd.model.slots_and_plan import Limits
 from tpuherd.planner.plan import plan
 

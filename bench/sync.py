@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.rigs.sync import Rsync, Uplink
 
-from tests.conformance.hosts_ground import opened
+from tests.conformance.host_backends import opened
 from tests.conformance.hosts_sshd import Town, lacking, town
 from tpuherd.ports import Host
 from tpuherd.remote.agent_bundle import current_agent

@@ -10,7 +10,7 @@ from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from bench.rigs.lines import Line
+from bench.rigs.slow_links import Line
 
 from tests.conformance.hosts_sshd import Town
 

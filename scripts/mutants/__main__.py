@@ -3,7 +3,7 @@
     .venv/bin/python scripts/mutants [--module plan,gang_progress:162] [--sample 8] [--offset 0]
                                      [--list] [--slow]
 
-Each mutant is one change of one module, judged by tests/unit/test_core_*.py until the first that
+Each mutant is one change of one module, judged by tests/unit/test_planner_*.py until the first that
 fails: see judge.py. `--slow` imports everything anew for each mutant and gives the same result.
 `--sample 8` takes every eighth mutant of all modules, `--offset 1` the ones after those. Survivors
 are listed.
@@ -34,7 +34,7 @@ MODULES = (
     "jobfile.jobs_from_cards",
 )  # fmt: skip
 #: The laws that take longest: after all others.
-HEAVY = ("test_core_loop", "test_core_plan")
+HEAVY = ("test_planner_loop", "test_planner_tables")
 #: What the modules stand on and no mutant changes: imported once for all.
 GROUND = (
     "model.observed", "model.slots_and_plan", "model.node_spec", "jobfile.read_job", "targets",
@@ -74,7 +74,7 @@ def laws(module: str = "") -> list[str]:
     def order(file: Path) -> tuple[bool, bool, str]:
         return not named.search(file.read_text()), file.stem in HEAVY, file.stem
 
-    return [str(one) for one in sorted((ROOT / "tests/unit").glob("test_core_*.py"), key=order)]
+    return [str(one) for one in sorted((ROOT / "tests/unit").glob("test_planner_*.py"), key=order)]
 
 
 def judge(mutant: Mutant | None) -> bool:

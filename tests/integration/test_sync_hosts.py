@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.hosts_ground import KINDS, Ground, linked, opened, standing
+from tests.conformance.host_backends import KINDS, Ground, linked, opened, standing
 from tests.conformance.hosts_sshd import Town
 from tests.simulated.sync_hosts import tree, write
 from tpuherd.ports import Host, RpcRequest

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from tests.simulated.asking import START
+from tests.simulated.in_process_world import START
 from tests.simulated.virtual_loop import run
 from tpuherd.clock import LoopClock
 from tpuherd.cloud.auth import AnonymousAuth

@@ -14,10 +14,10 @@ from typing import Any
 import httpx2
 
 from tests.simulated.engine_disk import DISK_FAULTS
-from tests.simulated.engine_ground import Ground
-from tests.simulated.engine_lines import Line
-from tests.simulated.engine_play import Play
+from tests.simulated.engine_harness import Play
+from tests.simulated.engine_links import Line
 from tests.simulated.engine_ports import Life, Spoil
+from tests.simulated.engine_world import Ground
 from tpuherd.errors import NoLogin, NotReached
 from tpuherd_host.agent import frames
 from tpuherd_sim.model.http_types import Request

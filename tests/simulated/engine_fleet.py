@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulated.engine_lines import Line
+from tests.simulated.engine_links import Line
 from tests.simulated.engine_programs import Bucket, Gang, Process, Script
 from tpuherd.clock import Clock
 from tpuherd_host.agent.state_machine.state import Task

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from tests.simulated.engine_deeds import DEEDS, ignored
+from tests.simulated.engine_agent_effects import DEEDS, ignored
 from tests.simulated.engine_fleet import Disk, Fleet
-from tests.simulated.engine_lines import Line
+from tests.simulated.engine_links import Line
 from tests.simulated.engine_programs import TERM, Process
 from tpuherd.errors import NotReached
 from tpuherd_host.agent import frames

@@ -3,9 +3,9 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.simulated.engine_play import Play
+from tests.simulated.engine_harness import Play
+from tests.simulated.engine_jobs import Wished
 from tests.simulated.engine_programs import Crash, Script
-from tests.simulated.engine_wishes import Wished
 from tpuherd.model.slots_and_plan import Goal, RequestKind
 
 PATIENCE_S = 5400.0

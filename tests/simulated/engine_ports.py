@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from tests.simulated.engine_hosts import Machine
-from tests.simulated.engine_lines import Line
+from tests.simulated.engine_links import Line
 from tpuherd.errors import IdentityMismatch, NotFound, NotReached
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulated.engine_faults import cut
-from tests.simulated.engine_ground import TYPE
+from tests.simulated.engine_harness import Play, perform
 from tests.simulated.engine_hosts import Machine, fits
+from tests.simulated.engine_jobs import Wished
 from tests.simulated.engine_lifecycles import progress
-from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Crash, Script
-from tests.simulated.engine_wishes import Wished
+from tests.simulated.engine_world import TYPE
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, RequestKind
 from tpuherd_sim.weather.arguments import read_duration
 from tpuherd_sim.weather.kinds import KINDS

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, Mischief, Moment, cut, points, quiet
-from tests.simulated.engine_ground import ZONES
+from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_jobs import Wished
 from tests.simulated.engine_lifecycles import LIFECYCLES
-from tests.simulated.engine_play import Play, perform
 from tests.simulated.engine_programs import Crash, Script
-from tests.simulated.engine_wishes import Wished
+from tests.simulated.engine_world import ZONES
 from tpuherd.model.slots_and_plan import Goal, RequestKind
 from tpuherd_sim.model.world_parts import Dice
 from tpuherd_sim.weather.storm import storm_steps

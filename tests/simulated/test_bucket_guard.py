@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.test_wishing import JOB, Office
+from tests.simulated.test_submit import JOB, Office
 from tpuherd.engine.desired_slots import load_desired_state
 from tpuherd.errors import InvalidInput, NotAllowed, NotFound, NotReached
 from tpuherd.jobs.bucket_guard import BUCKETS_MAX

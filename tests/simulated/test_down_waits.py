@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.simulated.cloud_user import ZONE, User, live
-from tests.simulated.test_wishing import FACTS, Person
+from tests.simulated.test_submit import FACTS, Person
 from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.remove import LOOK_S, STUCK_S, wait_until_gone

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_harness import Play, Wished, perform
 from tests.simulated.engine_ports import Life
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.create_engine import GONE_S

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.simulated.engine_harness import Play, perform
 from tests.simulated.engine_hosts import Machine
-from tests.simulated.engine_play import Play, perform
+from tests.simulated.engine_jobs import Wished
 from tests.simulated.engine_programs import TERM, Script
-from tests.simulated.engine_wishes import Wished
 from tpuherd_host.agent.state_machine.messages import TasksCleaned
 
 MIDDLE = {"*": Script(steps=40, step_s=5.0)}

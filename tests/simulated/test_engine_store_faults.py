@@ -8,9 +8,9 @@ import sqlite3
 import pytest
 
 from tests.simulated.engine_disk import DISK_FAULTS, fill_disk, tear_page
-from tests.simulated.engine_play import Play, perform
+from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_jobs import Wished
 from tests.simulated.engine_storm import again, play
-from tests.simulated.engine_wishes import Wished
 from tpuherd.model.slots_and_plan import Goal
 
 SAMPLE = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulated.engine_play import Play, Wished, perform
+from tests.simulated.engine_harness import Play, Wished, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd

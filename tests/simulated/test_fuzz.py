@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.schema import Document, document
-from tests.simulated.asking import START
+from tests.simulated.fuzz_requests import EVERY_METHOD, VERSIONS, Author, Method
+from tests.simulated.in_process_world import START
 from tests.simulated.invariants import broken, forgotten, restless
-from tests.simulated.nonsense import EVERY_METHOD, VERSIONS, Author, Method
 from tpuherd.catalogue import discovery
 from tpuherd_sim.handle import advance_world, handle_request, new_world
 from tpuherd_sim.live_world import may_change_world

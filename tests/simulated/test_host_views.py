@@ -2,7 +2,7 @@
 
 import json
 
-from tests.simulated.asking import START, Asker
+from tests.simulated.in_process_world import START, Asker
 from tpuherd_sim.handle import handle_request, new_world
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world_parts import Settings

@@ -11,8 +11,8 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from tests.simulated.windows import run_in_terminal
-from tests.unit.stories import StoryLog, struck
+from tests.simulated.terminals import run_in_terminal
+from tests.unit.event_stories import StoryLog, struck
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cli.main import run
 from tpuherd.jobs.job_queries import DONE, no_node_messages

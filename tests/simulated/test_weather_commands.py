@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.asking import START, Asker
+from tests.simulated.in_process_world import START, Asker
 from tpuherd_sim.handle import new_world
 from tpuherd_sim.model.world_codec import dump_world, load_world, world_digest
 from tpuherd_sim.model.world_parts import Settings

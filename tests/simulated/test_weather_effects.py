@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.asking import Asker
+from tests.simulated.in_process_world import Asker
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.tpu.host_metadata import metadata_tree
 from tpuherd_sim.tpu.host_reports import host_view, host_views

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.asking import Asker
+from tests.simulated.in_process_world import Asker
 from tests.simulated.invariants import broken, forgotten
 from tpuherd_sim.model.world_codec import world_digest
 from tpuherd_sim.weather.log_text import log_sentence, plain_sentence

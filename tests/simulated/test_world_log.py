@@ -1,6 +1,6 @@
 """The log of a world that has had more to say than anybody reads."""
 
-from tests.simulated.asking import Asker
+from tests.simulated.in_process_world import Asker
 from tpuherd_sim.model.world import LOG_LINES_MAX, log_entries_from, log_event, log_length
 from tpuherd_sim.model.world_codec import dump_world, load_world
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulated.asking import START, Asker
+from tests.simulated.in_process_world import START, Asker
 from tpuherd_sim.handle import new_world
 from tpuherd_sim.model.records import Node, QueuedResource
 from tpuherd_sim.model.world import World

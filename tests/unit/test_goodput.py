@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from tests.unit.stories import PRICE, START, StoryLog, nonsense, struck
+from tests.unit.event_stories import PRICE, START, StoryLog, nonsense, struck
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import (
     MEANINGS,

@@ -1,0 +1,132 @@
+"""Grounds on which the way to hosts is tried, and the way itself with a key and pins of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from tests.conformance.hosts_sim import sim
+from tests.conformance.hosts_sshd import lacking, town
+from tests.conformance.tiny_agent import small
+from tpuherd.clock import WallClock
+from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.ports import Host, RpcRequest
+from tpuherd.remote.agent_bootstrap import AgentBundle
+from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.client_key import key_pair
+from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool, HostDirectory
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.settings.host_routes import Route
+from tpuherd_host.agent.frames import PROTOCOL
+
+T = TypeVar("T")
+PING = RpcRequest(name="ping")
+KINDS = ["sim", "sshd"]
+AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within this
+AGAIN_PAUSE_S = 0.2  #: nobody tells when a real host is back, so it is asked
+
+
+class Ground(Protocol):
+    """Where hosts are, and what may befall them."""
+
+    login: str
+
+    def node(self, name: str, workers: int = 1) -> list[Host]: ...
+    def hosts(self, name: str) -> list[Host]: ...
+    def recreate(self, name: str) -> list[Host]: ...
+    def refuse(self, host: Host) -> None: ...
+    def silence(self, host: Host) -> None: ...
+    def hang(self, host: Host) -> None: ...
+    def reboot(self, host: Host) -> None: ...
+    def cut(self, host: Host) -> None: ...
+    def move(self, host: Host) -> None: ...
+    def register(self) -> AbstractAsyncContextManager[HostDirectory]: ...
+
+
+@contextmanager
+def standing(kind: str) -> Iterator[Ground]:
+    """A ground of that kind, or a skip that says why there is none."""
+    if kind == "sshd" and (why := lacking()):
+        pytest.skip(f"real sshd: {why}")
+    with town() if kind == "sshd" else sim() as place:
+        yield place
+
+
+def opened(
+    ground: Ground, folder: Path, bundle: AgentBundle | None = None, ways: tuple[Route, ...] = ()
+) -> "Opened":
+    return Opened(ground, folder, bundle or small(), ways)
+
+
+class Opened:
+    """Ways from here to a ground, with keys and pins in a folder."""
+
+    def __init__(
+        self, ground: Ground, folder: Path, bundle: AgentBundle, ways: tuple[Route, ...] = ()
+    ) -> None:
+        self.ground = ground
+        self.folder = folder
+        self.bundle = bundle
+        self.chosen = ways
+
+    @asynccontextmanager
+    async def ways(self) -> AsyncIterator[ConnectionPool]:
+        hello = {"protocol": PROTOCOL, "who": "a test", "owner": "abc", "epoch": 0}
+        caller = ClientIdentity(
+            login=self.ground.login,
+            keys=key_pair(self.folder / "config"),
+            hello=hello,
+            bundle=self.bundle,
+            routes=self.chosen,
+        )
+        async with self.ground.register() as register:
+            ways = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())
+            try:
+                yield ways
+            finally:
+                await ways.close()
+
+    def run(self, work: Callable[[ConnectionPool], Awaitable[T]]) -> T:
+        async def main() -> T:
+            before = children()
+            async with AsyncExitStack() as stack:
+                found = await work(await stack.enter_async_context(self.ways()))
+            async with asyncio.timeout(10.0):
+                while self.chosen and children() - before:  # a proxy command that ends
+                    await WallClock().sleep(0.01)
+            return found
+
+        return asyncio.run(main())
+
+
+def children() -> set[str]:
+    """Processes of this one."""
+    found: set[str] = set()
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found |= set(file.read_text().split())
+    return found
+
+
+async def ping(ways: ConnectionPool, host: Host) -> Any:
+    link = await ways.get_link(host)
+    return await link.call(PING)
+
+
+async def linked(ways: ConnectionPool, host: Host) -> AgentLink:
+    """A link, as soon as there can be one again."""
+    async with asyncio.timeout(AGAIN_S):
+        while True:
+            try:
+                return await ways.get_link(host)
+            except (NotReached, OperationFailed):
+                await ways.clock.sleep(AGAIN_PAUSE_S)

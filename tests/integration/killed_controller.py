@@ -1,0 +1,31 @@
+"""A controller that is there to be killed: eight hosts with processes that hold on."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.integration.running_hosts import Ear, run, view
+from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
+from tpuherd_sim.hosts.syscalls import process_family
+
+STUBBORN = """
+trap '' HUP TERM INT
+exec >&- 2>&- <&-
+(setsid nohup bash -c 'trap "" TERM HUP; exec -a --doomed-hosts-of-a-test sleep 600' &)
+(setsid setsid bash -c 'exec -a --doomed-hosts-of-a-test sleep 600' &)
+"""
+
+
+async def main() -> None:
+    rack = HostPool(Ear(), Path(sys.argv[2]), PoolSettings(mode=sys.argv[1]))
+    await rack.start()
+    views = [view(index % 4, "abcd"[index // 4]) for index in range(8)]
+    await rack.apply_views({each.key: each for each in views})
+    for host in rack.hosts.values():
+        await run(host, STUBBORN)
+    assert rack.zygote is not None
+    print(*process_family(rack.zygote.pid), flush=True)
+    await asyncio.Event().wait()
+
+
+asyncio.run(main())

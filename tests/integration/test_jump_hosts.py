@@ -1,0 +1,148 @@
+"""Hosts behind a jump host or a proxy command, and hosts that are not as one would wish."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.host_backends import opened, ping
+from tests.conformance.hosts_sshd import Town, lacking, town
+from tests.conformance.tiny_agent import small
+from tpuherd.errors import HerdError, IdentityMismatch, NotAllowed, NotReached, OperationFailed
+from tpuherd.ports import Host
+from tpuherd.remote import fanout
+from tpuherd.remote.connection_pool import ConnectionPool
+from tpuherd.remote.host_key_pins import Pins
+from tpuherd.settings import host_routes
+
+pytestmark = [pytest.mark.real, pytest.mark.root]
+
+PROXY = """
+import os, socket, sys, threading
+line = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def back():
+    while piece := line.recv(65536):
+        os.write(1, piece)
+    os._exit(0)
+threading.Thread(target=back, daemon=True).start()
+while piece := os.read(0, 65536):
+    line.sendall(piece)
+"""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Town]:
+    if why := lacking():
+        pytest.skip(f"real sshd: {why}")
+    with town() as place:
+        yield place
+
+
+def home_of(place: Town, host: Host) -> Path:
+    return place.machine(host).folder / "home"
+
+
+def test_a_route_by_a_jump_host(
+    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bastion,) = place.node("bastion")
+    hosts = place.node("behind", 4)
+    mine = tmp_path / "home" / ".ssh"
+    mine.mkdir(parents=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{mine}/id_ed25519"]
+    subprocess.run(words, check=True)
+    with place.keys.open("a") as keys:
+        keys.write((mine / "id_ed25519.pub").read_text())
+    (mine / "known_hosts").write_text(f"{bastion.internal_ip} {place.machine(bastion).key}\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    way = host_routes.parse_route(f"jump:root@{bastion.internal_ip}")
+
+    async def work(roads: ConnectionPool) -> list[fanout.FanoutResult[object]]:
+        return await fanout.run_on_all(hosts, lambda host: ping(roads, host))
+
+    assert fanout.failure_lines(opened(place, tmp_path, ways=(way,)).run(work)) == []
+    nowhere = host_routes.parse_route("jump:root@bastion.invalid")
+    said = fanout.failure_lines(opened(place, tmp_path, ways=(nowhere,)).run(work))
+    assert len(said) == 1
+    assert said[0].startswith("behind/w[0-3]: can't connect to the jump host root@bastion.invalid")
+
+
+def test_a_route_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("proxied")
+    script = tmp_path / "proxy.py"
+    script.write_text(PROXY)
+    way = host_routes.parse_route(f"command:{sys.executable} {script} %h %p")
+    opened(place, tmp_path, ways=(way,)).run(lambda roads: ping(roads, host))
+
+
+def test_routes_are_tried_in_order(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("ordered")
+    ordered = (host_routes.parse_route("command:false"), host_routes.parse_route("internal"))
+    opened(place, tmp_path, ways=ordered).run(lambda roads: ping(roads, host))
+    with pytest.raises(NotReached):
+        opened(place, tmp_path, ways=ordered[:1]).run(lambda roads: ping(roads, host))
+
+
+def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("talker")
+    noise = "echo Welcome; printf 'no newline'; echo trouble >&2\n"
+    (home_of(place, host) / ".bashrc").write_text(noise)
+    for _ in range(2):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_a_shell_that_never_stops_printing_is_abandoned(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("flooder")
+    (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
+    with pytest.raises(OperationFailed, match="says too much"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_a_read_only_home(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("stubborn")
+    (home_of(place, host) / ".tpuherd").write_text("a file")
+    with pytest.raises(HerdError, match=r"the agent cannot be written to /root/\.tpuherd"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+
+
+def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("newer")
+    other = small("", protocol=99)
+    with pytest.raises(OperationFailed, match="speaks protocol 99, we speak 1") as caught:
+        opened(place, tmp_path, other).run(lambda roads: ping(roads, host))
+    assert "newer" in caught.value.hint
+
+
+def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: Path) -> None:
+    (host,) = place.node("trusted")
+    place.nodes["trusted"].publishes_keys = False
+    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    machine = place.machine(host)
+    assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
+    place.off(machine)
+    place.new_key(machine)
+    place.on(machine)
+    place.listens(machine)
+    with pytest.raises(IdentityMismatch, match="the host key at its address does not match"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    place.nodes["trusted"].publishes_keys = True  # the cloud vouches for the new one
+    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
+
+
+def test_a_key_that_is_never_accepted(
+    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host,) = place.node("fortress")
+    monkeypatch.setattr("tpuherd.remote.connection_pool.ADMISSION_S", 1.0)
+
+    async def admit(host: Host, login: str, public: str) -> None:
+        place.admitted.append(public)
+
+    monkeypatch.setattr(place, "install_key", admit)
+    with pytest.raises(NotAllowed, match="rejects our SSH key for root"):
+        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    assert place.admitted

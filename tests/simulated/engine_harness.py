@@ -1,0 +1,393 @@
+"""A play: the real engine in a world of this process, killed and begun anew as a plot says."""
+
+import asyncio
+import sqlite3
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.simulated.engine_disk import FaultyConnection
+from tests.simulated.engine_harness_parts import SetClock, desire, told
+from tests.simulated.engine_invariants import (
+    Watch,
+    misjudged,
+    mistried,
+    unaccounted,
+    unmet,
+    untried,
+)
+from tests.simulated.engine_jobs import Wished, slots
+from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
+from tests.simulated.engine_programs import Script
+from tests.simulated.engine_world import OWNER, Asked, Ground
+from tests.simulated.in_process_world import START
+from tests.simulated.virtual_loop import run
+from tpuherd.clock import SteadyClock
+from tpuherd.cloud.auth import AnonymousAuth
+from tpuherd.cloud.bids_api import BidsApi
+from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.cloud.rest import RestClient, world_http_client
+from tpuherd.engine.create_engine import GONE_S, latest_event_time
+from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
+from tpuherd.engine.loop import EndReason, Engine, EngineDeps
+from tpuherd.errors import HerdError
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.slot_history import History
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
+from tpuherd.ports import LeaseHolder
+from tpuherd.settings.endpoints import ServiceUrls
+from tpuherd.store.corruption import MARK
+from tpuherd.store.database import Database
+from tpuherd.store.log_store import LogStore
+from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
+from tpuherd_sim.model.http_types import Request
+
+URL = "http://world"
+TTL_S = 30.0
+RESTART_S = 1.0  #: from an engine's death to the next one
+LOOK_S = 5.0
+MENDED_S = 600.0  #: a damaged store is set aside at once, and what it lost found when zones answer
+SETTLE_S = 40.0
+STAY_S = 240.0  #: so long nothing may stir when all is as it was wished
+ROOM = Path("/dev/shm")  #: a store without a disk, where there is such a thing
+
+
+@dataclass(eq=False, kw_only=True)
+class Play:
+    """One history, from the first wish to its end."""
+
+    ground: Ground
+    folder: Path
+    watch: Watch = field(init=False)
+    store: Database = field(init=False)  #: the user's, beside the engine's
+    owner: str = OWNER
+    life: Life | None = None
+    lives: int = 0
+    at: Callable[[Life, str], None] = lambda life, place: None
+    before: Callable[[Request], Spoil | None] = lambda request: None
+    stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
+    was_damaged: bool = False  #: the store, and it may lack what the cloud shows
+    kept: list[HistoryEvent] = field(
+        default_factory=list
+    )  #: what the log said before it was damaged
+    said: dict[str, Wished] = field(default_factory=dict)  #: what the user wants, by job
+    troubles: list[str] = field(default_factory=list)  #: an engine that broke by itself
+    wanted: bool = True  #: an engine is begun again when it ends
+    engine: Engine | None = None
+    page: int = 0  #: lists have so few a page
+    look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
+    advice: SweepAdvisor = OURS  #: on the trials of sweeps
+    remembered: History = field(default_factory=History)
+    folded: int = 0
+    resting: int | None = None  #: the store's version when nothing was left to do
+
+    def __post_init__(self) -> None:
+        self.clock = SetClock(self.ground.clock)
+        self.lease_clock = SteadyClock(self.clock)  # no lock tells here that an engine is dead
+        self.watch = Watch(ground=self.ground)
+        self.ground.watchers.append(self.watch.asked)
+        self.store = Database(self.folder, self.ground.clock.now())
+
+    # ---- the user --------------------------------------------------------------------------------
+
+    def wish(self, wished: Wished) -> None:
+        """Say what is wished."""
+        self.said[wished.job] = wished
+        now = self.clock.now()
+        wish = wished.wish(now)
+        known = self.store.stored_jobs().get(wished.job)
+        kind = "job.submitted" if known is None else "job.changed"
+        if known is not None:
+            wish = replace(wish, made_at=known.made_at)
+        self.store.put_job(
+            wish, [HistoryEvent(at=now, kind=kind, job=wished.job, facts={"who": "me"})]
+        )
+        self.look_at_wishes()
+
+    def down(self, job: str) -> None:
+        """Nothing is wished of it any more."""
+        self.said.pop(job, None)
+        now = self.clock.now()
+        self.store.remove_job(
+            job, [HistoryEvent(at=now, kind="job.removed", job=job, facts={"who": "me"})]
+        )
+        self.look_at_wishes()
+
+    def look_at_wishes(self) -> None:
+        """The watchers know what is wished now, and forget nothing that was."""
+        wished = {
+            slot.name: slot for wish in self.store.stored_jobs().values() for slot in slots(wish)
+        }
+        gone = {
+            name: replace(slot, goal=Goal.GONE)
+            for name, slot in self.watch.slots.items()
+            if name not in wished
+        }
+        self.watch.slots = {**gone, **wished}
+
+    def events(self, *kinds: str) -> list[HistoryEvent]:
+        """What the log says."""
+        return [event for _, event in self.store.read_events(kinds=kinds or None)]
+
+    def history(self) -> list[HistoryEvent]:
+        """All that was ever in the log, with what a damaged store has lost."""
+        events = self.events()
+        aside = [n for n, event in enumerate(events) if event.kind == SET_ASIDE]
+        return [*self.kept, *events[aside[-1] :]] if aside else events
+
+    def folded_history(self) -> History:
+        """What is remembered."""
+        for seq, event in self.store.read_events(after=self.folded):
+            self.remembered = apply_event(self.remembered, event)
+            self.folded = seq
+        return self.remembered
+
+    def forget(self) -> None:
+        """The store was lost: a new one, which knows nothing."""
+        self.store = Database(self.folder, self.ground.clock.now())
+        self.remembered, self.folded, self.resting = History(), 0, None
+
+    # ---- the engine ------------------------------------------------------------------------------
+
+    async def keep(self) -> None:
+        """One engine after another, as whoever reads wishes begins one where none lives."""
+        while True:
+            if self.wanted:
+                await self.one()
+            await asyncio.sleep(RESTART_S)
+            while self.resting is not None and self.store.change_counter() == self.resting:
+                await asyncio.sleep(RESTART_S)
+
+    async def one(self) -> None:
+        """The life of one engine."""
+        life = Life()
+        life.at = lambda place: self.at(life, place)
+        inner = self.open_store(life)
+        holder = LeaseHolder(pid=1000 + self.lives, host="laptop", who="me@laptop")
+        try:
+            clock = SteadyClock(self.clock, latest_event_time(inner))
+            epoch = inner.take_lease(holder, self.lease_clock.now(), TTL_S)
+        except HerdError:
+            epoch = None  # its process says so, and ends
+        if epoch is None:
+            inner.close()
+            return
+        self.life = life
+        self.lives += 1
+        hello = {"who": "me@laptop", "owner": self.owner, "epoch": epoch}
+        hosts = Hosts(self.ground.rack.machines, hello, life)
+        wire = Wire(self.ground.desk, life, self.asked, self.page)
+        store = Store(inner, life)
+        try:
+            async with world_http_client(wire) as http:
+                cloud = Cloud(
+                    RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
+                )
+                parts = EngineDeps(
+                    store=store,
+                    secrets=inner.secrets,
+                    cloud=BidsApi(cloud, clock, 22, cloud.list_nodes),
+                    hosts=hosts,
+                    shelf=LogStore(self.folder / "logs"),
+                    troubles=inner.troubles,
+                    clock=clock,
+                    desire=desire,
+                    owner=self.owner,
+                    outputs=self.folder / "outputs",
+                    gone_s=GONE_S,
+                    advice=self.advice,
+                    look_s=self.look_s,
+                )
+                engine = self.engine = Engine(parts, epoch=epoch)
+                life.task = asyncio.create_task(engine.run())
+                if await self.ended(life.task, life):
+                    if life.task.result() is not EndReason.DAMAGED:
+                        inner.release_lease(epoch)
+                    if life.task.result() is EndReason.REST:
+                        self.resting = self.store.change_counter()
+        except HerdError:
+            pass  # the lease can't be given back: the process ends, and the lease runs out
+        finally:
+            life.dead = True
+            hosts.cut()
+            inner.close()
+
+    def open_store(self, life: Life) -> Database:
+        """The store as this life sees it. A damaged one is set aside: nobody else has it open."""
+        damaged = (self.folder / MARK).exists()
+        if damaged:
+            self.store.close()
+        inner = Database(self.folder, self.clock.now())
+
+        def before(connection: sqlite3.Connection, statement: str) -> None:
+            self.stated(connection, statement)
+
+        inner._connection = FaultyConnection(inner._connection, life, before)  # type: ignore
+        if damaged:
+            self.forget()
+            self.was_damaged = True
+        return inner
+
+    async def await_store(self) -> None:
+        """A damaged store is let go of and set aside, and soon knows again what it lost; a job
+        that nobody remembers is submitted again by its user, who is told so, and one whose end
+        nobody remembers is dropped again."""
+        end = self.ground.clock.now() + MENDED_S
+        while (self.folder / MARK).exists():
+            if self.ground.clock.now() > end:
+                raise AssertionError("the damaged store was not set aside")
+            await asyncio.sleep(RESTART_S)
+        if not self.was_damaged:
+            return
+        while not self.events(RECOVERED):
+            if self.ground.clock.now() > end:
+                raise AssertionError("the store never recovered")
+            await asyncio.sleep(RESTART_S)
+        jobs = self.store.stored_jobs().keys()
+        for job in self.said.keys() - jobs:
+            self.wish(self.said[job])
+        for job in jobs - self.said.keys():
+            assert not self.drop_was_read(job), f"{job} was dropped, and is there again"
+            self.down(job)
+        self.was_damaged = False
+
+    def drop_was_read(self, job: str) -> bool:
+        """Whether the store that follows a damaged one knows that the job was dropped."""
+        events = self.events("job.submitted", "job.changed", "job.removed", SET_ASIDE)
+        last = max(n for n, event in enumerate(events) if event.kind == SET_ASIDE)
+        ends = [event.kind for event in events[:last] if event.job == job]
+        return ends[-1:] == ["job.removed"]
+
+    async def ended(self, task: asyncio.Task[EndReason], life: Life) -> bool:
+        """Whether an engine ended in peace; one that broke by itself is a finding."""
+        self.resting = None
+        await asyncio.wait([task])
+        if task.cancelled():
+            return False
+        error = task.exception()
+        if life.dead:
+            return False
+        if error is not None:
+            self.troubles.append(f"{self.ground.now():.1f} s: {told(error)}")
+        return error is None
+
+    def asked(self, request: Request) -> Spoil | None:
+        """A request is on its way to the world."""
+        spoil = self.before(request)
+        self.ground.note(request)
+        return spoil
+
+    def kill(self) -> None:
+        """kill -9, from outside."""
+        if self.life is not None:
+            self.life.die()
+
+    # ---- time ------------------------------------------------------------------------------------
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass, with all watchers awake."""
+        end = self.ground.clock.now() + seconds
+        while (left := end - self.ground.clock.now()) > 0:
+            await asyncio.sleep(min(LOOK_S, left))
+            await self.await_store()
+            self.watch.look()
+
+    async def until(self, happens: Callable[[], bool], patience_s: float) -> bool:
+        """Let time pass until something is so; False when it never was."""
+        end = self.ground.clock.now() + patience_s
+        while not happens():
+            if self.ground.clock.now() >= end:
+                return False
+            await self.advance(min(LOOK_S, end - self.ground.clock.now()))
+        return True
+
+    def met(self) -> bool:
+        """Whether everything is as it was wished."""
+        return not self.unmet()
+
+    def unmet(self) -> list[str]:
+        """What is not as it was wished."""
+        slots, history = self.watch.slots, self.folded_history()
+        return [
+            *unmet(self.ground, slots, history.slots),
+            *untried(slots.values(), history.sweeps),
+        ]
+
+    def verdict(self) -> list[str]:
+        """All that was wrong in this history."""
+        events = self.history()
+        return [
+            *self.watch.faults,
+            *self.troubles,
+            *misjudged(self.ground, events),
+            *unaccounted(events, clock_was_set=self.clock.was_set),
+            *mistried(events),
+        ]
+
+    async def close(self, patience_s: float = 3600.0) -> list[str]:
+        """The end of a history: calm weather, the wish is met and stays met, then all goes."""
+        self.ground.calm()
+        await self.advance(SETTLE_S)  # what was announced before comes yet
+        await self.until(self.met, patience_s)
+        found = self.unmet()
+        if not found:
+            mark = len(self.mutations())
+            await self.advance(STAY_S)
+            found += [f"later {sentence}" for sentence in self.unmet()]
+            restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
+            found += [f"nothing was left to do, and yet: {restless}"] if restless else []
+        for job in self.store.stored_jobs():
+            self.down(job)
+        if not await self.until(lambda: not self.ground.remains(), 1800.0):
+            found.append(f"after down there is {self.ground.remains()}")
+        self.watch.look()
+        return [*found, *self.verdict()]
+
+    def mutations(self) -> list[Asked]:
+        """All requests of engines that change the world."""
+        return [asked for asked in self.ground.asked if not asked.reads]
+
+
+Plot = Callable[[Play], Awaitable[Any]]
+
+
+def perform(
+    plot: Plot,
+    *,
+    seed: int = 1,
+    scripts: Mapping[str, Script] | None = None,
+    haste: float = 1.0,
+) -> Any:
+    """Play a plot in virtual time; with haste the cloud takes less time for everything."""
+
+    async def main() -> Any:
+        with tempfile.TemporaryDirectory(dir=ROOM if ROOM.exists() else None) as folder:
+            ground = Ground(seed=seed, scripts=scripts or {}, haste=haste)
+            play = Play(ground=ground, folder=Path(folder))
+            tasks = [asyncio.create_task(ground.live()), asyncio.create_task(play.keep())]
+            try:
+                return await plot(play)
+            finally:
+                play.wanted = False
+                play.kill()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                if play.life is not None and play.life.task is not None:
+                    await asyncio.wait([play.life.task])
+                    with suppress(asyncio.CancelledError):
+                        play.life.task.exception()
+                play.store.close()
+
+    return run(main())
+
+
+def wished_slots(play: Play) -> Mapping[str, Slot]:
+    """What is wished now."""
+    return play.watch.slots
+
+
+__all__ = ["START", "Play", "Plot", "Wished", "perform"]

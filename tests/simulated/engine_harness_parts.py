@@ -1,0 +1,59 @@
+"""Parts of a play: the user's clock, what an engine makes of jobs, and how its errors are told."""
+
+from collections.abc import Mapping
+
+from tests.simulated.engine_jobs import launch_of, order_of, wishes_of
+from tpuherd.clock import Clock
+from tpuherd.engine.desired import DesiredState
+from tpuherd.jobfile.read_job import JobSpec, read_fields
+from tpuherd.model.search import Search
+from tpuherd.model.stored_job import StoredJob
+
+
+def desire(wishes: Mapping[str, StoredJob]) -> DesiredState:
+    """What an engine makes of wishes."""
+    return DesiredState(
+        desired_slots=wishes_of(wishes),
+        order=order_of,
+        launch=lambda slot: launch_of(slot, wishes[slot.job]),
+        rows=wishes,
+        sweeps={job: search_of(wish) for job, wish in wishes.items() if "sweep" in wish.document},
+    )
+
+
+def search_of(wish: StoredJob) -> Search:
+    """How a sweep is searched."""
+    found = read_fields(wish.document)
+    assert isinstance(found, JobSpec) and found.sweep is not None, found
+    return found.sweep
+
+
+class SetClock:
+    """The clock of the user's machine, which somebody sets ahead and back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.off_s = 0.0
+        self.was_set = False
+
+    def now(self) -> float:
+        return self.clock.now() + self.off_s
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def set(self, by_s: float) -> None:
+        """From now on it shows so much more, or less."""
+        self.off_s += by_s
+        self.was_set = True
+
+
+def told(error: BaseException) -> str:
+    """An error, with those that are in it, and where it came from."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(told(one) for one in error.exceptions)
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place else ""
+    return f"{type(error).__name__}: {error} ({where})"

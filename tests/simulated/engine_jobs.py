@@ -1,0 +1,147 @@
+"""Wishes of these tests: small documents, and what an engine makes of them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulated.engine_world import OWNER, TYPE, ZONES
+from tpuherd.catalogue import accelerators
+from tpuherd.model.node_spec import LaunchSpec, NodeSpec
+from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Limits, Offer, RequestKind, Slot
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.targets import split_bid_name
+
+TOLD = "TOLD"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wished:
+    """A job as a test wishes it."""
+
+    job: str = "gpt"
+    goal: Goal = Goal.RUN
+    copies: int = 1
+    zones: tuple[str, ...] = ZONES
+    type: str = TYPE
+    kind: RequestKind = RequestKind.QUEUED
+    tier: str = "spot"
+    nodes: int = 1
+    code: str = "c1"
+    node: str = "n1"
+    setup: bool = True
+    outputs: bool = False
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    sweep: Mapping[str, Any] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As a job's: what rides in the card, and what a lost store is rebuilt from.
+
+        What only these tests know rides along as a variable of the job's environment.
+        """
+        told = {
+            "zones": list(self.zones), "type": self.type, "kind": self.kind.value,
+            "tier": self.tier, "nodes": self.nodes, "code": self.code, "node": self.node,
+            "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
+            "copies": self.copies,
+        }  # fmt: skip
+        return {
+            "name": self.job,
+            "accelerator": self.type,
+            "copies": self.copies,
+            "slices": self.nodes,
+            "run": "python train.py",
+            "env": {TOLD: json.dumps(told)},
+            **({} if self.sweep is None else {"sweep": self.sweep}),
+        }
+
+    def wish(self, now: float) -> StoredJob:
+        """What a command would write."""
+        return StoredJob(
+            job=self.job,
+            goal=self.goal,
+            document=self.document(),
+            snapshot=self.code,
+            made_at=now,
+            changed_at=now,
+            who="me@laptop",
+        )
+
+
+def told_of(wish: StoredJob) -> dict[str, Any]:
+    """What a test said."""
+    told: dict[str, Any] = json.loads(wish.document["env"][TOLD])
+    return told
+
+
+def slots(wish: StoredJob) -> tuple[Slot, ...]:
+    """The slots of a wish."""
+    told = told_of(wish)
+    offers = tuple(
+        Offer(
+            zone=zone,
+            type=told["type"],
+            runtime="v2-alpha-tpuv5",
+            tier=told["tier"],
+            kind=RequestKind(told["kind"]),
+            hosts=accelerators()[told["type"]].hosts,
+            price=8.0,
+        )
+        for zone in told["zones"]
+    )
+    return tuple(
+        Slot(
+            name=f"{wish.job}-{index}",
+            job=wish.job,
+            goal=wish.goal,
+            offers=offers,
+            node_digest=told["node"],
+            code_digest=told["code"],
+            desired_since=wish.made_at,
+            nodes=told["nodes"],
+            limits=Limits(**told["limits"]),
+            outputs=told["outputs"],
+            trials="sweep" in wish.document,
+        )
+        for index in range(told["copies"])
+    )
+
+
+def wishes_of(wishes: Mapping[str, StoredJob]) -> DesiredSlots:
+    """All of them for the judgement."""
+    every = {slot.name: slot for wish in wishes.values() for slot in slots(wish)}
+    return DesiredSlots(slots=every, owner=OWNER)
+
+
+def order_of(slot: Slot) -> NodeSpec:
+    """Nothing special."""
+    return NodeSpec()
+
+
+def launch_of(slot: Slot, wish: StoredJob) -> LaunchSpec:
+    """What the agents are told."""
+    index = slot.name.rpartition("-")[2]
+    told = told_of(wish)
+    env = {
+        "RUN_ID": f"{slot.name}-{wish.made_at:.0f}",
+        "HERD_JOB": slot.job,
+        "HERD_SLOT": index,
+        "HERD_SLOTS": str(told["copies"]),
+    }
+    step = {"name": "requirements", "shell": "pip install", "env": env, "hash": f"{told['code']}"}
+    return LaunchSpec(
+        shell=f"python train.py --code {told['code']}",
+        env=env,
+        setup=(step,) if told["setup"] else (),
+        dest=f"herd/{slot.job}",
+        directory=f"herd/{slot.job}",
+        outputs=("out",) if told["outputs"] else (),
+        grace_s=slot.limits.grace_s,
+        notice_grace_s=slot.limits.notice_grace_s,
+    )
+
+
+def slot_name(bid: str) -> str:
+    """The slot that a bid, or one of its nodes, is for."""
+    found = split_bid_name(bid)
+    return found.slot if found is not None else ""

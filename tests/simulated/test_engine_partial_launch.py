@@ -1,0 +1,95 @@
+"""A gang that only half begins: one host has its command, the other not. It is one or none."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_links import Line
+from tests.simulated.engine_programs import Script
+from tpuherd.errors import NotReached
+from tpuherd_host.agent import frames
+
+SCRIPTS = {"*": Script(steps=30, step_s=2.0, init_s=1.0)}
+PATIENCE_S = 90.0  #: a call that stays unanswered is known to be so after a minute
+
+
+@dataclass(kw_only=True)
+class Half:
+    """Keeps the command from one host of two, so many times."""
+
+    play: Play
+    worker: int
+    how: Callable[["Half", Line, int], None]
+    times: int = 1
+    struck: list[float] = field(default_factory=list)
+
+    def called(self, line: Line, piece: bytes) -> bool:
+        """Whether a call reaches its agent."""
+        if piece[4] != frames.CALL or line.machine.view.worker != self.worker:
+            return True
+        [frame] = frames.FrameReader().feed(piece)
+        if frame.content.get("verb") != "start" or len(self.struck) >= self.times:
+            return True
+        self.struck.append(self.play.ground.clock.now())
+        self.how(self, line, frame.id)
+        return False
+
+    def alone(self) -> list[str]:
+        """Hosts whose command runs while the other host of its gang has none."""
+        found = []
+        for gang in self.play.ground.fleet.gangs.values():
+            alive = [one.ground.name for one in gang.members.values() if one.alive]
+            if len(alive) == 1:
+                found += alive
+        return found
+
+
+def dropped(half: Half, line: Line, call: int) -> None:
+    """It is lost on its way, and the link lives."""
+
+
+def cut(half: Half, line: Line, call: int) -> None:
+    """It is lost with its link."""
+    line.cut(NotReached("the network cut the link"))
+
+
+def refused(half: Half, line: Line, call: int) -> None:
+    """The agent says that it can't: there is no room."""
+    line.down.send(
+        frames.pack_json(frames.FAIL, call, {"error": "full", "sentence": "the disk is full"})
+    )
+
+
+def killed(half: Half, line: Line, call: int) -> None:
+    """The engine is killed at that moment, too."""
+    half.play.kill()
+    line.cut(NotReached("the engine is gone"))
+
+
+@pytest.mark.parametrize("worker", [0, 1])
+@pytest.mark.parametrize("how", [dropped, cut, refused, killed], ids=lambda how: how.__name__)
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int) -> None:
+    async def plot(play: Play) -> Half:
+        half = Half(play=play, worker=worker, how=how, times=times)
+        play.ground.fleet.called = half.called
+        play.wish(Wished(zones=("us-east5-a",)))
+        assert await play.until(lambda: len(half.struck) == times, 3600.0)
+        lonely_since: float | None = None
+        while not play.events("slot.done"):
+            await play.advance(5.0)
+            now = play.ground.clock.now()
+            lonely_since = (lonely_since or now) if half.alone() else None
+            assert lonely_since is None or now - lonely_since < PATIENCE_S, half.alone()
+            assert now - half.struck[0] < 3600.0, play.unmet()
+        assert await play.close() == []
+        return half
+
+    half = perform(plot, scripts=SCRIPTS)
+    done = [gang for gang in half.play.ground.fleet.gangs.values() if gang.completed]
+    assert [sorted(gang.members) for gang in done] == [[0, 1]]
+    assert half.play.remembered.slots["gpt-0"].failures == 0, "none of it was the user's fault"

@@ -1,0 +1,245 @@
+"""What an engine must survive besides faults of a moment: rivals, sleep, lost and full disks."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_lifecycles import progress
+from tests.simulated.engine_ports import Life
+from tests.simulated.engine_programs import Script
+from tpuherd.errors import OperationFailed
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.ports import LeaseHolder
+from tpuherd.store.database import Database
+
+LONG = {"gpt": Script(steps=60)}
+ZONE = ("us-east5-a",)
+
+
+def begun(play: Play, step: int = 3) -> Any:
+    """The job has come so far."""
+    return play.until(lambda: progress(play, "gpt-0") >= step, 3600.0)
+
+
+def verdicts(play: Play) -> list[str]:
+    """How attempts ended."""
+    return [str(event.facts["verdict"]) for event in play.events("attempt.ended")]
+
+
+def test_a_second_engine_finds_the_lease_taken() -> None:
+    async def plot(play: Play) -> None:
+        play.wish(Wished(zones=ZONE))
+        await begun(play)
+        rival = Database(play.folder, play.ground.clock.now())
+        holder = LeaseHolder(pid=1, host="another", who="me@another")
+        assert rival.take_lease(holder, play.ground.clock.now(), 30.0) is None
+        rival.close()
+        assert await play.close() == [] and play.lives == 1
+
+    perform(plot, scripts=LONG)
+
+
+def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
+    """A laptop froze, another engine took over, and the laptop thaws."""
+
+    async def plot(play: Play) -> None:
+        play.wish(Wished(zones=ZONE))
+        await begun(play)
+        rival = Database(play.folder, play.ground.clock.now())
+        now = play.ground.clock.now()
+        first = play.engine
+        epoch = rival.take_lease(
+            LeaseHolder(pid=1, host="another", who="me@another"), now + 3600.0, 30.0
+        )
+        assert epoch is not None
+        await play.advance(30.0)
+        assert (
+            first is not play.engine
+            or play.life is None
+            or play.life.task is None
+            or (play.life.task.done())
+        )
+        rival.release_lease(epoch)
+        rival.close()
+        assert await play.close() == []
+        assert verdicts(play) == ["success"]
+
+    perform(plot, scripts=LONG)
+
+
+@pytest.mark.parametrize("away_s", [600.0, 86_400.0])
+def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> None:
+    async def plot(play: Play) -> None:
+        play.watch.spare_s = 2 * away_s
+        play.wish(Wished(zones=ZONE))
+        await begun(play)
+        play.wanted = False
+        play.kill()
+        await play.advance(away_s)
+        play.wanted = True
+        assert await play.close() == []
+        assert verdicts(play) == ["success"]
+        assert [event.facts["bid"] for event in play.events("bid.requested")] == ["gpt-0-g1-7kq"]
+
+    perform(plot, scripts=LONG)
+
+
+async def lose(play: Play) -> None:
+    """A job's store is lost while it runs, and another engine begins."""
+    play.wish(Wished(zones=ZONE))
+    await begun(play)
+    await lose_all(play)
+    play.wanted = True
+
+
+def dying(play: Play, moment: int) -> None:
+    """The engine dies at that one of the moments that are still to come."""
+    places: list[str] = []
+
+    def at(life: Life, place: str) -> None:
+        places.append(place)
+        if len(places) == moment + 1:
+            life.die()
+
+    play.at = at
+
+
+async def lose_all(play: Play) -> None:
+    """Everything beside the cloud is gone, and nobody looks after it."""
+    play.wanted = False
+    play.kill()
+    await play.advance(10.0)
+    play.store.close()
+    for file in lost(play.folder):
+        file.unlink()
+    play.forget()
+
+
+async def found_again(play: Play) -> None:
+    """What runs is adopted, and comes to its end; nothing is made anew."""
+    await play.until(lambda: "gpt" in play.store.stored_jobs(), 300.0)
+    play.look_at_wishes()
+    assert await play.close() == []
+    assert "success" in verdicts(play)
+    created = [asked.name for asked in play.ground.asked if asked.creates]
+    assert created == ["gpt-0-g1-7kq"]
+
+
+def test_a_lost_store_is_rebuilt_from_the_world() -> None:
+    async def plot(play: Play) -> None:
+        await lose(play)
+        await found_again(play)
+
+    perform(plot, scripts=LONG)
+
+
+@pytest.mark.parametrize("moment", range(14))
+def test_an_engine_is_killed_while_it_adopts(moment: int) -> None:
+    async def plot(play: Play) -> None:
+        await lose(play)
+        dying(play, moment)
+        await found_again(play)
+
+    perform(plot, scripts=LONG)
+
+
+@pytest.mark.parametrize("moment", range(14))
+def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int) -> None:
+    jobs = ("bert", "gpt", "llama")
+
+    async def plot(play: Play) -> None:
+        for job in jobs:
+            play.wish(Wished(job=job, zones=ZONE))
+        far = [f"{job}-0" for job in jobs]
+        assert await play.until(lambda: min(progress(play, one) for one in far) >= 3, 3600.0)
+        await lose_all(play)
+        dying(play, moment)
+        play.wanted = True
+        assert await play.until(lambda: len(play.store.stored_jobs()) == len(jobs), 300.0)
+        play.look_at_wishes()
+        assert await play.close() == []
+        created = sorted(asked.name for asked in play.ground.asked if asked.creates)
+        assert created == [f"{job}-0-g1-7kq" for job in jobs]
+
+    perform(plot, scripts={"*": Script(steps=60)})
+
+
+def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
+    """The first survey after the loss does not hear of the zone in which all is."""
+
+    async def plot(play: Play) -> None:
+        await lose(play)
+        assert play.ground.weather("unreachable-zone", zone=ZONE[0], times=2)
+        await found_again(play)
+
+    perform(plot, scripts=LONG)
+
+
+def lost(folder: Path) -> Iterable[Path]:
+    """The files of a store."""
+    return [file for file in folder.iterdir() if file.is_file()]
+
+
+def test_a_full_disk_stops_actions_and_nothing_else() -> None:
+    """What can't be written down is not done; when there is room again all goes on."""
+
+    async def plot(play: Play) -> None:
+        full: list[bool] = []
+
+        def at(life: Life, place: str) -> None:
+            if full and place.startswith("before ") and not place.startswith(TO_THE_WORLD):
+                raise OperationFailed("the disk is full")
+
+        play.at = at
+        play.wish(Wished(zones=ZONE))
+        await begun(play)
+        full.append(True)
+        mark = len(play.mutations())
+        play.ground.weather("preempt", target="us-east5-a/*", notice_s=0)
+        await play.advance(600.0)
+        assert len(play.mutations()) == mark
+        full.clear()
+        assert await play.close() == []
+        assert verdicts(play) == ["preempted", "success"]
+
+    perform(plot, scripts=LONG)
+
+
+TO_THE_WORLD = ("before GET", "before POST", "before DELETE")
+
+
+def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
+    async def plot(play: Play) -> None:
+        wished = Wished(goal=Goal.IDLE, zones=ZONE, copies=2)
+        play.wish(wished)
+        await play.until(play.met, 3600.0)
+        play.wanted = False
+        play.kill()
+        play.wish(replace(wished, copies=1))
+        await play.advance(300.0)
+        play.wanted = True
+        await play.until(play.met, 900.0)
+        assert list(play.ground.nodes()) == ["gpt-0-g1-7kq"]
+        assert await play.close() == []
+
+    perform(plot)
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    def history() -> list[HistoryEvent]:
+        async def plot(play: Play) -> list[HistoryEvent]:
+            play.wish(Wished(copies=2))
+            await begun(play)
+            play.ground.weather("preempt", target="*/*", notice_s=30)
+            await play.close()
+            return play.events()
+
+        found: list[HistoryEvent] = perform(plot, scripts=LONG, seed=5)
+        return found
+
+    assert history() == history()

@@ -1,0 +1,160 @@
+"""What a bid is to its slot, for all that may be known of it: each role, if and only if."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import inf
+from typing import Any
+
+from tests.unit.planner_scenes import NAME, NOW, bid, host, seen, sight
+from tests.unit.toy_cloud import Toy, offer, slot
+from tpuherd.history.apply_event import apply_event
+from tpuherd.model.observed import NodeState
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory
+from tpuherd.model.slots_and_plan import (
+    DesiredSlots,
+    Goal,
+    HistoryEvent,
+    Limits,
+    Refusal,
+    Slot,
+    Withdraw,
+)
+from tpuherd.planner.bid_status import UNHEALTHY_S_MAX, BidStatus, NodeNeed
+from tpuherd.planner.bidding import AGAIN_S, apply_bid_table, assign_roles
+from tpuherd.planner.policy import BidPhase, Role
+from tpuherd.planner.slot_input import PlanContext, SlotContext
+
+PATIENCE = 300.0
+WISHED = slot(limits=Limits(patience_s=PATIENCE))
+FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn")
+
+
+def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
+    """The bids of one slot, before anybody said what they are."""
+    world = PlanContext(
+        desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
+        sure=True, frozen="", unknown={}, probed=set(),
+    )  # fmt: skip
+    both = (host(0), host(1))
+    bid_statuses = [
+        BidStatus(
+            bid=one,
+            stage=BidPhase.READY,
+            observation=sight(NodeState.READY),
+            hosts=both,
+            whole=True,
+        )
+        for one in bids
+    ]
+    slot_history = SlotHistory(bids={one.name: one for one in bids})
+    return SlotContext(
+        world=world,
+        slot=wish,
+        slot_history=slot_history,
+        now=NOW,
+        need=need,
+        bid_statuses=bid_statuses,
+    )
+
+
+def known(facts: frozenset[str], asked_ago: float) -> BidRecord:
+    """A bid of which so much is known."""
+    changes: dict[str, Any] = {
+        "withdrawn": {"withdrawn_at": NOW - 1, "withdrawn_why": "so"},
+        "refused": {"refusal": Refusal.STOCKOUT, "sentence": "no"},
+        "lost": {"lost_at": NOW - 1, "lost_how": "preempted"},
+        "noticed": {"notice_at": NOW - 1},
+        "outdated": {"node_digest": "another"},
+        "granted": {"granted_at": NOW - 5, "ready_at": NOW - 4},
+        "worn": {"unhealthy_at": NOW - UNHEALTHY_S_MAX},
+    }
+    found = bid(asked_at=NOW - asked_ago)
+    for fact in facts:
+        found = replace(found, **changes[fact])
+    return found
+
+
+def space() -> Iterator[tuple[frozenset[str], NodeNeed, bool, int, float]]:
+    """All that may be known of one bid, what its slot wants, exact or not, offers, its age."""
+    for chosen in product((False, True), repeat=len(FACTS)):
+        facts = frozenset(name for name, there in zip(FACTS, chosen, strict=True) if there)
+        for exact, offers in product((False, True), (1, 2, 3)):
+            for need, age in product(NodeNeed, (PATIENCE - 1, PATIENCE)):
+                yield facts, need, exact, offers, age
+
+
+def test_each_role_of_a_single_bid_if_and_only_if() -> None:
+    for facts, need, exact, offers, age in space():
+        wish = replace(WISHED, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
+        judged = case(wish, need, known(facts, age))
+        assign_roles(judged)
+        role = judged.bid_statuses[0].role
+        gone = facts & {"refused", "lost", "noticed"}
+        free = need is not NodeNeed.NONE and "withdrawn" not in facts
+        old = need is NodeNeed.SEEK and "outdated" in facts
+        tired = exact and offers > 1 and age >= PATIENCE
+        worn = need is NodeNeed.SEEK and "worn" in facts
+        held = "granted" in facts
+        fresh = free and not gone and not old
+        assert {
+            Role.WITHDRAWN: "withdrawn" in facts,
+            Role.UNWANTED: "withdrawn" not in facts and need is NodeNeed.NONE,
+            Role.DEAD: (free and bool(gone or (exact and old) or (tired and not held and not old)))
+            or (fresh and held and exact and worn),
+            Role.OUTDATED: free and not gone and old and not exact,
+            Role.CANDIDATE: fresh and not held and not tired and need is NodeNeed.SEEK,
+            Role.SURPLUS: fresh and not held and not tired and need is NodeNeed.HOLD,
+            Role.UNHEALTHY: fresh and held and worn and not exact,
+            Role.INCUMBENT: fresh and held and not worn,
+        }[role], (sorted(facts), need, exact, offers, age, role)
+
+
+def test_a_candidate_beside_an_incumbent_is_surplus() -> None:
+    held, waits = known(frozenset({"granted"}), 9.0), bid(name="gpt-0-g2-me", generation=2)
+    for need in (NodeNeed.SEEK, NodeNeed.HOLD):
+        for bids in ((held, waits), (waits, held)):
+            judged = case(WISHED, need, *bids)
+            assign_roles(judged)
+            roles = {one.bid.name: one.role for one in judged.bid_statuses}
+            assert roles == {NAME: Role.INCUMBENT, waits.name: Role.SURPLUS}
+
+
+def test_hedges_are_withdrawn_with_their_reason_when_one_is_granted() -> None:
+    waits = {"a": 20.0, "b": 1e9, "c": 1e9}
+    toy = Toy(slot(), grants=waits.__getitem__)
+    toy.run(until=lambda toy: toy.slot_history().attempts == 1)
+    told = [event for event in toy.events if event.kind == "bid.withdrawn"]
+    assert len(told) == 2
+    assert all(event.facts["why"].endswith(": another request was granted") for event in told)
+
+
+def test_the_plan_wakes_when_an_unhealthy_node_reaches_its_limit() -> None:
+    for ago in (1.0, UNHEALTHY_S_MAX - 1):
+        judged = case(
+            WISHED,
+            NodeNeed.SEEK,
+            replace(known(frozenset({"granted"}), 9.0), unhealthy_at=NOW - ago),
+        )
+        assign_roles(judged)
+        assert judged.wake_at == NOW - ago + UNHEALTHY_S_MAX
+
+
+def test_a_withdrawal_goes_to_the_zone_of_the_node_and_wakes_the_plan() -> None:
+    for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
+        gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
+        judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
+        judged.bid_statuses[0].observation = sight(NodeState.READY, zone=shown)
+        assign_roles(judged)
+        apply_bid_table(judged)
+        assert [step.action for step in judged.steps] == (
+            [Withdraw(bid=NAME, slot="gpt-0", zone=shown)] if sent else []
+        )
+        assert judged.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
+
+
+def test_an_event_of_an_unknown_slot_changes_nothing() -> None:
+    for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
+        facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}
+        told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+        assert not apply_event(History(), told).zone_stats
