@@ -52,8 +52,8 @@ class Known:
 class Near(RemoteSession):
     """Resolve any target to all hosts."""
 
-    def __init__(self, hosts: list[Host], ways: ConnectionPool, clock: Clock) -> None:
-        self.everyone, self.ways, self.clock = hosts, ways, clock
+    def __init__(self, hosts: list[Host], routes: ConnectionPool, clock: Clock) -> None:
+        self.everyone, self.routes, self.clock = hosts, routes, clock
 
     async def resolve_hosts(
         self, target: str, awaited: Callable[[], Collection[str]] = tuple
@@ -69,7 +69,7 @@ class Here(Daemon):
         folders = resolve_folders({"HOME": str(home)})
         self.place = project_access.ProjectAccess(
             world=home, project="", folders=folders, urls=project_access.GOOGLE, ssh_port=PORT,
-            login=Town.login, ways=(), credentials=CredentialSource(),
+            login=Town.login, routes=(), credentials=CredentialSource(),
         )  # fmt: skip
         hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
         keys = key_pair(folders.config)

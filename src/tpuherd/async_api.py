@@ -122,7 +122,7 @@ class AsyncHerd:
                 return reached[0].cloud
 
             prompter = PresetAnswers(self._environ, yes=yes)
-            yield Session(place=place, store=store, clock=clock, talk=prompter, cloud=cloud)
+            yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
             engine_control.ensure_engine(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
@@ -178,7 +178,7 @@ class AsyncHerd:
             found = removal_preview(names, inventory, here)
             if not found.jobs:
                 return ()
-            await here.talk.ask_confirmation(found.question, "\n".join(found.losses))
+            await here.prompter.ask_confirmation(found.question, "\n".join(found.losses))
             await remove_jobs(found, inventory, here)
             if wait:
                 async for _ in wait_until_gone(found.jobs, here):
@@ -218,7 +218,7 @@ class AsyncHerd:
         request = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             reach = await self._open_remote(here.place, stack)
-            return await run_command(request, here.place, reach, here.talk)
+            return await run_command(request, here.place, reach, here.prompter)
 
     async def sync(
         self, path: str | Path, target: str, dest: str = "", *, yes: bool = False

@@ -219,7 +219,11 @@ class Store(Protocol):
     def stored_jobs(self) -> Mapping[str, StoredJob]: ...
 
     def put_job(
-        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+        self,
+        stored_job: StoredJob,
+        events: Sequence[HistoryEvent] = (),
+        *,
+        expected: int | None = None,
     ) -> StoredJob:
         """Write a job with its next revision. Superseded if it is not at `expected` (0: absent)."""
         ...

@@ -207,7 +207,7 @@ def parse_name(plain: str, text: str) -> TargetName:
     return TargetName(name=parts[-1], zone=parts[0] if len(parts) == 2 else None, worker=worker)
 
 
-def format_target(wished: Iterable[TargetName]) -> str:
+def format_target(wanted: Iterable[TargetName]) -> str:
     """Return the shortest text for these names."""
     return fold_names(
         "/".join(
@@ -215,12 +215,12 @@ def format_target(wished: Iterable[TargetName]) -> str:
             for part in (one.zone, one.name, None if one.worker is None else f"w{one.worker}")
             if part is not None
         )
-        for one in wished
+        for one in wanted
     )
 
 
 def choose_workers(
-    wished: Sequence[TargetName], there: Iterable[KnownNode], without: Mapping[str, str] = NO_WORDS
+    wanted: Sequence[TargetName], there: Iterable[KnownNode], without: Mapping[str, str] = NO_WORDS
 ) -> ChosenWorkers:
     """Return the selected workers, and a sentence for each name that selects nothing.
 
@@ -230,7 +230,7 @@ def choose_workers(
     by_name = index_nodes(nodes)
     chosen: dict[tuple[KnownNode, int], None] = {}
     missing: dict[str, list[str]] = {}  #: names by their sentence
-    for one in wished:
+    for one in wanted:
         found = [
             node for node in by_name.get(one.name, ()) if one.zone is None or one.zone == node.zone
         ]

@@ -374,7 +374,7 @@ def test_a_damaged_store_in_use_is_not_moved(
             use()
     user.close()
     after = Database(tmp_path, NOW)
-    assert "the store was damaged" in after.told
+    assert "the store was damaged" in after.recovery_message
     assert list(after.stored_jobs()) == ["gpt"]  # it was whole, and all of it is carried over
     after.close()
 
@@ -394,7 +394,11 @@ def test_a_process_waiting_for_the_move_continues(
 
     monkeypatch.setattr("tpuherd.clock.WallClock.wait", wait)
     store = Database(tmp_path, NOW)
-    assert (bool(quicker[0].told), store.told, list(store.stored_jobs())) == (True, "", ["gpt"])
+    assert (
+        bool(quicker[0].recovery_message),
+        store.recovery_message,
+        list(store.stored_jobs()),
+    ) == (True, "", ["gpt"])
     for one in (store, *quicker):
         one.close()
 

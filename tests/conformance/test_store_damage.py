@@ -150,11 +150,11 @@ def met(folder: Path) -> Database:
     with suppress(StoreDamaged):
         store = Database(folder, NOW)
         try:
-            if store.told:
+            if store.recovery_message:
                 return store
             store.stored_jobs(), list(store.read_events())
         finally:
-            if not store.told:
+            if not store.recovery_message:
                 store.close()
     return Database(folder, NOW)
 
@@ -191,7 +191,7 @@ def test_the_readable_part_of_a_damaged_store_is_kept(
     damaged = files.db.read_bytes()
     store = met(files.folder)
     aside = files.folder / "store.db.broken-20270115T080000Z"
-    assert str(aside) in store.told
+    assert str(aside) in store.recovery_message
     if harm not in (zeroed_pages, torn_pages, nonsense_in_a_row):  # SQLite had it open before
         assert aside.read_bytes() == damaged
     assert len(store.stored_jobs()) == jobs
@@ -199,21 +199,21 @@ def test_the_readable_part_of_a_damaged_store_is_kept(
                ((job, one.document) for job, one in store.stored_jobs().items()))  # fmt: skip
     found = list(store.read_events())
     assert found[-1][1].kind == SET_ASIDE
-    assert found[-1][1].facts["why"] == store.told
+    assert found[-1][1].facts["why"] == store.recovery_message
     known = {len(JOBS) + n + 1: event(n) for n in range(EVENTS + 1)}
     assert all(one == known[seq] for seq, one in found[:-1] if seq > len(JOBS))
     assert len(found) - 1 >= events
     if events >= ALL and jobs == len(JOBS) and harm is not nonsense_in_a_row:
-        assert "could not read" not in store.told or harm is first_page_and_wal_head
+        assert "could not read" not in store.recovery_message or harm is first_page_and_wal_head
     elif harm is not torn_short:  # it lost what was not in the file yet: nothing tells of that
-        assert "could not read" in store.told or (jobs, events) == (0, 0)
+        assert "could not read" in store.recovery_message or (jobs, events) == (0, 0)
     store.close()
     again = Database(files.folder, NOW)
-    assert again.told == ""
+    assert again.recovery_message == ""
     assert len(again.stored_jobs()) == jobs and len(list(again.read_events())) == len(found)
     assert again.append_events([event(1)]) == found[-1][0] + 1
     again.close()
-    assert read_notices(files.folder) == {aside.name: store.told}
+    assert read_notices(files.folder) == {aside.name: store.recovery_message}
     assert acknowledge_notices(files.folder) == 1
     assert read_notices(files.folder) == {} and acknowledge_notices(files.folder) == 0
 

@@ -116,9 +116,9 @@ def test_env_as_json(world: Running) -> None:
     assert "HTTPS_PROXY" not in named
     account = json.loads(Path(named["GOOGLE_APPLICATION_CREDENTIALS"]).read_text())
     assert account["token_uri"] == world.facts["url"] + "/token"
-    astray = json.loads(sim(world, "env", "--json", "--proxy")[1])
-    assert astray["HTTPS_PROXY"] == f"http://127.0.0.1:{world.facts['tunnel_port']}"
-    assert Path(astray["SSL_CERT_FILE"]).exists()
+    proxied = json.loads(sim(world, "env", "--json", "--proxy")[1])
+    assert proxied["HTTPS_PROXY"] == f"http://127.0.0.1:{world.facts['tunnel_port']}"
+    assert Path(proxied["SSL_CERT_FILE"]).exists()
 
 
 def test_herd_world_selects_the_world(world: Running) -> None:

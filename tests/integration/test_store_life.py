@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported_nothing_is_lost_and_work_continues(small: Path)
     store.secrets.put("gpt", "KEY", "x")
     store.close()
     again = Database(small / "store", NOW)
-    assert again.told == ""
+    assert again.recovery_message == ""
     assert [seq for seq, _ in again.read_events()] == list(range(1, written + 2))
     again.close()
 

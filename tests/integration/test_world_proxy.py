@@ -25,7 +25,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def astray(world: Running) -> Iterator[httpx2.Client]:
+def proxied(world: Running) -> Iterator[httpx2.Client]:
     """A client that knows only Google's addresses, in the environment of `herd sim env --proxy`."""
     trust = ssl.create_default_context(cafile=str(world.folder / "tls" / "ca.pem"))
     proxy = f"http://127.0.0.1:{world.facts['tunnel_port']}"
@@ -75,29 +75,29 @@ def test_invalid_http_is_harmless(world: Running, nonsense: bytes) -> None:
     assert world.ask("GET", NODES)[0] == 200
 
 
-def test_googleapis_names_lead_to_the_world(world: Running, astray: httpx2.Client) -> None:
-    world.ask("POST", f"{NODES}?nodeId=astray", NODE)
-    answer = astray.get(f"https://tpu.googleapis.com{NODES}/astray")
-    assert answer.json()["name"].endswith("/nodes/astray")
+def test_googleapis_names_lead_to_the_world(world: Running, proxied: httpx2.Client) -> None:
+    world.ask("POST", f"{NODES}?nodeId=proxied", NODE)
+    answer = proxied.get(f"https://tpu.googleapis.com{NODES}/proxied")
+    assert answer.json()["name"].endswith("/nodes/proxied")
     assert answer.http_version == "HTTP/1.1"
     grant = {"grant_type": "refresh_token", "refresh_token": "x"}
-    token = astray.post("https://oauth2.googleapis.com/token", data=grant)
+    token = proxied.post("https://oauth2.googleapis.com/token", data=grant)
     assert token.json()["token_type"] == "Bearer"
 
 
-def test_many_proxied_requests_at_once(world: Running, astray: httpx2.Client) -> None:
+def test_many_proxied_requests_at_once(world: Running, proxied: httpx2.Client) -> None:
     body = {**NODE, "metadata": {"long": "x" * 200_000}}
     for number in range(5):
-        answer = astray.post(f"https://tpu.googleapis.com{NODES}?nodeId=big{number}", json=body)
+        answer = proxied.post(f"https://tpu.googleapis.com{NODES}?nodeId=big{number}", json=body)
         assert answer.status_code == 200
-        read = astray.get(f"https://tpu.googleapis.com{NODES}/big{number}")
+        read = proxied.get(f"https://tpu.googleapis.com{NODES}/big{number}")
         assert read.json()["metadata"] == body["metadata"]
 
 
 @pytest.mark.parametrize("host", ["packages.example", "googleapis.com.evil.example", "127.0.0.1"])
-def test_nothing_else_is_reached_through_the_proxy(astray: httpx2.Client, host: str) -> None:
+def test_nothing_else_is_reached_through_the_proxy(proxied: httpx2.Client, host: str) -> None:
     with pytest.raises(httpx2.ProxyError, match="serves only the simulated world"):
-        astray.get(f"https://{host}/")
+        proxied.get(f"https://{host}/")
 
 
 @pytest.mark.needs("curl")

@@ -203,7 +203,7 @@ class Store:
         self.inner = inner
         self.life = life
         self.secrets = inner.secrets
-        self.told = inner.told
+        self.recovery_message = inner.recovery_message
         self.folder = inner.folder
 
     def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:

@@ -59,7 +59,7 @@ def test_the_world_of_the_context_and_one_that_overrides_it(
     place = project_access.resolve_access(environ)
     assert place.world == mine
     assert place.login == "root"
-    assert [way.kind for way in place.ways] == [
+    assert [way.kind for way in place.routes] == [
         host_routes.RouteKind.INTERNAL,
         host_routes.RouteKind.JUMP,
     ]

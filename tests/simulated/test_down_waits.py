@@ -33,7 +33,7 @@ def desk_of(user: User, home: Path) -> Session:
         return user.cloud
 
     store = Database(place.store_folder, user.clock.now())
-    return Session(place=place, store=store, clock=user.clock, talk=person, cloud=cloud)
+    return Session(place=place, store=store, clock=user.clock, prompter=person, cloud=cloud)
 
 
 async def state_of(user: User, bid: str) -> str:

@@ -32,7 +32,7 @@ def place(folder: Path) -> ProjectAccess:
         urls=ServiceUrls(tpu="", compute=""),
         ssh_port=22,
         login="ada",
-        ways=(),
+        routes=(),
         credentials=CredentialSource(),
         folders=LocalFolders(
             config=folder / "config", state=folder / "state", runtime=folder / "run"

@@ -86,7 +86,7 @@ class Office:
         self.trouble: HerdError | None = None
         store = Database(place.store_folder, 0.0)
         self.desk = Session(
-            place=place, store=store, clock=WallClock(), talk=self.person, cloud=self.cloud
+            place=place, store=store, clock=WallClock(), prompter=self.person, cloud=self.cloud
         )
 
     async def cloud(self) -> Cloud:

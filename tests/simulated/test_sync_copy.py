@@ -14,7 +14,7 @@ from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.sync.copy_files import CopyResult, copy_from, copy_to
 from tpuherd.sync.ship import Shipment
 from tpuherd_host.agent.frames import WINDOW
-from tpuherd_host.agent.snapshots.manifest import NOBODY, pack_row, pack_rows
+from tpuherd_host.agent.snapshots.manifest import UNHASHED, pack_row, pack_rows
 from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
 
 WHEN = 1_500_000_000_123_456_789
@@ -182,7 +182,7 @@ def test_a_host_cannot_choose_where_we_write(tmp_path: Path) -> None:
     """What a host sends is checked: no path leads out of the folder it was fetched into."""
     hosts = herd(tmp_path, 1)
     write(hosts[0].home, {"x": "evil"})
-    rows = pack_rows([pack_row(b"../../stolen", stat.S_IFREG | 0o644, 4, NOBODY)])
+    rows = pack_rows([pack_row(b"../../stolen", stat.S_IFREG | 0o644, 4, UNHASHED)])
     lie = b"".join(encode_stream({"give": 1}, rows, [StreamContent(0, 4, [b"evil"])], lambda: 1))
     hosts[0].passing = lambda piece: lie
     done = fetched(["x"], hosts, tmp_path / "into" / "deep")

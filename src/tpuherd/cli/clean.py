@@ -59,9 +59,11 @@ async def run_clean(target: str, how: CleanOptions, console: "Console", home: "H
     from tpuherd.ports import RpcRequest
 
     verb = RpcRequest(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
-    talk = TerminalPrompter(console, "herd clean", yes=how.yes)
+    prompter = TerminalPrompter(console, "herd clean", yes=how.yes)
     seconds = how.grace_s + PATIENCE_S
-    answers, status = await ask_hosts(target, verb, console, home, seconds=seconds, talk=talk)
+    answers, status = await ask_hosts(
+        target, verb, console, home, seconds=seconds, prompter=prompter
+    )
     if how.json_:
         await console.write(json.dumps(answers, indent=2).encode() + b"\n")
     else:

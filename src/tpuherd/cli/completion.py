@@ -68,9 +68,11 @@ def known_names(ctx: click.Context, incomplete: str) -> list[str]:
     if scope.store_folder.exists():
         store = Database(scope.store_folder, WallClock().now())
         try:
-            for wish in store.stored_jobs().values():
-                names |= {wish.job}
-                names |= set(wish.slot_names if incomplete.startswith(f"{wish.job}-") else ())
+            for stored_job in store.stored_jobs().values():
+                names |= {stored_job.job}
+                names |= set(
+                    stored_job.slot_names if incomplete.startswith(f"{stored_job.job}-") else ()
+                )
         finally:
             store.close()
     survey = NodeCache(scope.folders.state / "nodes" / scope.logs_folder.name).load_nodes()

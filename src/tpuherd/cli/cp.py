@@ -77,8 +77,8 @@ async def run_copy_to(
     from tpuherd.commands.ship_to_hosts import connect_hosts, print_shipment, show_progress
     from tpuherd.sync.copy_files import copy_to
 
-    talk = TerminalPrompter(console, "herd cp", yes=how.yes)
-    there = await connect_hosts(dest.target, console, home, talk=talk)
+    prompter = TerminalPrompter(console, "herd cp", yes=how.yes)
+    there = await connect_hosts(dest.target, console, home, prompter=prompter)
     paths = [console.folder / source for source in sources]
     async with show_progress(console) as report:
         shipment = await copy_to(paths, dest.path, there.links, report=report)

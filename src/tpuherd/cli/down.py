@@ -86,7 +86,7 @@ async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -
         found = removal_preview(asked.names, seen, here)
         if found.jobs:
             details = "\n".join(f"  {line}" for line in found.losses)
-            if not await here.talk.ask_confirmation(found.question, details):
+            if not await here.prompter.ask_confirmation(found.question, details):
                 return ABORTED
             await remove_jobs(found, seen, here)
             engine_control.ensure_engine(here.place, console.environ)
@@ -120,7 +120,7 @@ async def wait_and_report(
         if timeout_s is not None and now >= begun + timeout_s:
             return WaitResult(waits_for=what)
         if now >= due and console.said.loud >= 0:
-            await here.talk.show_message(what)
+            await here.prompter.show_message(what)
             due = now + TELL_S
         engine_control.ensure_engine(here.place, console.environ)
     raise AssertionError("wait_until_gone ends only when nothing is left")

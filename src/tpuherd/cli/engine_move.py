@@ -44,12 +44,12 @@ def move_away(target: str, environ: Mapping[str, str]) -> str:
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
     stone = moved_marker.read_moved_marker(folder)
     token = stone["token"] if stone else secrets.token_hex(8)
-    wishes = asyncio.run(prepare_move(place, to=target, token=token))
+    jobs = asyncio.run(prepare_move(place, to=target, token=token))
     words = far.ssh_command(far.server_command("arrive", token), options=["-T"])
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
         try:
-            engine_transfer.pack_transfer(place, process.stdin, wishes)
+            engine_transfer.pack_transfer(place, process.stdin, jobs)
             process.stdin.close()
         except BrokenPipeError:
             pass  # it had arrived before, or stderr says why not
@@ -63,7 +63,7 @@ def move_away(target: str, environ: Mapping[str, str]) -> str:
     via_client.raise_if_failed(far, process.returncode, said)
     save_machine(environ, far.context, target)
     begun = via_client.run_on_machine(far, far.server_command("run", secrets.token_hex(8), START))
-    return f"{far.context} moved to {target}, {jobs_text(len(wishes))}; {engine_start_text(begun)}"
+    return f"{far.context} moved to {target}, {jobs_text(len(jobs))}; {engine_start_text(begun)}"
 
 
 START = b'["engine", "start"]'.hex()

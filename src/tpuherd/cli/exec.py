@@ -95,14 +95,14 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
             " or herd exec TARGET -c 'TEXT'"
         )
     tty = said.pop("tty")
-    wish = ExecRequest(target=target, argv=command, **said)
+    request = ExecRequest(target=target, argv=command, **said)
     if not tty:
-        return make_parsed_command("herd exec", partial(run_exec, wish), attentive=True)
-    if wish.output:
+        return make_parsed_command("herd exec", partial(run_exec, request), attentive=True)
+    if request.output:
         raise click.UsageError("--tty can't be used with --output")
     from tpuherd.cli.terminal import run_terminal as converse
 
-    return make_parsed_command("herd exec", partial(converse, wish), attentive=True)
+    return make_parsed_command("herd exec", partial(converse, request), attentive=True)
 
 
 def parse_kept_options(
@@ -123,7 +123,7 @@ def parse_kept_options(
 
 
 async def run_exec(
-    wish: ExecRequest, console: "Console", home: "HostAccess", *, first: bool = False
+    request: ExecRequest, console: "Console", home: "HostAccess", *, first: bool = False
 ) -> int:
     """Run it and return the exit status; `first`: only on the first host, as `herd ssh` does."""
     from tpuherd.commands.log_capture import LogCapture, open_log_store
@@ -133,38 +133,38 @@ async def run_exec(
     from tpuherd.commands.stdin_fanout import StdinFanout
 
     place, reach = await home.open_remote(console)
-    hosts = await resolve_hosts(wish.target, place, reach)
+    hosts = await resolve_hosts(request.target, place, reach)
     hosts = hosts[:1] if first else hosts
-    await confirm_foreign_hosts(hosts, TerminalPrompter(console, "herd exec", yes=wish.yes))
+    await confirm_foreign_hosts(hosts, TerminalPrompter(console, "herd exec", yes=request.yes))
     names = label_hosts(hosts)
     id = new_command_id()
     about = LogInfo(
         id=id,
         kind=COMMAND,
-        title=wish.title,
-        target=wish.target,
+        title=request.title,
+        target=request.target,
         started=reach.clock.now(),
         places=tuple(map(log_place, hosts)),
     )
-    stdin = needs_stdin(wish, console, terminal=first)
-    order = CommandRequest(id=id, verb="run", words=wish.agent_arguments, stdin=stdin)
-    into = wish.into or Path(f"herd-{id}")
-    shown = create_printer(console, list(names.values()), wish.output, into, reach.clock)
+    stdin = needs_stdin(request, console, terminal=first)
+    order = CommandRequest(id=id, verb="run", words=request.agent_arguments, stdin=stdin)
+    into = request.into or Path(f"herd-{id}")
+    shown = create_printer(console, list(names.values()), request.output, into, reach.clock)
     keeping = LogCapture(open_log_store(place), about, reach.clock)
     cast = MultiHostRun(order, names, reach.pool, shown, keeping, reach.clock)
     if stdin:
         cast.supply = StdinFanout(console, hosts)
     play = RunController(console, cast, shown, keeping, reach.clock)
-    status = await play.run(wish.timeout_s)
-    if wish.output == "dir" and console.said.loud >= 0:
+    status = await play.run(request.timeout_s)
+    if request.output == "dir" and console.said.loud >= 0:
         await console.print_notice(f"herd exec: output saved in {into}")
     return status
 
 
-def needs_stdin(wish: ExecRequest, console: "Console", *, terminal: bool = False) -> bool:
+def needs_stdin(request: ExecRequest, console: "Console", *, terminal: bool = False) -> bool:
     """Whether to pass on standard input; by default unless it is a terminal or /dev/null."""
-    if wish.stdin is not None:
-        return wish.stdin
+    if request.stdin is not None:
+        return request.stdin
     if console.is_terminal(0):
         return terminal
     found = os.fstat(console.files[0])

@@ -34,8 +34,8 @@ async def open_job_session(
     store = Database(place.store_folder, clock.now())
     try:
         await print_notices(console, place.store_folder)
-        talk = TerminalPrompter(console, name, yes=yes)
-        yield Session(place=place, store=store, clock=clock, talk=talk, cloud=cloud)
+        prompter = TerminalPrompter(console, name, yes=yes)
+        yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
         if begins:
             engine_control.ensure_engine(place, console.environ)
     finally:

@@ -61,13 +61,13 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> ParsedComma
     from tpuherd.cli.submit_job import RunOptions, run_job
     from tpuherd.model.slots_and_plan import Goal
 
-    ways = {word: said.pop(word) for word in ("follow", "waits")}
+    choices = {word: said.pop(word) for word in ("follow", "waits")}
     command = context.meta.get(COMMAND, [])
     if file is None and not said["name"]:
         raise click.UsageError("give a job: herd run FILE, or herd run --name NAME … -- COMMAND")
     if file is None and not command and not any(one.startswith("run=") for one in said["settings"]):
         raise click.UsageError("give a command: herd run --name NAME … -- COMMAND")
-    asked = RunOptions(goal=Goal.RUN, **ways, **parse_run_options(file, command, said))
+    asked = RunOptions(goal=Goal.RUN, **choices, **parse_run_options(file, command, said))
     return make_parsed_command("herd run", partial(run_job, asked), attentive=True)
 
 

@@ -61,12 +61,16 @@ async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "Ho
 async def print_change(asked: SetOptions, made: "SubmitResult", console: "Console") -> None:
     from tpuherd.cli.job_session import print_json, print_lines
 
-    change, wish = made.change, made.stored_job
+    change, stored_job = made.change, made.stored_job
     if asked.json_:
-        about = {"job": wish.job, "revision": wish.revision, "difference": list(change.lines)}
-        await print_json(console, {**about, "needs": change.needs, "document": wish.document})
+        about = {
+            "job": stored_job.job,
+            "revision": stored_job.revision,
+            "difference": list(change.lines),
+        }
+        await print_json(console, {**about, "needs": change.needs, "document": stored_job.document})
     elif not change.lines:
-        await console.print_notice(f"{wish.job} already has these values")
+        await console.print_notice(f"{stored_job.job} already has these values")
     else:
         await print_lines(console, "\n".join((*change.lines, change.sentence)))
 

@@ -364,13 +364,13 @@ def stop_idle_engine(world: Path, environ: Mapping[str, str]) -> str:
         if not scope.store_folder.exists():
             return ""
         with closing(engine_control.open_store(scope)) as store:
-            holder, wishes = store.lease_holder(WallClock().now()), store.stored_jobs()
+            holder, stored_jobs = store.lease_holder(WallClock().now()), store.stored_jobs()
         if holder is None:
             return ""
-        if wishes:
+        if stored_jobs:
             return (
                 f"its engine (pid {holder.pid}) waits ten minutes for the world, because of"
-                f" {fold_names(wishes)}; `herd engine stop` stops it now"
+                f" {fold_names(stored_jobs)}; `herd engine stop` stops it now"
             )
         return (
             "its engine has stopped, too" if asyncio.run(engine_control.stop_engine(scope)) else ""

@@ -104,8 +104,8 @@ def build_options(said: StartOptions, scenario: Path | None, storm: bool) -> Wor
     if storm:
         steps = random_weather_steps(said["seed"] or 0)
     said = dict(said)
-    wish = HostOptions(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
-    return WorldOptions(**said, host_options=wish, steps=tuple(steps))
+    host_options = HostOptions(**{name: said.pop(name) for name in ("hosts", "internet", "offer")})
+    return WorldOptions(**said, host_options=host_options, steps=tuple(steps))
 
 
 def random_weather_steps(seed: int) -> list[Any]:

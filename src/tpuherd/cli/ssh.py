@@ -27,11 +27,15 @@ def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> ParsedCo
     word is a line for the shell.
     """
     line = command[0] if len(command) == 1 else None
-    wish = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
+    request = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
     if command and not tty:
         from tpuherd.cli.exec import run_exec as run_plain
 
-        return make_parsed_command("herd ssh", partial(run_plain, wish, first=True), attentive=True)
+        return make_parsed_command(
+            "herd ssh", partial(run_plain, request, first=True), attentive=True
+        )
     from tpuherd.cli.terminal import run_terminal
 
-    return make_parsed_command("herd ssh", partial(run_terminal, wish, first=True), attentive=True)
+    return make_parsed_command(
+        "herd ssh", partial(run_terminal, request, first=True), attentive=True
+    )

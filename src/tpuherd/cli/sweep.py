@@ -71,9 +71,9 @@ def begin(context: click.Context, /, file: str, **said: Any) -> ParsedCommand:
     from tpuherd.cli.submit_job import RunOptions
     from tpuherd.model.slots_and_plan import Goal
 
-    ways = {word: said.pop(word) for word in ("follow", "waits")}
+    choices = {word: said.pop(word) for word in ("follow", "waits")}
     told = parse_run_options(file, context.meta.get(COMMAND, []), said)
-    asked = RunOptions(goal=Goal.RUN, by="herd sweep", **ways, **told)
+    asked = RunOptions(goal=Goal.RUN, by="herd sweep", **choices, **told)
     return make_parsed_command("herd sweep", partial(run_sweep, asked), attentive=True)
 
 

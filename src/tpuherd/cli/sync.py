@@ -98,16 +98,18 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
     from tpuherd.sync.snapshot_store import open_archive
 
     async with open_job_session(console, home, "herd sync", yes=load.yes) as here:
-        wish = here.get_job(load.target, hint=f"for a node, give a folder: {load.target}:DEST")
+        stored_job = here.get_job(
+            load.target, hint=f"for a node, give a folder: {load.target}:DEST"
+        )
         archive = open_archive(here.place.folders.state)
         taking = partial(take_chosen_snapshot, load, console, archive)
         first = await asyncio.to_thread(taking)
-        snapshot = await ask_upload_consent(first, taking, archive, here.talk)
+        snapshot = await ask_upload_consent(first, taking, archive, here.prompter)
         if snapshot is None:
             return ABORTED
-        sentence = update_code(wish, snapshot.id, archive, here)
+        sentence = update_code(stored_job, snapshot.id, archive, here)
     if load.json_:
-        await print_json(console, {"job": wish.job, "snapshot": snapshot.id, "why": sentence})
+        await print_json(console, {"job": stored_job.job, "snapshot": snapshot.id, "why": sentence})
     else:
         await print_lines(console, sentence)
     return 0
@@ -126,13 +128,13 @@ async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAcces
     place, reach = await home.open_remote(console)
     archive = open_archive(place.folders.state)
     taking = partial(take_chosen_snapshot, load, console, archive)
-    talk = TerminalPrompter(console, "herd sync", yes=load.yes)
+    prompter = TerminalPrompter(console, "herd sync", yes=load.yes)
     async with show_progress(console), asyncio.TaskGroup() as group:
         linking = group.create_task(
-            connect_hosts(load.target, console, home, partial=load.some, talk=talk)
+            connect_hosts(load.target, console, home, partial=load.some, prompter=prompter)
         )
         first = group.create_task(asyncio.to_thread(taking))
-    snapshot = await ask_upload_consent(first.result(), taking, archive, talk)
+    snapshot = await ask_upload_consent(first.result(), taking, archive, prompter)
     if snapshot is None:
         return ABORTED
     options = ShipOptions(relay=load.relay, force=load.force, partial=load.some)

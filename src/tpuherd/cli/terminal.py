@@ -31,26 +31,26 @@ LEAVE = b"~."  #: after a newline: detach, as in ssh
 
 
 async def run_terminal(
-    wish: ExecRequest, console: Console, home: HostAccess, *, first: bool = False
+    request: ExecRequest, console: Console, home: HostAccess, *, first: bool = False
 ) -> int:
     """Run it on the only host, or on the first one with `first`."""
     place, reach = await home.open_remote(console)
-    hosts = await resolve_hosts(wish.target, place, reach)
+    hosts = await resolve_hosts(request.target, place, reach)
     names = label_hosts(hosts)
     if len(hosts) > 1 and not first:
         raise InvalidInput(f"a terminal needs one host, not {fold_names(names.values())}")
     if len(hosts) > 1 and console.said.loud >= 0:
         await console.print_notice(f"{names[hosts[0]]}, the first of {len(hosts)} hosts")
     name = "herd ssh" if first else "herd exec"
-    await confirm_foreign_hosts(hosts[:1], TerminalPrompter(console, name, yes=wish.yes))
+    await confirm_foreign_hosts(hosts[:1], TerminalPrompter(console, name, yes=request.yes))
     rows, columns = console.terminal_size()
     term = console.environ.get("TERM") or "xterm"
     terminal = {"rows": rows, "columns": columns, "term": term}
     order = CommandRequest(
-        id=new_command_id(), verb="run", words={**wish.agent_arguments, "terminal": terminal}
+        id=new_command_id(), verb="run", words={**request.agent_arguments, "terminal": terminal}
     )
     about = LogInfo(
-        id=order.id, kind=COMMAND, title=wish.title, target=wish.target,
+        id=order.id, kind=COMMAND, title=request.title, target=request.target,
         started=reach.clock.now(), places=(log_place(hosts[0]),),
     )  # fmt: skip
     keeping = LogCapture(

@@ -166,8 +166,8 @@ def receive_store(token: str) -> None:
 def send_store(token: str, to: str) -> None:
     """Send the store to the machine `to`."""
     place = project_access.resolve_access(os.environ)
-    wishes = asyncio.run(prepare_move(place, to=to, token=token))
-    engine_transfer.pack_transfer(place, sys.stdout.buffer, wishes)
+    stored_jobs = asyncio.run(prepare_move(place, to=to, token=token))
+    engine_transfer.pack_transfer(place, sys.stdout.buffer, stored_jobs)
     sys.stdout.flush()
 
 

@@ -91,8 +91,8 @@ async def take_with_consent(
         return snapshot
     console = Console((0, 1, 2), Path.cwd(), environ, colour=choose_colour(environ))
     try:
-        talk = TerminalPrompter(console, asked.command_name, yes=asked.yes)
-        return await ask_upload_consent(snapshot, taking, archive, talk)
+        prompter = TerminalPrompter(console, asked.command_name, yes=asked.yes)
+        return await ask_upload_consent(snapshot, taking, archive, prompter)
     finally:
         await console.flush()
         console.close()

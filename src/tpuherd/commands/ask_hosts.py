@@ -24,16 +24,16 @@ async def ask_hosts(
     home: HostAccess,
     *,
     seconds: float = SECONDS,
-    talk: "Prompter | None" = None,
+    prompter: "Prompter | None" = None,
 ) -> tuple[dict[str, Mapping[str, Any]], int]:
     """Return the answers by host, and the exit status for the missing ones.
 
-    With `talk`, ask before touching nodes of other herd users.
+    With `prompter`, ask before touching nodes of other herd users.
     """
     place, reach = await home.open_remote(console)
     hosts = await resolve_hosts(target, place, reach)
-    if talk is not None:
-        await confirm_foreign_hosts(hosts, talk)
+    if prompter is not None:
+        await confirm_foreign_hosts(hosts, prompter)
     names = label_hosts(hosts)
 
     async def one(host: Host) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ async def resolve_hosts(
     return await reach.resolve_hosts(target, without_nodes)
 
 
-async def confirm_foreign_hosts(hosts: Sequence[Host], talk: "Prompter") -> None:
+async def confirm_foreign_hosts(hosts: Sequence[Host], prompter: "Prompter") -> None:
     """Ask before changing nodes of another herd owner; raise Declined if the user says no.
 
     A node whose name has no owner id is the user's own.
@@ -81,7 +81,9 @@ async def confirm_foreign_hosts(hosts: Sequence[Host], talk: "Prompter") -> None
     theirs = {host.node for host in hosts if host.foreign}
     if theirs:
         whose = "belongs" if len(theirs) == 1 else "belong"
-        if not await talk.ask_confirmation(f"{fold_names(theirs)} {whose} to another herd user"):
+        if not await prompter.ask_confirmation(
+            f"{fold_names(theirs)} {whose} to another herd user"
+        ):
             raise Declined
 
 

@@ -123,7 +123,7 @@ def parse_log_target(target: str) -> tuple[TargetName, ...]:
 
 def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
     """Resolve a target among these hosts."""
-    wished = parse_log_target(target)
+    wanted = parse_log_target(target)
     many: dict[tuple[str, str, str], int] = {}
     for place in places:
         bid = place.bid if split_bid_name(place.node) is None else ""
@@ -133,7 +133,7 @@ def choose_hosts(target: str, places: Iterable[LogHost]) -> ChosenWorkers:
         KnownNode(name=node, zone=zone, workers=count, bid=bid)
         for (zone, node, bid), count in many.items()
     ]
-    return choose_workers(wished, there)
+    return choose_workers(wanted, there)
 
 
 def match_places(target: str, places: Iterable[LogHost]) -> set[LogHost]:

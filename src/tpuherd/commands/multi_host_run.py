@@ -96,7 +96,7 @@ class MultiHostRun:
         self,
         order: CommandRequest,
         hosts: Mapping[Host, str],
-        ways: ConnectionPool,
+        connections: ConnectionPool,
         screen: OutputSink,
         keeping: LogCapture,
         clock: Clock,
@@ -106,7 +106,7 @@ class MultiHostRun:
         self.outcomes: dict[Host, HostOutcome] = {}
         self.supply: InputSource | None = None
         self.when_unread: Callable[[], object] = lambda: None  #: the output has no reader
-        self._ways = ways
+        self._connections = connections
         self._screen = screen
         self._keeping = keeping
         self._clock = clock
@@ -209,7 +209,7 @@ class MultiHostRun:
         if task is not None and self.order.verb == "run" and host not in self._asked_of:
             self._seeking[host] = task
         try:
-            return await self._ways.get_link(host)
+            return await self._connections.get_link(host)
         except asyncio.CancelledError:
             if self._stopped:
                 raise NotReached("stopped before it started here") from None
@@ -229,13 +229,13 @@ class MultiHostRun:
         call = self._calls.get(host)
         try:
             async with asyncio.timeout(ANSWER_S):
-                link = await self._ways.get_link(host)
+                link = await self._connections.get_link(host)
                 await link.call(RpcRequest(name="ping"))
             self._begun.add(host)
         except TimeoutError:
             if call is not None and self._calls.get(host) is call:
                 call.fail_with(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
-                self._ways.drop_connection(host)
+                self._connections.drop_connection(host)
         except HerdError:
             pass  # its follower gets the error, too
 
@@ -297,7 +297,7 @@ class MultiHostRun:
         asked = {"id": self.order.id, "grace_s": grace_s, "why": "its user stopped it"}
         verb = RpcRequest(name="stop", arguments=asked)
         try:
-            link = await self._ways.get_link(host)
+            link = await self._connections.get_link(host)
             await link.call(verb)
         except HerdError as error:
             if host not in self.outcomes:

@@ -47,15 +47,15 @@ class OutputCollector:
 
 
 async def run_command(
-    wish: ExecRequest, place: ProjectAccess, reach: RemoteSession, talk: Prompter
+    request: ExecRequest, place: ProjectAccess, reach: RemoteSession, prompter: Prompter
 ) -> CommandResult:
     """Run it on all hosts until it has ended on each; cancelling stops it."""
-    hosts = await resolve_hosts(wish.target, place, reach)
-    await confirm_foreign_hosts(hosts, talk)
+    hosts = await resolve_hosts(request.target, place, reach)
+    await confirm_foreign_hosts(hosts, prompter)
     names = label_hosts(hosts)
-    order = CommandRequest(id=new_command_id(), verb="run", words=wish.agent_arguments)
+    order = CommandRequest(id=new_command_id(), verb="run", words=request.agent_arguments)
     about = LogInfo(
-        id=order.id, kind=COMMAND, title=wish.title, target=wish.target,
+        id=order.id, kind=COMMAND, title=request.title, target=request.target,
         started=reach.clock.now(), places=tuple(map(log_place, hosts)),
     )  # fmt: skip
     written, keeping = (
@@ -70,7 +70,7 @@ async def run_command(
             group.create_task(one) for one in (cast.watch_silent_hosts(), keeping.flush_regularly())
         ]
         try:
-            await asyncio.wait([playing], timeout=wish.timeout_s)
+            await asyncio.wait([playing], timeout=request.timeout_s)
             if not playing.done():
                 late = True
                 await cast.stop(GRACE_S)

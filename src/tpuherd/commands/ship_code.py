@@ -19,10 +19,12 @@ async def ship_folder(
 ) -> Shipment:
     """Ship to all hosts of a target, or to none."""
     hosts = await resolve_hosts(target, here.place, reach)
-    await confirm_foreign_hosts(hosts, here.talk)
+    await confirm_foreign_hosts(hosts, here.prompter)
     archive = open_archive(here.place.folders.state)
-    taking = partial(snapshot_folder, path, archive, here.talk.environ)
-    snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
+    taking = partial(snapshot_folder, path, archive, here.prompter.environ)
+    snapshot = await ask_upload_consent(
+        await asyncio.to_thread(taking), taking, archive, here.prompter
+    )
     assert snapshot is not None, "a caller never declines: it raises"
     links = await asyncio.gather(*map(reach.pool.get_link, hosts))
     return await ship(snapshot, dest, links, archive=archive)
@@ -30,12 +32,14 @@ async def ship_folder(
 
 async def change_code(path: Path, job: str, here: Session) -> Shipment:
     """Make a folder the job's code from its next attempt on; nothing is sent yet."""
-    wish = here.get_job(job, hint=f"for a node, pass dest=…: {job}")
+    stored_job = here.get_job(job, hint=f"for a node, pass dest=…: {job}")
     archive = open_archive(here.place.folders.state)
-    taking = partial(snapshot_folder, path, archive, here.talk.environ)
-    snapshot = await ask_upload_consent(await asyncio.to_thread(taking), taking, archive, here.talk)
+    taking = partial(snapshot_folder, path, archive, here.prompter.environ)
+    snapshot = await ask_upload_consent(
+        await asyncio.to_thread(taking), taking, archive, here.prompter
+    )
     assert snapshot is not None, "a caller never declines: it raises"
-    update_code(wish, snapshot.id, archive, here)
+    update_code(stored_job, snapshot.id, archive, here)
     return Shipment(
         id=snapshot.id, dest="", got=(), unchanged=(), failed={}, unsure=(), slow={}, kept={},
         bytes_up=0, seconds=0.0,

@@ -39,16 +39,16 @@ async def connect_hosts(
     home: HostAccess,
     *,
     partial: bool = False,
-    talk: "Prompter | None" = None,
+    prompter: "Prompter | None" = None,
 ) -> HostLinks:
     """Connect to all hosts, or with `partial` to the reachable ones; others are named.
 
-    With `talk`, ask before touching nodes of other herd users.
+    With `prompter`, ask before touching nodes of other herd users.
     """
     place, reach = await home.open_remote(console)
     hosts = await resolve_hosts(target, place, reach)
-    if talk is not None:
-        await confirm_foreign_hosts(hosts, talk)
+    if prompter is not None:
+        await confirm_foreign_hosts(hosts, prompter)
     results = await fanout.run_on_all(hosts, reach.pool.get_link, seconds=SECONDS)
     found = [done.value for done in results if done.value is not None]
     failed = fanout.failure_lines(results)

@@ -64,7 +64,7 @@ async def create_engine(
             who=ourselves.who,
             process={"pid": ourselves.pid, "host": ourselves.host},
             gone_s=inf if place.world is None else GONE_S,
-            astray=lambda: world_moved(place),
+            cloud_has_moved=lambda: world_moved(place),
             note=note,
             advice=optuna_sampler.ADVICE,
         )

@@ -37,7 +37,7 @@ def ignore_log(name: str, facts: Mapping[str, Any]) -> None:
 
 
 def never_moved() -> bool:
-    """The default of `astray`: a cloud whose address never changes."""
+    """The default of `cloud_has_moved`: a cloud whose address never changes."""
     return False
 
 
@@ -60,6 +60,8 @@ class EngineDeps:
     look_s: float = 5.0  #: survey period while we hold nodes
     rest_s: float = 600.0  #: it ends after resting this long
     gone_s: float = inf  #: it ends when its simulated world is absent this long
-    astray: Callable[[], bool] = never_moved  #: whether the cloud is at another address now
+    cloud_has_moved: Callable[[], bool] = (
+        never_moved  #: whether the cloud is at another address now
+    )
     note: LogFunction = ignore_log  #: its own log: a constant name and facts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps

@@ -19,9 +19,13 @@ class EngineHosts:
     """The HostsPort of a project."""
 
     def __init__(
-        self, ways: ConnectionPool, archive: Archive, environment: Mapping[str, str], who: str
+        self,
+        connections: ConnectionPool,
+        archive: Archive,
+        environment: Mapping[str, str],
+        who: str,
     ) -> None:
-        self.ways = ways
+        self.connections = connections
         self.archive = archive
         self.environment = environment  #: PATH and HOME, for git
         self.who = "engine." + re.sub(
@@ -33,7 +37,7 @@ class EngineHosts:
 
     async def open_link(self, host: Host) -> Link:
         """The link to its agent."""
-        return await self.ways.get_link(host)
+        return await self.connections.get_link(host)
 
     async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
         """Ship a snapshot by its id, or by `url@commit`, which is fetched here first."""

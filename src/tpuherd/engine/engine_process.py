@@ -87,7 +87,7 @@ def run_engine(
             if ended is EndReason.DAMAGED:
                 store.close()
                 store = Database(place.store_folder, clock.now())
-                diary.write_event("engine.restored", {"why": store.told})
+                diary.write_event("engine.restored", {"why": store.recovery_message})
                 continue
             if ended is not EndReason.OUTDATED:
                 store.release_lease(epoch)

@@ -246,10 +246,10 @@ class HostWatcher:
             self._works[id] = agent_updates.merge_attempt_status(
                 status, self._works.get(id), self._means.clock.now()
             )
-            speaks = not self._works[id].drained
+            has_output = not self._works[id].drained
         else:
-            speaks = status.phase == "running" or bool(status.length)
-        if speaks and id not in self._followed:
+            has_output = status.phase == "running" or bool(status.length)
+        if has_output and id not in self._followed:
             self._followed.add(id)
             if kind == SETUP:
                 self._write_setup_info(id, status.asked or 0.0)

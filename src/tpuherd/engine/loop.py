@@ -41,7 +41,7 @@ from tpuherd.model.slots_and_plan import (
     Withdraw,
 )
 from tpuherd.model.trouble import CLOUD
-from tpuherd.planner.plan import plan as judge
+from tpuherd.planner.plan import plan as make_plan
 from tpuherd.ports import Survey
 
 __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
@@ -96,7 +96,7 @@ class Engine:
         self._awake_at = self._wake_at = 0.0
         self._stopping = False
         self._outdated = False
-        self._astray = False
+        self._cloud_moved = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._actions: set[asyncio.Task[None]] = set()
@@ -155,7 +155,7 @@ class Engine:
                 return EndReason.STOPPED
             if self._outdated or self._gang_client.outdated:
                 return EndReason.OUTDATED
-            if self._astray:
+            if self._cloud_moved:
                 return EndReason.MOVED
             now = self.parts.clock.now()
             if now >= self._abandon_world_at():
@@ -198,7 +198,7 @@ class Engine:
         turn_at = sweep_step.run_sweep_steps(
             self.parts, self._desired, self.past, observed, self._shout
         )
-        self.plan = judge(self._desired.desired_slots, observed, self.past.history, now)
+        self.plan = make_plan(self._desired.desired_slots, observed, self.past.history, now)
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
@@ -333,7 +333,7 @@ class Engine:
         if isinstance(error, NotAllowed):
             self._shout(error.sentence, hint=error.hint)
         self.parts.note("survey.failed", {"why": error.sentence})
-        self._astray = self.parts.astray()
+        self._cloud_moved = self.parts.cloud_has_moved()
         self._news.set()
 
     def _handle_survey(self) -> None:

@@ -23,7 +23,7 @@ STARTING = "engine.starting"  #: locked from its start until it has the lease, o
 
 LOG = "engine.out"  #: its stdout and stderr, normally empty
 STARTED = "engine.started"
-TOLD = (
+LIFE_KINDS = (
     "job.submitted",
     "job.changed",
     "job.resumed",
@@ -73,7 +73,7 @@ def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
     An empty store is new or was lost: if our owner id already exists, something may be left in
     the cloud.
     """
-    for _, event in store.read_events(kinds=TOLD, limit=1, newest=True):
+    for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True):
         return not (event.kind == "engine.stopped" and event.facts.get("why") == REST)
     return (place.folders.config / "owner").exists()
 
@@ -81,7 +81,8 @@ def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
 def has_known_jobs(store: Database) -> bool:
     """Whether the store has known a job since it was created or set aside."""
     return any(
-        event.kind != SET_ASIDE for _, event in store.read_events(kinds=TOLD, limit=1, newest=True)
+        event.kind != SET_ASIDE
+        for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True)
     )
 
 

@@ -15,7 +15,7 @@ FILE_BYTES_MAX = 1 << 20  #: longer files are data, not settings
 
 def scan_code(content: Mapping[str, Any], base: Path, here: Session) -> Iterator[BucketUse]:
     """Yield each bucket that the named files of the workdir name."""
-    carried = via_parcel.carried_snapshot(here.talk.environ)
+    carried = via_parcel.carried_snapshot(here.prompter.environ)
     workdir = content.get("workdir")
     if content.get("repo") or not isinstance(workdir, str):
         return

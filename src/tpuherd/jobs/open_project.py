@@ -42,7 +42,7 @@ class Session:
     place: project_access.ProjectAccess
     store: Database
     clock: Clock
-    talk: Prompter
+    prompter: Prompter
     cloud: Callable[[], "Awaitable[Cloud]"]  #: connects at the first use
 
     @property

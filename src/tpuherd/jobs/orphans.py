@@ -54,7 +54,7 @@ async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport |
     taken = {name: orphans[name] for name in names}
     if taken:
         question = f"this deletes {fold_names(taken)} with all data on them"
-        if not await here.talk.ask_confirmation(question):
+        if not await here.prompter.ask_confirmation(question):
             return None
         now, why = here.clock.now(), f"{user_at_machine()} deleted it"
         here.store.append_events(

@@ -31,7 +31,7 @@ async def check_job(
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
-    if not job.repo and not via_parcel.carried_snapshot(here.talk.environ):
+    if not job.repo and not via_parcel.carried_snapshot(here.prompter.environ):
         check_script(job, page, base, here)
 
 

@@ -129,11 +129,11 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     """Check that the secrets and the folder exist; return the secrets' values."""
     raw = page.value.get("secrets")
     named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
-    values, missing = await secret_values.collect_secrets(named, base, here.talk.environ)
+    values, missing = await secret_values.collect_secrets(named, base, here.prompter.environ)
     for name, sentence in missing.items():
         page.add_mistake(("secrets", name), sentence)
     workdir = page.value.get("workdir")
-    here_too = not via_parcel.carried_snapshot(here.talk.environ)
+    here_too = not via_parcel.carried_snapshot(here.prompter.environ)
     if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
         page.add_mistake(("workdir",), f"{workdir} is not a folder")
     return values
@@ -151,7 +151,7 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
             f"no grants are configured for {project}, so the TPUs are billed;"
             " `herd context grant` declares free ones"
         )
-        if not await here.talk.ask_confirmation(question, details):
+        if not await here.prompter.ask_confirmation(question, details):
             return None
         project_settings.allow_everything(here.config_folder, project)
     snapshot = await snapshot_code(found, here)
@@ -164,7 +164,7 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
     )
     if result.word == "changed":
         question = f"{fresh.job} already exists: {result.change.sentence}"
-        if not await here.talk.ask_confirmation(
+        if not await here.prompter.ask_confirmation(
             question, "\n".join(f"  {one}" for one in result.change.lines)
         ):
             return None
@@ -179,7 +179,7 @@ async def check_access(here: Session) -> bool:
     except (NotReached, OperationFailed) as error:
         note = here.store.troubles.record_trouble
         note(CLOUD, error.sentence, hint=error.hint, now=here.clock.now())
-        await here.talk.show_message(
+        await here.prompter.show_message(
             f"{error.sentence}; the job is saved; nodes are requested when the cloud answers"
         )
         return False
@@ -189,7 +189,7 @@ async def check_access(here: Session) -> bool:
 
 async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
     """Take a snapshot of the code and return its id; "" without code, None if the user says no."""
-    job, environ = found.job, here.talk.environ
+    job, environ = found.job, here.prompter.environ
     archive = open_archive(here.place.folders.state)
     along = via_parcel.carried_snapshot(environ)
     if along and not job.repo:
@@ -207,7 +207,7 @@ async def snapshot_code(found: CheckedJob, here: Session) -> str | None:
     else:
         return ""
     first = await asyncio.to_thread(taking)
-    snapshot = await ask_upload_consent(first, taking, archive, here.talk)
+    snapshot = await ask_upload_consent(first, taking, archive, here.prompter)
     if snapshot is None:
         return None
     check_shipped(job, snapshot.id, archive)
@@ -294,7 +294,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
     ))  # fmt: skip
     if change.fewer or change.needs is not ChangeImpact.NOTHING:
         details = "\n".join(f"  {line}" for line in change.lines)
-        if not await here.talk.ask_confirmation(f"{name}: {change.sentence}", details):
+        if not await here.prompter.ask_confirmation(f"{name}: {change.sentence}", details):
             return None
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
     line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)

@@ -67,9 +67,9 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.INCUMBENT, ""
     if bid.unhealthy_at is not None and bid.ready_at is None:
         return unhealthy_role(case, one, bid.unhealthy_at)
-    why, worn_at = needs_replacement(one, case.world.observed, case.world.history, case.now)
-    if worn_at is not None:
-        case.wake_by(worn_at)
+    why, unhealthy_at = needs_replacement(one, case.world.observed, case.world.history, case.now)
+    if unhealthy_at is not None:
+        case.wake_by(unhealthy_at)
         return Role.INCUMBENT, ""
     one.unfit = True
     return (Role.DEAD if slot.exact else Role.UNHEALTHY), why

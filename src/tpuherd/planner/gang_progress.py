@@ -130,8 +130,8 @@ def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
     """What is pending after TERM was sent; None: all have ended, or time is up."""
     doomed = gang.bid.lost_at is not None or gang.bid.notice_at is not None
     until = since + gang.attempt.stopping_s + (NOTICE_S if doomed else STOP_S)
-    nobody = gang.bid.lost_at is not None and not gang.live_members
-    if gang.whole or now >= until or nobody:
+    unreachable = gang.bid.lost_at is not None and not gang.live_members
+    if gang.whole or now >= until or unreachable:
         return None
     return Pending(wake_at=until, held=True, deaf=has_missed_stop(gang, since))
 

@@ -46,7 +46,7 @@ async def open_remote_session(
         "epoch": epoch,
     }
     caller = ClientIdentity(
-        login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.ways
+        login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.routes
     )
     async with aclosing(
         LazyHttpClient(world_http_client if place.world else google_http_client)

@@ -67,7 +67,7 @@ class ProjectAccess(ProjectScope):
     urls: ServiceUrls
     ssh_port: int
     login: str
-    ways: tuple[host_routes.Route, ...]
+    routes: tuple[host_routes.Route, ...]
     credentials: CredentialSource
     project_keys: bool = (
         False  #: put our SSH key into the project's metadata instead of each node's
@@ -89,7 +89,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
             urls=ServiceUrls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
             ssh_port=facts["ssh_port"],
             login=user,
-            ways=chosen,
+            routes=chosen,
             project_keys=context.get("keys") == "project",
             credentials=CredentialSource(),
             folders=where,
@@ -103,7 +103,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
         urls=GOOGLE,
         ssh_port=SSH_PORT,
         login=user,
-        ways=chosen,
+        routes=chosen,
         project_keys=context.get("keys") == "project",
         credentials=found,
         folders=where,

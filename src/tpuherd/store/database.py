@@ -49,7 +49,7 @@ class Database:
     def __init__(self, folder: Path, now: float) -> None:
         self.folder = folder
         self._file = folder / NAME
-        self.told = ""  #: the message if a damaged store was set aside on opening
+        self.recovery_message = ""  #: the message if a damaged store was set aside on opening
         self._opened: int | None = None
         self._lock: int | None = None
         self._changes = 0
@@ -57,13 +57,13 @@ class Database:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             refuse_moved(folder)
             if (folder / MARK).exists():
-                self.told = set_aside(folder, now)
+                self.recovery_message = set_aside(folder, now)
             try:
                 self._open_file()
             except HerdError:
                 if not (folder / MARK).exists():
                     raise
-                self.told = set_aside(folder, now)
+                self.recovery_message = set_aside(folder, now)
                 self._open_file()
             self._inode = self._file_inode()
         self.secrets = SecretFiles(folder / "secrets")
@@ -79,18 +79,22 @@ class Database:
             return job_table.read_jobs(connection)
 
     def put_job(
-        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+        self,
+        stored_job: StoredJob,
+        events: Sequence[HistoryEvent] = (),
+        *,
+        expected: int | None = None,
     ) -> StoredJob:
         with self._write_transaction() as connection:
-            written = job_table.put_job(connection, wish, expected)
+            written = job_table.put_job(connection, stored_job, expected)
             log.append_events(connection, events)
         self._changes += 1
         return written
 
     def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
         with self._write_transaction() as connection:
-            for wish in new:
-                job_table.put_job(connection, wish, expected=0)
+            for stored_job in new:
+                job_table.put_job(connection, stored_job, expected=0)
             log.append_events(connection, events)
         self._changes += 1
 

@@ -12,7 +12,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, NAME, explain_errors
 
-STONE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
+MARKER_FILE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
 ARRIVED = "arrived"  #: the token of the last move that arrived here
 BACK = "herd engine move --back brings it back; herd engine move --to finishes an interrupted move"
 
@@ -20,11 +20,11 @@ BACK = "herd engine move --back brings it back; herd engine move --to finishes a
 def read_moved_marker(folder: Path) -> Mapping[str, str] | None:
     """The marker's content; None if the store is here."""
     try:
-        found: Mapping[str, str] = json.loads((folder / STONE).read_bytes())
+        found: Mapping[str, str] = json.loads((folder / MARKER_FILE).read_bytes())
     except (FileNotFoundError, PermissionError):
         return None  # if we may not read the folder, the database raises the error
     except (OSError, ValueError) as error:
-        raise InvalidInput(f"{folder / STONE} can't be read ({error})") from error
+        raise InvalidInput(f"{folder / MARKER_FILE} can't be read ({error})") from error
     return found
 
 
@@ -39,13 +39,13 @@ def leave_marker(folder: Path, *, to: str, token: str) -> None:
     """Write the marker: from now on the store here refuses to open."""
     with explain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        atomic_write(folder / STONE, json.dumps({"to": to, "token": token}))
+        atomic_write(folder / MARKER_FILE, json.dumps({"to": to, "token": token}))
 
 
 def remove_marker(folder: Path) -> None:
     """Remove the marker: the move was cancelled, or the store is back."""
     with explain_errors(folder):
-        (folder / STONE).unlink(missing_ok=True)
+        (folder / MARKER_FILE).unlink(missing_ok=True)
 
 
 def copy_store(folder: Path, into: Path) -> None:
@@ -104,4 +104,4 @@ def install_copy(folder: Path, copy: Path, token: str) -> None:
                 (folder / f"{NAME}{ending}").replace(folder / f"{NAME}.before{ending}")
         copy.replace(folder / NAME)
         atomic_write(folder / ARRIVED, token)
-        (folder / STONE).unlink(missing_ok=True)
+        (folder / MARKER_FILE).unlink(missing_ok=True)

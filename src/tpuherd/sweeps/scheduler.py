@@ -16,7 +16,7 @@ from tpuherd.sweeps.pruning import prune_reason
 from tpuherd.sweeps.search_space import suggest_point
 
 #: Metrics are recorded at most this often: every 5 s, later every hundredth of the trial's age.
-TOLD_S, TOLD_SHARE = 5.0, 0.01
+METRIC_PAUSE_S, METRIC_PAUSE_SHARE = 5.0, 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,13 +90,13 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
     if not turn.search.metric or attempt is None or attempt.trial != trial.number:
         return
     if attempt.ended_at is None:
-        turn.wake_at = min(turn.wake_at, turn.now + TOLD_S)
+        turn.wake_at = min(turn.wake_at, turn.now + METRIC_PAUSE_S)
     found = latest_value(turn, trial, history)
     if found is None:
         return
     step, value, last = found
     known = (trial.step, trial.value, trial.lost)
-    pause_s = max(TOLD_S, TOLD_SHARE * (turn.now - trial.made_at))
+    pause_s = max(METRIC_PAUSE_S, METRIC_PAUSE_SHARE * (turn.now - trial.made_at))
     due = last or trial.reported_at is None or turn.now >= trial.reported_at + pause_s
     if known == (step, value, value is None) or not due:
         return

@@ -24,7 +24,7 @@ from tpuherd.sync.ship import (
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots.blobs import CorruptBlob
 from tpuherd_host.agent.snapshots.manifest import (
-    NOBODY,
+    UNHASHED,
     BadRows,
     ManifestRow,
     check_rows,
@@ -130,7 +130,7 @@ def hashed_row(whole: Path, path: bytes) -> bytes:
     """The manifest row of a file, with the hash of its content."""
     facts = whole.lstat()
     if stat.S_ISDIR(facts.st_mode):
-        return pack_row(path, facts.st_mode, 0, NOBODY, facts.st_mtime_ns or 1)
+        return pack_row(path, facts.st_mode, 0, UNHASHED, facts.st_mtime_ns or 1)
     digest, size = hashlib.sha256(), 0
     for piece in read_pieces(whole):
         digest.update(piece)

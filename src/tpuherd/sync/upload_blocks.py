@@ -11,7 +11,7 @@ from tpuherd_host.agent.frames import BLOBS
 #: Level 4 compresses 60 MB/s; level 1 is twice as fast with a sixth more bytes.
 THIN_LEVEL, WIDE_LEVEL = 4, 1
 STALL_S = 60.0  #: give up a host that accepts no data for this long
-JUDGED_AFTER = 8 << 20  #: bytes that may be in buffers before the uplink's speed shows
+MEASURED_AFTER = 8 << 20  #: bytes that may be in buffers before the uplink's speed shows
 
 
 class UploadMeter:
@@ -29,7 +29,7 @@ class UploadMeter:
     def record_piece(self, pressing_s: float, sending_s: float, many: int) -> None:
         """Record the times of one piece."""
         self.sent += many
-        if self.sent > JUDGED_AFTER:
+        if self.sent > MEASURED_AFTER:
             self.pressing_s += pressing_s
             self.sending_s += sending_s
 

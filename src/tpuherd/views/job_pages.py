@@ -162,10 +162,10 @@ def recovery_text(recovery: Json) -> str:
     )
     lost = recovery["steps_lost"]
     steps = "" if lost is None else f"; {lost} step{'' if lost == 1 else 's'} lost"
-    ways = [zone for zone in (recovery["from_zone"], recovery["to_zone"]) if zone]
-    way = f" ({' → '.join(dict.fromkeys(ways))})" if ways else ""
+    zones = [zone for zone in (recovery["from_zone"], recovery["to_zone"]) if zone]
+    route = f" ({' → '.join(dict.fromkeys(zones))})" if zones else ""
     took = "recovered after" if recovery["finished"] else "not recovered after"
-    head = f"{recovery['verdict']} in attempt {recovery['attempt']}{way}"
+    head = f"{recovery['verdict']} in attempt {recovery['attempt']}{route}"
     return f"{head}: {took} {format_span(recovery['seconds'])}: {parts or 'at once'}{steps}"
 
 

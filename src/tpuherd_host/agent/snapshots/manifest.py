@@ -17,7 +17,7 @@ TAIL = struct.Struct(">IqQ32s")
 LENGTH = struct.Struct(">H")
 END = TAIL.size + 1
 KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
-NOBODY = bytes(32)  #: the id of a content that was not hashed
+UNHASHED = bytes(32)  #: the id of a content that was not hashed
 PATH_MAX = 4096
 AWAY = (b"//", b"/./", b"/../")  #: what no path in a snapshot contains
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots.manifest import (
-    NOBODY,
+    UNHASHED,
     pack_row,
     pack_rows,
     parse_row,
@@ -95,14 +95,14 @@ def collect_files(whole: bytes, path: bytes, found: Dict[bytes, bytes], skipped:
         facts = os.lstat(whole)
         mtime_ns = facts.st_mtime_ns or 1
         if stat.S_ISDIR(facts.st_mode):
-            found[pack_row(path, facts.st_mode, 0, NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, 0, UNHASHED, mtime_ns)] = whole
             with os.scandir(whole) as entries:
                 waiting += [(entry.path, path + b"/" + entry.name) for entry in entries]
         elif stat.S_ISLNK(facts.st_mode):
             target = os.readlink(whole)
-            found[pack_row(path, facts.st_mode, len(target), NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, len(target), UNHASHED, mtime_ns)] = whole
         elif stat.S_ISREG(facts.st_mode):
-            found[pack_row(path, facts.st_mode, facts.st_size, NOBODY, mtime_ns)] = whole
+            found[pack_row(path, facts.st_mode, facts.st_size, UNHASHED, mtime_ns)] = whole
         else:
             skipped.append(os.fsdecode(whole))
 
