@@ -12,9 +12,9 @@ hundreds of hosts can be connected at once and dead ones don't delay the others.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import asyncssh
 
@@ -39,9 +39,9 @@ from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.client_key import KeyPair
 from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.single_flight import SingleFlight
 from tpuherd.settings.host_routes import Route, RouteKind, default_routes, proxy_command
 
-T = TypeVar("T")
 PATIENCE_S = 10.0  #: for a host's next message during the handshake
 AGENT_PATIENCE_S = 60.0  #: for an agent to start; a host that dies meanwhile is noticed sooner
 SHORT_PATIENCE_S = 3.0  #: for a host that did not answer within the last MOMENT_S
@@ -122,7 +122,7 @@ class ConnectionPool:
         self.clock = clock
         self._links: dict[IncarnationKey, AgentLink] = {}
         self._connections: dict[IncarnationKey, asyncssh.SSHClientConnection] = {}
-        self._under_way: dict[IncarnationKey | str, asyncio.Task[Any]] = {}
+        self._opening = SingleFlight(clock)
         self._failed_at: dict[IncarnationKey, float] = {}
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._direct_limiter = HandshakeLimiter(GREETINGS, GREETING_S)
@@ -155,7 +155,7 @@ class ConnectionPool:
         link = self._links.get(key)
         if link is not None and link.alive:
             return link
-        return await self._single_flight(key, lambda: self._open_link(key, host))
+        return await self._opening.run(key, lambda: self._open_link(key, host))
 
     async def get_connection(self, host: Host) -> asyncssh.SSHClientConnection:
         """The SSH connection itself, for terminals and port forwarding."""
@@ -164,10 +164,7 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._opening.close()
         connections = [*self._connections.values(), *self._jumps.values()]
         self._links.clear()
         self._connections.clear()
@@ -175,22 +172,6 @@ class ConnectionPool:
         for connection in connections:
             connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
-
-    async def _single_flight(
-        self, key: IncarnationKey | str, work: Callable[[], Awaitable[T]]
-    ) -> T:
-        """Start the work, or wait if it is under way; a cancelled waiter does not cancel it."""
-        task = self._under_way.get(key)
-        if task is None:
-            task = self._under_way[key] = asyncio.ensure_future(work())
-            task.add_done_callback(lambda done: self._forget_task(key, done))
-        result: T = await asyncio.shield(task)
-        return result
-
-    def _forget_task(self, key: IncarnationKey | str, task: asyncio.Future[Any]) -> None:
-        self._under_way.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # mark it as retrieved: perhaps nothing awaits it
 
     async def _open_link(self, key: IncarnationKey, host: Host) -> AgentLink:
         """Connect if necessary, and reach or start the agent."""
@@ -337,11 +318,8 @@ class ConnectionPool:
         if route.kind is RouteKind.COMMAND:
             return {"proxy_command": proxy_command(route, host, instance)}
         if route.kind is RouteKind.JUMP:
-            return {
-                "tunnel": await self._single_flight(
-                    route.by, lambda: self._jump_connection(route.by)
-                )
-            }
+            by = route.by
+            return {"tunnel": await self._opening.run(by, lambda: self._jump_connection(by))}
         return {}
 
     async def _jump_connection(self, by: str) -> asyncssh.SSHClientConnection:

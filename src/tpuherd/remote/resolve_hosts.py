@@ -1,9 +1,9 @@
 """Resolves targets such as gpt/w0 to hosts, and looks hosts up in the cloud."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import parse
@@ -13,6 +13,7 @@ from tpuherd.cloud.parse import GuestInfo, Node
 from tpuherd.errors import InvalidInput, NotFound, NotReached
 from tpuherd.ports import Host
 from tpuherd.remote.connection_pool import ConnectionPool
+from tpuherd.remote.single_flight import SingleFlight
 from tpuherd.remote.user_notices import notify_user
 from tpuherd.targets import (
     BadTarget,
@@ -24,7 +25,6 @@ from tpuherd.targets import (
 )
 from tpuherd.targets import parse_target_names as parse_targets
 
-T = TypeVar("T")
 NO_WORDS: Mapping[str, str] = {}
 FRESH_S = 2.0  #: how long an answer of the cloud is reused
 YOUNG_S = 600.0  #: the age of a node up to which its host keys may still be missing
@@ -33,37 +33,6 @@ LATE_KEYS_LOOK_S = 1.0
 PROOF_S = 2.0  #: wait for cached hosts as long as one connects within this time
 #: States of nodes whose hosts can't answer.
 OFF = frozenset({"PREEMPTED", "TERMINATED", "STOPPED", "STOPPING", "SUSPENDED", "HIDDEN"})
-
-
-class SingleFlightCache:
-    """Shares one request among concurrent callers, and its answer for a moment after that."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._answers: dict[tuple[str, ...], tuple[float, asyncio.Task[Any]]] = {}
-
-    async def get(
-        self, key: tuple[str, ...], work: Callable[[], Awaitable[T]], fresh_s: float = FRESH_S
-    ) -> T:
-        """The answer to this key: a recent one, the one under way, or a new one."""
-        now = self._clock.now()
-        at, task = self._answers.get(key, (0.0, None))
-        broken = task is not None and task.done() and (task.cancelled() or task.exception())
-        if task is None or broken or (task.done() and now - at >= fresh_s):
-            self._drop_expired(now)
-            task = asyncio.ensure_future(work())
-            self._answers[key] = (now, task)
-        answer: T = await asyncio.shield(task)
-        return answer
-
-    def _drop_expired(self, now: float) -> None:
-        old = [
-            key for key, (at, task) in self._answers.items() if task.done() and now - at > FRESH_S
-        ]
-        for key in old:
-            task = self._answers.pop(key)[1]
-            if not task.cancelled():
-                task.exception()
 
 
 class CloudNodeDirectory:
@@ -78,7 +47,7 @@ class CloudNodeDirectory:
         self.seen = seen  #: from earlier processes
         self.survey: NodeList | None = None
         self.surveyed_at = 0.0
-        self._memory = SingleFlightCache(clock)
+        self._asking = SingleFlight(clock)
 
     async def list_nodes(self) -> NodeList:
 
@@ -90,7 +59,7 @@ class CloudNodeDirectory:
                 self.seen.save_nodes(self.survey)
             return self.survey
 
-        return await self._memory.get(("survey",), work, fresh_s=0.0)
+        return await self._asking.run("survey", work)
 
     def find_node(self, host: Host) -> Node | None:
         """The host's node as of the last survey."""
@@ -117,9 +86,10 @@ class CloudNodeDirectory:
             await self.clock.sleep(LATE_KEYS_LOOK_S)
 
     async def find_current(self, host: Host) -> Host | None:
-        node = await self._memory.get(
-            ("node", host.zone, host.node), lambda: self.cloud.get_node(host.zone, host.node)
-        )
+        node = await self._asking.run(
+            ("node", host.zone, host.node),
+            partial(self.cloud.get_node, host.zone, host.node), fresh_s=FRESH_S,
+        )  # fmt: skip
         if node is None or host.worker >= len(node.workers):
             return None
         if node.state in OFF and node.incarnation == host.incarnation:
@@ -134,12 +104,14 @@ class CloudNodeDirectory:
                 notify = notify_user.get()
                 await notify(f"Added your SSH key for {login} to the metadata of {changed}")
 
-        await self._memory.get(("admit", host.zone, host.node, login, public), install)
+        key = ("install", host.zone, host.node, login, public)
+        await self._asking.run(key, install, fresh_s=FRESH_S)
 
     async def _fetch_guest(self, host: Host) -> GuestInfo:
-        guests = await self._memory.get(
-            ("guests", host.zone, host.node), lambda: self.cloud.get_guests(host.zone, host.node)
-        )
+        guests = await self._asking.run(
+            ("guests", host.zone, host.node),
+            partial(self.cloud.get_guests, host.zone, host.node), fresh_s=FRESH_S,
+        )  # fmt: skip
         return guests[host.worker] if host.worker < len(guests) else GuestInfo()
 
 
