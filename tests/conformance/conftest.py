@@ -10,7 +10,13 @@ from tests.conformance.world import World, borrow, started
 
 Build = Callable[..., Any]
 #: Where each of Google's services begins on a world.
-PATHS = {"tpu": "/", "compute": "/compute/v1/", "storage": "/storage/v1/", "serviceusage": "/"}
+PATHS = {
+    "tpu": "/",
+    "compute": "/compute/v1/",
+    "storage": "/storage/v1/",
+    "serviceusage": "/",
+    "iam": "/",
+}
 
 
 @pytest.fixture(scope="session")

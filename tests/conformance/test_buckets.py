@@ -64,6 +64,17 @@ def test_preconditions_and_missing_objects(bucket: Any, errors: Any) -> None:
         blob.download_as_bytes()
 
 
+def test_a_policy_is_changed_by_googles_client(bucket: Any, errors: Any) -> None:
+    assert bucket.iam_configuration.uniform_bucket_level_access_enabled
+    policy = bucket.get_iam_policy(requested_policy_version=1)
+    policy["roles/storage.objectViewer"].add("allUsers")
+    bucket.set_iam_policy(policy)
+    assert "allUsers" in bucket.get_iam_policy()["roles/storage.objectViewer"]
+    with pytest.raises(errors.PreconditionFailed):
+        bucket.set_iam_policy(policy)
+    assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
+
+
 def test_a_storage_for_checkpoints(world: World, bucket: Any) -> None:
     place = Bucket(f"gs://{bucket.name}/run/1", {"STORAGE_EMULATOR_HOST": world.url})
     place.write("step-1/part-0", [LONG[:100], memoryview(LONG)])

@@ -78,6 +78,27 @@ def test_a_bucket(build: Any) -> None:
     buckets.delete(bucket="schema-held").execute()
 
 
+def test_an_account_and_its_rights_in_a_bucket(build: Any) -> None:
+    iam, storage = Service(build, "iam", "v1"), Service(build, "storage", "v1")
+    accounts, buckets = iam.api.projects().serviceAccounts(), storage.api.buckets()
+    made = iam(accounts.create(name="projects/demo", body={"accountId": "reader-1"}))
+    assert iam(accounts.get(name=made["name"])) == made
+    assert made in iam(accounts.list(name="projects/demo"))["accounts"]
+    storage(buckets.insert(project="demo", body={"name": "policy-held", "location": "US"}))
+    policy = storage(buckets.getIamPolicy(bucket="policy-held"))
+    policy["bindings"].append(
+        {"role": "roles/storage.objectViewer", "members": [f"serviceAccount:{made['email']}"]}
+    )
+    assert policy["bindings"][-1] in storage(
+        buckets.setIamPolicy(bucket="policy-held", body=policy)
+    )["bindings"]  # fmt: skip
+    asked = ["storage.objects.get", "storage.objects.create"]
+    answer = storage(buckets.testIamPermissions(bucket="policy-held", permissions=asked))
+    assert answer["permissions"] == asked
+    buckets.delete(bucket="policy-held").execute()
+    accounts.delete(name=made["name"]).execute()
+
+
 def test_quotas(build: Any) -> None:
     say = Service(build, "serviceusage", "v1beta1")
     metrics = say.api.services().consumerQuotaMetrics()

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpuherd.catalogue import bucket_locations, regions
+from tpuherd_sim.google_apis import bucket_access
+from tpuherd_sim.google_apis.bucket_access import find_bucket, storage_error
 from tpuherd_sim.google_apis.links import is_own_project
 from tpuherd_sim.google_apis.pagination import paginate_items
 from tpuherd_sim.model.compute_state import Bucket, format_compute_time
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
+from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
@@ -19,26 +21,6 @@ CLASSES = frozenset(
         "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY",
     }
 )  # fmt: skip
-
-
-def storage_error(http: int, message: str) -> ApiError:
-    """Return an error of the Storage API, which has no status field."""
-    return ApiError(http, "", message)
-
-
-def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
-    """Return the bucket of the path if it belongs to the project."""
-    bucket = world.services.buckets.get(call.path["bucket"])
-    if bucket is None:
-        raise storage_error(404, "The specified bucket does not exist.")
-    if not is_own_project(world, bucket.project):
-        who = f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
-        raise storage_error(
-            403,
-            f"{who} does not have {permission} access to the Google Cloud Storage bucket. "
-            f"Permission '{permission}' denied on resource (or it may not exist).",
-        )
-    return bucket
 
 
 def bucket_json(world: World, bucket: Bucket) -> Json:
@@ -56,9 +38,9 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
         "timeCreated": format_compute_time(bucket.created),
         "updated": format_compute_time(bucket.created),
         "iamConfiguration": {
-            "bucketPolicyOnly": {"enabled": True},
-            "uniformBucketLevelAccess": {"enabled": True},
-            "publicAccessPrevention": "inherited",
+            "bucketPolicyOnly": {"enabled": bucket.uniform},
+            "uniformBucketLevelAccess": {"enabled": bucket.uniform},
+            "publicAccessPrevention": bucket.public_access,
         },
     }
     if bucket.kind != "region":
@@ -111,6 +93,7 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
     if storage_class not in CLASSES:
         raise storage_error(400, f"Invalid storage class: '{storage_class}'")
     location, kind, placed = bucket_placement(body)
+    uniform, public_access = access_settings(body)
     bucket = Bucket(
         name=name,
         project=project,
@@ -120,6 +103,8 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
         storage_class=storage_class,
         created=now,
         labels=bucket_labels(body),
+        uniform=uniform,
+        public_access=public_access,
     )
     world.services.buckets[name] = bucket
     return bucket_json(world, bucket)
@@ -167,6 +152,20 @@ def bucket_labels(body: Json) -> Mapping[str, str]:
     return given
 
 
+def access_settings(body: Json) -> tuple[bool, str]:
+    """Return whether access is uniform (the default here), and whether public access is
+    prevented.
+    """
+    given = body.get("iamConfiguration") or {}
+    uniform = given.get("uniformBucketLevelAccess") or {} if isinstance(given, dict) else None
+    if not isinstance(uniform, dict) or not isinstance(uniform.get("enabled", True), bool):
+        raise storage_error(400, "Invalid argument: iamConfiguration.")
+    public_access = given.get("publicAccessPrevention", "inherited")
+    if public_access not in ("inherited", "enforced"):
+        raise storage_error(400, "Invalid argument: publicAccessPrevention.")
+    return uniform.get("enabled", True), public_access
+
+
 def check_own_project(world: World, call: ApiCall) -> None:
     """Refuse a query that does not name the world's project."""
     project = call.query.get("project", "")
@@ -186,4 +185,5 @@ ROUTES = (
     Route("POST", "/storage/v1/b", insert_bucket),
     Route("GET", "/storage/v1/b/{bucket}", get_bucket),
     Route("DELETE", "/storage/v1/b/{bucket}", delete_bucket),
+    *bucket_access.ROUTES,
 )

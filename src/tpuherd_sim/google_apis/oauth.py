@@ -5,6 +5,7 @@ import json
 from urllib.parse import parse_qsl
 
 from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.service_accounts import default_account
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.errors import JSON_HEADERS
@@ -69,11 +70,6 @@ def get_token_info(world: World, call: ApiCall, now: float) -> Json | Response:
         "email_verified": "true",
         "access_type": "online",
     }
-
-
-def default_account(world: World) -> str:
-    """The account that every caller is treated as."""
-    return f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
 
 
 def revoke_token(world: World, call: ApiCall, now: float) -> Json:

@@ -11,6 +11,7 @@ from tpuherd_sim.google_apis import (
     networks,
     oauth,
     project,
+    service_accounts,
     service_usage,
 )
 from tpuherd_sim.model.world import World
@@ -25,6 +26,7 @@ ROUTES: tuple[Route, ...] = (
     *compute_zones.ROUTES,
     *buckets.ROUTES,
     *service_usage.ROUTES,
+    *service_accounts.ROUTES,
     *oauth.ROUTES,
     *discovery.ROUTES,
 )

@@ -4,11 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import socket
 
 from tpuherd.clock import Clock, WallClock
+from tpuherd_sim.google_apis.bucket_access import HOST_HEADER
 from tpuherd_sim.host_services import libtpu_metrics, metadata_server, packages
 from tpuherd_sim.host_services.accept import accept_connections
 from tpuherd_sim.host_services.guest_agent import GuestAgent
@@ -54,7 +55,9 @@ async def run_host_services(
         ).serve_connection,
     }
     if settings.objects is not None:
-        places[BUCKETS_ADDRESS] = BucketGateway(world_api, settings.objects, clock).serve_connection
+        places[BUCKETS_ADDRESS] = BucketGateway(
+            world_api, settings.objects, (host.view.key, clock)
+        ).serve_connection
     agent = GuestAgent(host, world_api, settings.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -91,12 +94,12 @@ async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
 
 
 class BucketGateway:
-    """Cloud Storage as hosts reach it."""
+    """Cloud Storage as one host reaches it, with the rights of its node's service account."""
 
-    def __init__(self, world_api: WorldApi, folder: Path, clock: Clock) -> None:
+    def __init__(self, world_api: WorldApi, folder: Path, host: tuple[str, Clock]) -> None:
         self.world_api = world_api
         self.objects = ObjectStore(world_api, folder)
-        self.clock = clock
+        self.key, self.clock = host
 
     async def serve_connection(self, end: socket) -> None:
         await serve_http(end, self.answer_request, self.clock.now, UPLOAD_BYTES_MAX)
@@ -105,4 +108,5 @@ class BucketGateway:
         """Answer requests for objects and buckets; refuse everything else."""
         if not request.path.startswith(TREES):
             return Response(status=404, body=b"Not Found")
+        request = replace(request, headers={**request.headers, HOST_HEADER: self.key})
         return await self.objects.answer_request(request) or self.world_api.handle_request(request)

@@ -5,6 +5,7 @@ from email.utils import formatdate
 from typing import Any
 
 from tpuherd.clock import Clock
+from tpuherd_sim.google_apis.bucket_access import HOST_HEADER
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Request, Response
 
@@ -22,6 +23,8 @@ UPLOADS, UPLOAD_BYTES_MAX = ("/upload/", "/resumable/"), 1 << 30
 JSON_TYPE = (b"content-type", b"application/json; charset=UTF-8")
 #: Credential headers, which are dropped here: they reach neither the model nor the disk.
 SECRET = frozenset({b"authorization", b"cookie", b"proxy-authorization", b"x-goog-api-key"})
+#: The world marks the requests of its hosts with this; a client can't pretend to be one.
+MARK = HOST_HEADER.encode()
 
 #: Answers requests that are not the model's: the world's own page, its metadata for sign-ins,
 #: bucket objects. None leaves the request to the model.
@@ -103,7 +106,7 @@ def read_headers(scope: Scope) -> dict[str, str]:
     return {
         name.decode("latin-1"): value.decode("latin-1")
         for name, value in scope["headers"]
-        if name not in SECRET
+        if name not in SECRET and name != MARK
     }
 
 

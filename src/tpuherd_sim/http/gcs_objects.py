@@ -15,6 +15,7 @@ from tempfile import mkstemp
 from threading import Lock
 from urllib.parse import parse_qs, quote, unquote
 
+from tpuherd_sim.google_apis.bucket_access import HOST_HEADER
 from tpuherd_sim.hosts.host_protocols import WorldApi
 from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import Json, Request, Response
@@ -87,12 +88,29 @@ class ObjectStore:
         if known.status != 200:
             return known
         try:
+            self.check_host_access(wanted)
             return await asyncio.to_thread(self.handle_object, wanted)
         except StorageError as no:
             if no.status == 304:  # it has no body
                 return Response(status=304)
             details = {"code": no.status, "message": str(no), "errors": [{"message": str(no)}]}
             return Response(status=no.status, body=json.dumps({"error": details}).encode())
+
+    def check_host_access(self, wanted: ObjectRequest) -> None:
+        """Refuse a host's request if its account lacks the permission."""
+        request = wanted.request
+        if HOST_HEADER not in request.headers:
+            return
+        exists = bool(wanted.name) and self.object_path(wanted.bucket, wanted.name).is_file()
+        for permission in needed_permissions(wanted, exists=exists):
+            asked = Request(
+                method="GET",
+                path=f"/sim/v1/buckets/{wanted.bucket}/permissions/{permission}",
+                headers={HOST_HEADER: request.headers[HOST_HEADER]},
+            )
+            answer = self.live_world.handle_request(asked)
+            if answer.status != 200:
+                raise StorageError(answer.status, json.loads(answer.body)["error"]["message"])
 
     def refuse_nonempty_delete(self, request: Request) -> Response | None:
         """Refuse to delete a bucket that is not empty."""
@@ -280,6 +298,16 @@ class ObjectStore:
         if not path.is_file():
             raise StorageError(404, f"No such object: {wanted.bucket}/{wanted.name}")
         return path
+
+
+def needed_permissions(wanted: ObjectRequest, *, exists: bool) -> tuple[str, ...]:
+    """Return what a request about objects needs; replacing an object also deletes the old one."""
+    if wanted.kind in ("/upload", "/resumable"):
+        both = ("storage.objects.create", "storage.objects.delete")
+        return both if exists else both[:1]
+    if wanted.request.method == "DELETE":
+        return ("storage.objects.delete",)
+    return ("storage.objects.get",) if wanted.name else ("storage.objects.list",)
 
 
 @cache

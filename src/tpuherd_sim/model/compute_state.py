@@ -38,6 +38,22 @@ class Bucket:
     storage_class: str
     created: float
     labels: Mapping[str, str] = field(default_factory=dict)
+    uniform: bool = True  #: access is decided by its policy alone, not by objects
+    public_access: str = "inherited"  #: or enforced: never public
+    #: members by role; empty: those of a new bucket
+    bindings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceAccount:
+    """An identity that nodes may have."""
+
+    email: str
+    id: int
+    created: float
+    display: str = ""
+    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +78,7 @@ class Services:
     firewalls: dict[str, Firewall] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    accounts: dict[str, ServiceAccount] = field(default_factory=dict)  #: by e-mail address
     changes: dict[str, ComputeOperation] = field(default_factory=dict)
 
 

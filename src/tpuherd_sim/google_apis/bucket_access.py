@@ -1,0 +1,183 @@
+"""Who may do what with a bucket: its IAM policy, and whose request it is."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl
+
+from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.service_accounts import default_account, known_account
+from tpuherd_sim.google_apis.storage_roles import ALL_PERMISSIONS, ROLES, permitted
+from tpuherd_sim.model.compute_state import Bucket
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.host_reports import find_worker
+from tpuherd_sim.tpu.router import Route
+
+#: Added to requests of hosts by the world itself: the host's key. Nobody else can send it.
+HOST_HEADER = "x-sim-host"
+MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
+           "projectViewer")  # fmt: skip
+PUBLIC = ("allUsers", "allAuthenticatedUsers")
+
+
+def storage_error(http: int, message: str) -> ApiError:
+    """Return an error of the Storage API, which has no status field."""
+    return ApiError(http, "", message)
+
+
+def default_bindings(project: str) -> dict[str, tuple[str, ...]]:
+    """Return the policy of a new bucket: the project's owners and editors, and its viewers."""
+    writers = (f"projectEditor:{project}", f"projectOwner:{project}")
+    readers = (f"projectViewer:{project}",)
+    return {
+        "roles/storage.legacyBucketOwner": writers,
+        "roles/storage.legacyBucketReader": readers,
+        "roles/storage.legacyObjectOwner": writers,
+        "roles/storage.legacyObjectReader": readers,
+    }
+
+
+def host_account(world: World, key: str) -> str:
+    """Return the service account of a host's node; "" if the host is gone."""
+    found = find_worker(world, key)
+    if found is None:
+        return ""
+    email = found[0].spec.get("serviceAccount", {}).get("email")
+    return str(email or default_account(world))
+
+
+def caller_name(world: World, request: Request) -> str:
+    """Return the account of a request: of the host, else the world's user."""
+    key = request.headers.get(HOST_HEADER)
+    return default_account(world) if key is None else host_account(world, key)
+
+
+def caller_permissions(world: World, bucket: Bucket, request: Request) -> frozenset[str]:
+    """Return what the caller may do. The world's user owns the project; hosts are their account.
+
+    The default account is an editor of the project, as in projects before 2024.
+    """
+    own = is_own_project(world, bucket.project)
+    key = request.headers.get(HOST_HEADER)
+    if key is None:
+        return ALL_PERMISSIONS if own else frozenset()
+    email = host_account(world, key)
+    members = {f"serviceAccount:{email}", *PUBLIC}
+    if email == default_account(world):
+        members.add(f"projectEditor:{world.settings.project}")
+    return permitted(bucket.bindings or default_bindings(bucket.project), members)
+
+
+def check_permission(world: World, bucket: Bucket, request: Request, permission: str) -> None:
+    """Refuse the request in Google's words unless the caller has the permission."""
+    if permission in caller_permissions(world, bucket, request):
+        return
+    who = caller_name(world, request)
+    kind = "object" if ".objects." in permission else "bucket"
+    raise storage_error(
+        403,
+        f"{who} does not have {permission} access to the Google Cloud Storage {kind}. "
+        f"Permission '{permission}' denied on resource (or it may not exist).",
+    )
+
+
+def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
+    """Return the bucket of the path if the caller has the permission."""
+    bucket = world.services.buckets.get(call.path["bucket"])
+    if bucket is None:
+        raise storage_error(404, "The specified bucket does not exist.")
+    if permission:
+        check_permission(world, bucket, call.request, permission)
+    return bucket
+
+
+# -- the policy -----------------------------------------------------------------------------------
+
+
+def policy_json(bucket: Bucket) -> Json:
+    bindings = bucket.bindings or default_bindings(bucket.project)
+    return {
+        "kind": "storage#policy",
+        "resourceId": f"projects/_/buckets/{bucket.name}",
+        "version": 1,
+        "etag": policy_etag(bucket),
+        "bindings": [
+            {"role": role, "members": list(members)} for role, members in sorted(bindings.items())
+        ],
+    }
+
+
+def policy_etag(bucket: Bucket) -> str:
+    """Return the version of the policy, which a writer must send back."""
+    return f"CA{bucket.policy_version}="
+
+
+def get_policy(world: World, call: ApiCall, now: float) -> Json:
+    return policy_json(find_bucket(world, call, "storage.buckets.getIamPolicy"))
+
+
+def set_policy(world: World, call: ApiCall, now: float) -> Json:
+    """Replace the policy if the sent etag is the current one, or missing."""
+    bucket = find_bucket(world, call, "storage.buckets.setIamPolicy")
+    if call.body.get("etag", policy_etag(bucket)) != policy_etag(bucket):
+        raise storage_error(412, "At least one of the pre-conditions you specified did not hold.")
+    bindings = read_bindings(world, call.body.get("bindings") or [])
+    changed = with_policy(bucket, bindings)
+    world.services.buckets[bucket.name] = changed
+    return policy_json(changed)
+
+
+def with_policy(bucket: Bucket, bindings: Mapping[str, tuple[str, ...]]) -> Bucket:
+    return replace(bucket, bindings=bindings, policy_version=bucket.policy_version + 1)
+
+
+def read_bindings(world: World, sent: Any) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for one in sent if isinstance(sent, list) else [None]:
+        role = one.get("role") if isinstance(one, dict) else None
+        members = one.get("members", []) if isinstance(one, dict) else None
+        if not isinstance(role, str) or role not in ROLES:
+            raise storage_error(400, f"Role {role} is not supported for this resource.")
+        if not isinstance(members, list) or not all(isinstance(who, str) for who in members):
+            raise storage_error(400, "Invalid argument: members must be a list of names.")
+        for member in members:
+            check_member(world, member)
+        found[role] = tuple(dict.fromkeys((*found.get(role, ()), *members)))
+    return {role: members for role, members in found.items() if members}
+
+
+def check_member(world: World, member: str) -> None:
+    kind, _, name = member.partition(":")
+    if member in PUBLIC:
+        return
+    if kind not in MEMBERS or not name:
+        raise storage_error(400, f"Invalid argument: unknown member {member}.")
+    if kind == "serviceAccount" and not known_account(world, name):
+        raise storage_error(400, f"Service account {name} does not exist.")
+
+
+def test_permissions(world: World, call: ApiCall, now: float) -> Json:
+    """Return those of the asked permissions that the caller has."""
+    bucket = find_bucket(world, call, "")
+    asked = [value for name, value in parse_qsl(call.request.query) if name == "permissions"]
+    if not asked:
+        raise storage_error(400, "Required parameter: permissions")
+    allowed = caller_permissions(world, bucket, call.request)
+    found = [one for one in asked if one in allowed]
+    answer: Json = {"kind": "storage#testIamPermissionsResponse"}
+    return {**answer, "permissions": found} if found else answer
+
+
+def check_access(world: World, call: ApiCall, now: float) -> Json:
+    """Answer the world's own question whether a host may do this; refuse in Google's words."""
+    find_bucket(world, call, call.path["permission"])
+    return {}
+
+
+ROUTES = (
+    Route("GET", "/sim/v1/buckets/{bucket}/permissions/{permission}", check_access),
+    Route("GET", "/storage/v1/b/{bucket}/iam", get_policy),
+    Route("PUT", "/storage/v1/b/{bucket}/iam", set_policy),
+    Route("GET", "/storage/v1/b/{bucket}/iam/testPermissions", test_permissions),
+)
