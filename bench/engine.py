@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.engines import owner
-from tests.simulated.engine_harness import Play, Wished, perform
+from tests.simulated.engine_harness import Play, SimJob, perform
 from tests.simulated.engine_programs import Script
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count
@@ -87,7 +87,7 @@ def ramp(slots: int) -> None:
     """Measure how fast many slots are requested."""
 
     async def plot(play: Play) -> float:
-        play.wish(Wished(copies=slots, zones=("us-east5-a",), setup=False))
+        play.submit(SimJob(copies=slots, zones=("us-east5-a",), setup=False))
         begun = play.ground.now()
         asked = lambda: sum(one.creates for one in play.ground.asked) >= slots  # noqa: E731
         await play.until(asked, 4 * 3600.0)
@@ -103,7 +103,7 @@ def many(nodes: int) -> None:
 
     async def plot(play: Play) -> dict[str, float]:
         play.look_s = LOOK_S
-        play.wish(Wished(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
+        play.submit(SimJob(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
         play.ground.calm()
         started = lambda: len(play.events("attempt.started")) >= nodes  # noqa: E731
         there = await play.until(started, 8 * 3600.0)

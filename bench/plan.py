@@ -16,11 +16,11 @@ SLOTS, ROUNDS = 1000, 40
 
 def best(toy: Toy) -> float:
     """Return the milliseconds of the fastest of several rounds."""
-    observed, history, wishes, now = toy.observed(), toy.history, toy.wishes, toy.now
+    observed, history, desired, now = toy.observed(), toy.history, toy.desired, toy.now
     took = []
     for _ in range(ROUNDS):
         begun = time.process_time()
-        plan(wishes, observed, history, now)
+        plan(desired, observed, history, now)
         took.append(time.process_time() - begun)
     return min(took) * 1000
 
@@ -29,7 +29,7 @@ def main() -> None:
     """Plan slots that run, that wait in three zones, and that have no request yet."""
     slots = [slot(f"gpt-{number}", limits=Limits(lifetime_s=1e6)) for number in range(SLOTS)]
     toy = Toy(*slots)
-    toy.wishes = replace(toy.wishes, creates_per_min=10**6)
+    toy.desired = replace(toy.desired, creates_per_min=10**6)
     print(f"{SLOTS} slots, nothing asked for yet    {best(toy):6.1f} ms")
     toy.grants = lambda zone: 1e9
     toy.tick()

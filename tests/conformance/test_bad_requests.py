@@ -24,9 +24,9 @@ def create(name: str = "n1", parent: str = ZONE, **fields: Any) -> Callable[[Any
 def queue(**fields: Any) -> Callable[[Any], Any]:
     """A queued resource of one slot."""
     slot = fields.pop("slot", {"parent": ZONE, "node_id": "q1n", "node": NODE})
-    wish = {"tpu": {"node_spec": [slot]}} | fields
+    body = {"tpu": {"node_spec": [slot]}} | fields
     return lambda tpu: tpu.create_queued_resource(
-        request={"parent": ZONE, "queued_resource_id": "q1", "queued_resource": wish}
+        request={"parent": ZONE, "queued_resource_id": "q1", "queued_resource": body}
     )
 
 

@@ -89,13 +89,13 @@ def test_patch_stop_and_start(tpu: Any, v2: Any, node: Any) -> None:
 
 def test_a_queued_resource_from_create_to_delete(tpu: Any, v2: Any, node: Any) -> None:
     slots = [v2.QueuedResource.Tpu.NodeSpec(parent=HERE, node_id="q1n", node=node)]
-    wish = v2.QueuedResource(
+    body = v2.QueuedResource(
         tpu=v2.QueuedResource.Tpu(node_spec=slots),
         spot=v2.QueuedResource.Spot(),
         queueing_policy={"valid_until_duration": {"seconds": 3600}},
     )
     asked = tpu.create_queued_resource(
-        request={"parent": HERE, "queued_resource_id": "q1", "queued_resource": wish}
+        request={"parent": HERE, "queued_resource_id": "q1", "queued_resource": body}
     )
     made = asked.result(timeout=60)
     assert made.name == f"{HERE}/queuedResources/q1"
@@ -117,9 +117,9 @@ def test_a_queued_resource_from_create_to_delete(tpu: Any, v2: Any, node: Any) -
 def test_many_slices_in_one_request(tpu: Any, v2: Any, node: Any) -> None:
     slices = v2.QueuedResource.Tpu.NodeSpec.MultisliceParams(node_count=2, node_id_prefix="ms")
     spec = v2.QueuedResource.Tpu.NodeSpec(parent=HERE, multislice_params=slices, node=node)
-    wish = v2.QueuedResource(tpu=v2.QueuedResource.Tpu(node_spec=[spec]))
+    body = v2.QueuedResource(tpu=v2.QueuedResource.Tpu(node_spec=[spec]))
     asked = tpu.create_queued_resource(
-        request={"parent": HERE, "queued_resource_id": "q1", "queued_resource": wish}
+        request={"parent": HERE, "queued_resource_id": "q1", "queued_resource": body}
     )
     made = asked.result(timeout=60)
     read = tpu.get_queued_resource(name=made.name)

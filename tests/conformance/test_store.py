@@ -38,7 +38,7 @@ def open_store(tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-def wish(job: str = "gpt", **changed: object) -> StoredJob:
+def new_job(job: str = "gpt", **changed: object) -> StoredJob:
     usual = {"job": job, "goal": Goal.RUN, "document": {"name": job, "run": "a\n'b' ☃"}}
     return StoredJob(**{**usual, "made_at": NOW, "changed_at": NOW, "who": "ann@desk"} | changed)  # type: ignore[arg-type]
 
@@ -55,16 +55,16 @@ def holder(host: str = "") -> LeaseHolder:
     return LeaseHolder(pid=os.getpid(), host=host or socket.gethostname(), who="ann@desk")
 
 
-# ---- wishes --------------------------------------------------------------------------------------
+# ---- jobs ----------------------------------------------------------------------------------------
 
 
 def test_a_job_is_read_as_written_with_its_next_revision(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert store.stored_jobs() == {}
-    first = store.put_job(wish(), [event(1, kind="job.submitted")])
+    first = store.put_job(new_job(), [event(1, kind="job.submitted")])
     assert first.revision == 1
     assert other.stored_jobs() == {"gpt": first}
-    second = other.put_job(wish(goal=Goal.GONE, snapshot="abc"), [event(2, kind="job.changed")])
+    second = other.put_job(new_job(goal=Goal.GONE, snapshot="abc"), [event(2, kind="job.changed")])
     assert second.revision == 2
     assert store.stored_jobs() == {"gpt": second}
     assert [one.kind for _, one in store.read_events()] == ["job.submitted", "job.changed"]
@@ -75,12 +75,12 @@ def test_a_write_with_another_expected_revision_changes_nothing(
     open_store: Open, expected: int | None, fine: bool
 ) -> None:
     store = open_store()
-    store.put_job(wish(), expected=0)
+    store.put_job(new_job(), expected=0)
     if fine:
-        assert store.put_job(wish(snapshot="new"), expected=expected).revision == 2
+        assert store.put_job(new_job(snapshot="new"), expected=expected).revision == 2
         return
     with pytest.raises(Superseded, match="gpt was changed by another command"):
-        store.put_job(wish(snapshot="new"), [event(1)], expected=expected)
+        store.put_job(new_job(snapshot="new"), [event(1)], expected=expected)
     assert store.stored_jobs()["gpt"].snapshot == ""
     assert list(store.read_events()) == []
 
@@ -88,30 +88,30 @@ def test_a_write_with_another_expected_revision_changes_nothing(
 def test_jobs_are_adopted_all_or_none(open_store: Open) -> None:
     store, other = open_store(), open_store()
     before = store.change_counter()
-    store.add_jobs([wish(), wish(job="bert")], [event(1)])
+    store.add_jobs([new_job(), new_job(job="bert")], [event(1)])
     assert sorted(other.stored_jobs()) == ["bert", "gpt"]
     assert store.change_counter() != before
     with pytest.raises(Superseded, match="bert was changed by another command"):
-        store.add_jobs([wish(job="llama"), wish(job="bert", snapshot="new")], [event(2)])
+        store.add_jobs([new_job(job="llama"), new_job(job="bert", snapshot="new")], [event(2)])
     assert sorted(other.stored_jobs()) == ["bert", "gpt"]
     assert len(list(store.read_events())) == 1
 
 
 def test_a_removed_job_is_gone_and_may_be_removed_again(open_store: Open) -> None:
     store = open_store()
-    store.put_job(wish())
-    store.put_job(wish("gpt2"))
+    store.put_job(new_job())
+    store.put_job(new_job("gpt2"))
     store.remove_job("gpt", [event(1, kind="job.removed")])
     store.remove_job("gpt")
     assert list(store.stored_jobs()) == ["gpt2"]
     assert [one.kind for _, one in store.read_events()] == ["job.removed"]
-    assert store.put_job(wish(), expected=0).revision == 1
+    assert store.put_job(new_job(), expected=0).revision == 1
 
 
 def test_the_version_covers_jobs_here_and_everything_elsewhere(open_store: Open) -> None:
     store, other = open_store(), open_store()
     writes: list[tuple[Callable[[Store], object], bool]] = [
-        (lambda one: one.put_job(wish()), True),
+        (lambda one: one.put_job(new_job()), True),
         (lambda one: one.append_events([event(1)]), False),
         (lambda one: one.put_slot_messages({"gpt-0": "waits"}), False),
         (lambda one: one.remove_job("gpt"), True),
@@ -181,7 +181,7 @@ def test_routine_events_of_long_removed_jobs_are_pruned_and_nothing_else(open_st
             [event(since + at, kind=kind, job=job) for at, kind in enumerate(kinds)]
         )
     store.append_events([event(3, kind="attempt.saved", job="old")])
-    store.put_job(wish(job="again"))
+    store.put_job(new_job(job="again"))
     before = [seq for seq, _ in store.read_events()]
     assert store.prune_events(["attempt.saved"], before=NOW + 50, most=1) == 1
     assert store.prune_events(["attempt.saved"], before=NOW + 50, most=100) == 0
@@ -364,7 +364,7 @@ def test_a_damaged_store_in_use_is_not_moved(
 ) -> None:
     monkeypatch.setattr("tpuherd.store.set_aside.LET_GO_S", 0.2)
     user = Database(tmp_path, NOW)
-    user.put_job(wish())
+    user.put_job(new_job())
     (tmp_path / "store.damaged").touch()
     with pytest.raises(StoreDamaged, match="another process is using it") as refused:
         Database(tmp_path, NOW)
@@ -383,7 +383,7 @@ def test_a_process_waiting_for_the_move_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = Database(tmp_path, NOW)
-    user.put_job(wish())
+    user.put_job(new_job())
     (tmp_path / "store.damaged").touch()
     quicker: list[Database] = []
 

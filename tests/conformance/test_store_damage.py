@@ -40,7 +40,7 @@ class Files:
         return self.folder / "store.db-wal"
 
 
-def wish(job: str) -> StoredJob:
+def new_job(job: str) -> StoredJob:
     document = {"name": job, "run": "x" * 300}
     return StoredJob(
         job=job, goal=Goal.RUN, document=document, made_at=NOW, changed_at=NOW, who="ann"
@@ -59,7 +59,7 @@ def filled(folder: Path, *, moved: bool) -> Files:
     origin = folder / "origin"
     store = Database(origin, NOW)
     for job in JOBS:
-        store.put_job(wish(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
+        store.put_job(new_job(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
     for first in range(0, EVENTS, 100):
         store.append_events([event(n) for n in range(first, first + 100)])
     store.save_history(EVENTS, b"history")
@@ -195,7 +195,7 @@ def test_the_readable_part_of_a_damaged_store_is_kept(
     if harm not in (zeroed_pages, torn_pages, nonsense_in_a_row):  # SQLite had it open before
         assert aside.read_bytes() == damaged
     assert len(store.stored_jobs()) == jobs
-    assert all(one == {**wish(job).document} for job, one in
+    assert all(one == {**new_job(job).document} for job, one in
                ((job, one.document) for job, one in store.stored_jobs().items()))  # fmt: skip
     found = list(store.read_events())
     assert found[-1][1].kind == SET_ASIDE

@@ -25,10 +25,10 @@ class Owner(User):
     """A user with jobs."""
 
     def job(self, name: str, run: str, **fields: Any) -> None:
-        """Wish for one."""
+        """Submit one."""
         file = self.home / f"{name}.yaml"
-        wished = {"name": name, "accelerator": "v4-16", "zones": "any", "run": run, **fields}
-        file.write_text(json.dumps(wished))
+        fields = {"name": name, "accelerator": "v4-16", "zones": "any", "run": run, **fields}
+        file.write_text(json.dumps(fields))
         done = self.herd("run", file, "--detach", "--yes")
         assert done.returncode == 0, done.stderr
 

@@ -62,20 +62,20 @@ class Floor:
     rack: HostPool
     ear: Ear
     folder: Path
-    wishes: dict[str, HostView | None]
+    views: dict[str, HostView | None]
 
-    async def wish(self, *views: HostView) -> list[Host]:
+    async def apply(self, *views: HostView) -> list[Host]:
         """Have these hosts."""
-        self.wishes.update({view.key: view for view in views})
-        await self.rack.apply_views(dict(self.wishes))
+        self.views.update({view.key: view for view in views})
+        await self.rack.apply_views(dict(self.views))
         return [self.rack.hosts[view.key] for view in views if view.key in self.rack.hosts]
 
     async def change(self, key: str, **fields: Any) -> Host | None:
         """Have one of them otherwise."""
-        view = self.wishes[key]
+        view = self.views[key]
         assert view is not None
-        self.wishes[key] = replace(view, **fields)
-        await self.rack.apply_views({key: self.wishes[key]})
+        self.views[key] = replace(view, **fields)
+        await self.rack.apply_views({key: self.views[key]})
         return self.rack.hosts.get(key)
 
 
@@ -113,7 +113,7 @@ async def floor(mode: str | None, **make: Any) -> AsyncIterator[Floor]:
         rack = HostPool(ear, Path(folder), PoolSettings(mode=mode, **make))
         await rack.start()
         try:
-            yield Floor(rack=rack, ear=ear, folder=Path(folder), wishes={})
+            yield Floor(rack=rack, ear=ear, folder=Path(folder), views={})
         finally:
             await rack.close()
 

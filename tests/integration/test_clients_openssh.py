@@ -187,9 +187,9 @@ def test_preemption_cuts_the_connection(login: Login) -> None:
 @pytest.mark.root
 def test_port_22_for_root(tmp_path: Path) -> None:
     """Programs that know no other port, and nothing of the wrappers that `herd sim env` brings."""
-    with socket.socket() as wish:
+    with socket.socket() as listener:
         try:
-            wish.bind(("127.0.0.1", 22))
+            listener.bind(("127.0.0.1", 22))
         except OSError:
             pytest.skip("this machine's own sshd has port 22")
     options = ("--no-internet", "--time-scale", "600")

@@ -39,7 +39,7 @@ def test_users_and_processes_of_the_machine_are_invisible(
 
     async def story() -> None:
         async with floor(mode) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             tops = await run(host, "ls -A /home /root /tmp /srv /mnt /opt")
             assert tops.text.split() == "/home: /mnt: /opt: /root: /srv: /tmp:".split()
             assert (await run(host, f"cat {secret} /proc/1/root{secret}")).code != 0
@@ -62,7 +62,7 @@ def test_killing_everything_ends_only_the_host(
 ) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             kept = asyncio.create_task(run(other, "exec -a python3 sleep 300"))
             await run(one, "pkill -9 python3; kill -9 1; kill -9 -1")
             assert (await run(one, "echo alive")).text == "alive"
@@ -78,7 +78,7 @@ def test_removing_everything_removes_only_the_host(mode: str) -> None:
 
     async def story() -> None:
         async with floor(mode) as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             await run(one, "rm -rf --no-preserve-root / 2>&-")
             with pytest.raises(OSError):  # there is no /etc/passwd any more
                 await run(one, "true")
@@ -91,7 +91,7 @@ def test_removing_everything_removes_only_the_host(mode: str) -> None:
 def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             for harm in (
                 "date -s '2001-01-01'",
                 "echo 1 > /proc/sys/vm/drop_caches",
@@ -112,7 +112,7 @@ def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
 def test_a_full_disk_is_full_for_its_host_only(mode: str) -> None:
     async def story() -> None:
         async with floor(mode, disk_bytes=32 << 20) as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             full = await run(one, "dd if=/dev/zero of=/big bs=1M count=100 2>&1")
             assert full.code == 1 and "No space left" in full.text
             assert (await run(other, "dd if=/dev/zero of=/big bs=1M count=20")).code == 0
@@ -129,7 +129,7 @@ def test_a_full_disk_is_full_for_its_host_only(mode: str) -> None:
 def test_a_host_with_a_full_disk_still_reboots(mode: str) -> None:
     async def story() -> None:
         async with floor(mode, disk_bytes=32 << 20) as here:
-            (before,) = await here.wish(view(0))
+            (before,) = await here.apply(view(0))
             await here.change("a-0", disk_full=True)
             await here.change("a-0", boot=view(0).boot + 1)
             after = here.rack.hosts["a-0"]
@@ -142,8 +142,8 @@ def test_a_host_with_a_full_disk_still_reboots(mode: str) -> None:
 def test_nodes_do_not_reach_each_other(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            mine, peer = await here.wish(view(0), view(1))
-            (stranger,) = await here.wish(view(2, "b"))
+            mine, peer = await here.apply(view(0), view(1))
+            (stranger,) = await here.apply(view(2, "b"))
             with await peer.open_listener("0.0.0.0", 7000):
                 knock = "exec 3<>/dev/tcp/10.128.0.3/7000"
                 assert (await run(mine, knock)).code == 0
@@ -158,7 +158,7 @@ def test_nodes_do_not_reach_each_other(mode: str) -> None:
 def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
     async def story(here: Floor) -> None:
         for segment in ("a", "b"):
-            one, two = await here.wish(view(0, segment), view(1, segment))
+            one, two = await here.apply(view(0, segment), view(1, segment))
             with await two.open_listener("10.128.0.3", 7000):
                 found = await run(one, "exec 3<>/dev/tcp/10.128.0.3/7000 && hostname")
                 assert found.text == f"t1v-n-{segment}-w-0"

@@ -1,4 +1,4 @@
-"""The rack makes of its hosts what is wished, and tells what happened to them by themselves."""
+"""The host pool keeps hosts as their views say, and reports what happens to them."""
 
 import asyncio
 import os
@@ -48,8 +48,8 @@ def test_the_best_mode_is_used_and_missing_features_are_named() -> None:
 def test_an_unchanged_request_changes_nothing(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            first = await here.wish(view(0), view(1))
-            assert await here.wish(view(0), view(1)) == first
+            first = await here.apply(view(0), view(1))
+            assert await here.apply(view(0), view(1)) == first
             assert sorted(here.ear.reports) == [("a-0", "up", 0), ("a-1", "up", 0)]
 
     asyncio.run(story())
@@ -58,7 +58,7 @@ def test_an_unchanged_request_changes_nothing(mode: str) -> None:
 def test_power_off_ends_everything_at_once_and_is_not_reported(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             stubborn = "trap '' TERM HUP INT; (setsid setsid nohup sleep 60 >&- 2>&- &) ; sleep 60"
             working = asyncio.create_task(run(host, stubborn))
             room = here.rack.entries["a-0"].running
@@ -78,7 +78,7 @@ def test_power_off_ends_everything_at_once_and_is_not_reported(mode: str) -> Non
 def test_a_reboot_from_inside_is_reported_and_keeps_the_disk(walled: str, how: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             await host.ensure_account("alice")
             boot_id = "cat /proc/sys/kernel/random/boot_id"
             before = (await run(host, boot_id)).text
@@ -107,12 +107,12 @@ def test_a_reboot_from_inside_is_reported_and_keeps_the_disk(walled: str, how: s
 def test_other_ends_are_reported_as_what_they_are(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
-            one, two = await here.wish(view(0), view(1))
+            one, two = await here.apply(view(0), view(1))
             await run(one, REBOOT_CALL)
             await here.ear.hears("a-0", "rebooted", 0)
             await run(two, "poweroff")
             await here.ear.hears("a-1", "off", 0)
-            await here.rack.apply_views(dict(here.wishes))
+            await here.rack.apply_views(dict(here.views))
             assert not here.rack.hosts, "neither starts again before the world says so"
             assert here.rack.zygote is not None
 
@@ -122,7 +122,7 @@ def test_other_ends_are_reported_as_what_they_are(walled: str) -> None:
 def test_a_host_that_dies_by_accident_is_reported_as_failed(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             assert here.rack.zygote is not None
             (init,) = child_processes(here.rack.zygote.pid)
             os.kill(init, signal.SIGKILL)
@@ -137,7 +137,7 @@ def test_a_hung_host_does_not_answer_but_can_be_killed(
 ) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            host, other = await here.wish(view(0), view(1))
+            host, other = await here.apply(view(0), view(1))
             monkeypatch.setattr(channel, "ANSWER_S", 1.0)
             await here.change("a-0", hung=True)
             with pytest.raises(TimeoutError, match="no response"):
@@ -156,7 +156,7 @@ def test_the_network_goes_down_slow_and_up(walled: str) -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         async with floor(walled) as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             with await other.open_listener("0.0.0.0", 7000) as listener:
 
                 async def megabyte() -> float:
@@ -189,11 +189,11 @@ def test_the_network_goes_down_slow_and_up(walled: str) -> None:
 def test_a_deleted_node_loses_its_disks(walled: str) -> None:
     async def story() -> None:
         async with floor(walled) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             await run(host, "echo mine > /root/mine")
             await here.rack.apply_views({"a-0": None})
             assert host.gone.is_set() and not here.rack.entries
-            (fresh,) = await here.wish(view())
+            (fresh,) = await here.apply(view())
             assert (await run(fresh, "cat /root/mine")).code == 1
 
     asyncio.run(story())
@@ -211,7 +211,7 @@ def test_services_live_as_long_as_their_host(mode: str) -> None:
 
     async def story() -> None:
         async with floor(mode, services=services) as here:
-            await here.wish(view(0), view(1))
+            await here.apply(view(0), view(1))
             assert sorted(lives) == [("begin", "a-0"), ("begin", "a-1")]
             await here.change("a-0", on=False)
             assert await becomes(lambda: lives[-1] == ("end", "a-0"))
@@ -223,7 +223,7 @@ def test_services_live_as_long_as_their_host(mode: str) -> None:
 def test_the_death_of_the_zygote_is_survived(mode: str) -> None:
     async def story() -> None:
         async with floor(mode) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             busy = asyncio.create_task(run(host, "trap '' TERM HUP; sleep 60"))
             room = here.rack.entries["a-0"].running
             assert room is not None and await becomes(lambda: bool(room.jobs))
@@ -247,7 +247,7 @@ def test_a_slow_machine_still_ends_all_hosts(mode: str, monkeypatch: pytest.Monk
 
     async def story() -> None:
         async with floor(mode) as here:
-            await here.wish(view(0), view(1))
+            await here.apply(view(0), view(1))
             assert here.rack.zygote is not None
             os.kill(here.rack.zygote.pid, signal.SIGSTOP)
             try:
@@ -268,7 +268,7 @@ def test_a_lying_init_is_not_believed(walled: str) -> None:
 
     async def story() -> None:
         async with floor(walled) as here:
-            host, other = await here.wish(view(0), view(1))
+            host, other = await here.apply(view(0), view(1))
             room = here.rack.entries["a-0"].running
             assert room is not None
             lies: list[dict[str, object]] = [
@@ -293,7 +293,7 @@ def test_many_requests_at_once(walled: str) -> None:
             views = [
                 replace(view(index % 4, f"s{index // 4}"), key=f"k-{index}") for index in range(24)
             ]
-            assert len(await here.wish(*views)) == 24
+            assert len(await here.apply(*views)) == 24
             assert len(here.ear.reports) == 24
             await here.rack.apply_views({each.key: replace(each, on=False) for each in views})
             assert not here.rack.hosts

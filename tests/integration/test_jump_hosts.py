@@ -1,4 +1,4 @@
-"""Hosts behind a jump host or a proxy command, and hosts that are not as one would wish."""
+"""Hosts behind a jump host or a proxy command, and hosts with odd shells, homes and keys."""
 
 import subprocess
 import sys

@@ -40,7 +40,7 @@ def test_the_virtual_environment_of_the_tests_works_inside(mode: str) -> None:
 
     async def story() -> None:
         async with floor(mode, offer=VENV) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             await host.ensure_account("alice")
             script = f"{VENV}/bin/python -c 'import click, sys; print(sys.prefix)'"
             done = await run(host, script, "alice")
@@ -70,7 +70,7 @@ def test_neighbors_of_a_shared_folder_stay_outside(mode: str, tmp_path: Path) ->
 
     async def story() -> None:
         async with floor(mode, offer=home / "project") as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             assert (await run(one, f"ls {home}")).text == "project"
             await run(one, f"echo 2 > {home}/project/data/one; rm -rf {home}/project/data")
             assert (await run(other, f"cat {home}/project/data/one")).text == "1"
@@ -93,7 +93,7 @@ def test_a_folder_shared_below_tmp_survives_a_reboot(mode: str, tmp_path: Path) 
 
     async def story() -> None:
         async with floor(mode, offer=place) as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             made = f"mkdir -p {litter} && ln -s /nowhere {litter}/link && touch {litter}/x /tmp/x"
             assert (await run(host, f"{made} && cat {place}/data/one")).text == "1"
             await run(host, "reboot")

@@ -32,7 +32,7 @@ from tests.integration.running_hosts import floor, run, view
 
 async def main():
     async with floor(None) as here:
-        (host,) = await here.wish(view())
+        (host,) = await here.apply(view())
         print(here.rack.mode, (await run(host, "echo $USER")).text)
         print(*here.rack.missing)
 
@@ -103,7 +103,7 @@ def test_abstract_sockets_of_the_machine_are_unreachable() -> None:
 
     async def story() -> None:
         async with floor("processes") as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             done = await run(host, f'python3 -c "{connect}" tpuherd-outside')
             assert done.code == 1 and "Operation not permitted" in done.text, done.text
             assert (await run(host, f'python3 -c "{inside}"')).code == 0
@@ -118,7 +118,7 @@ def test_abstract_sockets_of_the_machine_are_unreachable() -> None:
 def test_harmful_calls_are_refused_with_a_sentence(harm: str) -> None:
     async def story() -> None:
         async with floor("processes") as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             await host.ensure_account("alice")
             done = await run(host, f"{harm} 2>&1", "alice")
             assert done.code == 1
@@ -133,7 +133,7 @@ def test_a_signal_to_all_processes_reaches_none() -> None:
 
         async def story() -> None:
             async with floor("processes") as here:
-                (host,) = await here.wish(view())
+                (host,) = await here.apply(view())
                 assert (await run(host, "kill -9 -1; echo $?")).text.endswith("1")
                 if landlock.can_block_signals():
                     assert (await run(host, f"kill {bystander.pid}; echo $?")).text.endswith("1")
@@ -152,7 +152,7 @@ def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None
 
     async def story() -> None:
         async with floor("processes") as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             account = await host.ensure_account("alice")
             assert (await run(host, f"cat {secret}", "alice")).code == 1
             assert (await run(host, f"/bin/rm -rf {tmp_path}", "alice")).code == 1
@@ -168,7 +168,7 @@ def test_a_host_listens_on_its_own_address() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
         async with floor("processes") as here:
-            one, other = await here.wish(view(0), view(1))
+            one, other = await here.apply(view(0), view(1))
             with (
                 await one.open_listener("169.254.169.254", 80) as first,
                 await other.open_listener("169.254.169.254", 80) as second,
@@ -200,7 +200,7 @@ def test_processes_of_a_dead_leader_die_too() -> None:
 
     async def story() -> None:
         async with floor("processes") as here:
-            (host,) = await here.wish(view())
+            (host,) = await here.apply(view())
             start = f"(setsid setsid bash -c 'exec -a {mark} sleep 600' >&- 2>&- <&- &)"
             await run(host, start)
             assert await becomes(left)

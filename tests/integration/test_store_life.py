@@ -125,8 +125,8 @@ def event(size: int = 100) -> HistoryEvent:
 @pytest.mark.needs("mount")
 def test_a_full_disk_is_reported_nothing_is_lost_and_work_continues(small: Path) -> None:
     store = Database(small / "store", NOW)
-    wish = StoredJob(job="gpt", goal=Goal.RUN, document={}, made_at=NOW, changed_at=NOW)
-    store.put_job(wish)
+    new_job = StoredJob(job="gpt", goal=Goal.RUN, document={}, made_at=NOW, changed_at=NOW)
+    store.put_job(new_job)
     stuffing = small / "stuffing"
     written = store.append_events([event()])
     with pytest.raises(OSError, match="No space left"), stuffing.open("wb", 0) as stream:
@@ -176,11 +176,11 @@ def test_a_full_disk_is_reported_by_commands_that_write_beside_the_store(
     assert run(["context", "add", "lab", "--project", "p"]) == 0
     grant = ["--zone", "us-central2-b", "--type", "v4", "--tier", "spot"]
     assert run(["context", "grant", *grant]) == 0
-    wish = ["run", "--name", "gpt", "--accelerator", "v4-8", "--detach", "--", "true"]
-    assert run([*wish[:-2], "--dry-run", *wish[-2:]]) == 0  # now there are folders
+    words = ["run", "--name", "gpt", "--accelerator", "v4-8", "--detach", "--", "true"]
+    assert run([*words[:-2], "--dry-run", *words[-2:]]) == 0  # now there are folders
     stuffing = stuffed(small)
     capfd.readouterr()
-    assert run(wish) == 1
+    assert run(words) == 1
     assert capfd.readouterr().err.startswith("herd run: the disk is full")
     stuffing.unlink()
 

@@ -46,7 +46,7 @@ def test_the_same_code_runs_on_a_new_node_after_everything_was_lost(user: Owner)
     again = user.events("attempt.started")[-1].facts["attempt"]
     until(
         lambda: "first words" in user.said().get(f"{again}/0", []),
-        "the code as it was wished",
+        "the code as it was submitted",
         seconds=30,
     )
 

@@ -36,13 +36,13 @@ def sweep_of(user: Owner) -> Sweep:
 
 
 def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
-    wished = {
+    fields = {
         "name": "try", "accelerator": "v4-8", "zones": "us-central2-b", "copies": 2, "run": RUN,
         "checkpoint": "/data/try",
         "sweep": {"method": "grid", "metric": "loss", "parameters": {"lr": [0.1, 1, 2, 3, 4]}},
     }  # fmt: skip
     file = user.home / "try.yaml"
-    file.write_text(json.dumps(wished))
+    file.write_text(json.dumps(fields))
     done = user.herd("sweep", file, "--dry-run")
     assert "5 trials:\nTRIAL  lr\n0      0.1" in done.stdout, done.stderr
     done = user.herd("sweep", file, "--detach", "--yes", "--json")

@@ -267,7 +267,7 @@ def disturb(user: Owner, case: Case, deed: Deed) -> None:
 
 
 def played(user: Owner, case: Case) -> Told:
-    """The training from its wish to its end, with all that is done to it."""
+    """The training from start to end, with all that is done to it."""
     begin(user, case)
     for deed in case.deeds:
         disturb(user, case, deed)

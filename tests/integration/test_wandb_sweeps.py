@@ -266,8 +266,8 @@ def test_a_swarm_of_agents_outlives_its_nodes(tmp_path: Path) -> None:
             "checkpoint": "gs://trials/search",
         }
         (tmp_path / "job.yaml").write_text(json.dumps(job))
-        wished = ("run", tmp_path / "job.yaml", "--detach", "--yes")
-        done = user.herd(*wished, env={"WANDB_API_KEY": KEY})
+        words = ("run", tmp_path / "job.yaml", "--detach", "--yes")
+        done = user.herd(*words, env={"WANDB_API_KEY": KEY})
         assert done.returncode == 0, done.stderr
         until(lambda: sum(len(run.curve("loss")) > 4 for run in list(service.runs.values())) == 2,
               "a trial on each slot to get on")  # fmt: skip

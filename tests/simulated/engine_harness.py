@@ -19,7 +19,7 @@ from tests.simulated.engine_invariants import (
     unmet,
     untried,
 )
-from tests.simulated.engine_jobs import Wished, slots
+from tests.simulated.engine_jobs import SimJob, slots
 from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_world import OWNER, Asked, Ground
@@ -51,13 +51,13 @@ RESTART_S = 1.0  #: from an engine's death to the next one
 LOOK_S = 5.0
 MENDED_S = 600.0  #: a damaged store is set aside at once, and what it lost found when zones answer
 SETTLE_S = 40.0
-STAY_S = 240.0  #: so long nothing may stir when all is as it was wished
+STAY_S = 240.0  #: for this long nothing may change once every job is as submitted
 ROOM = Path("/dev/shm")  #: a store without a disk, where there is such a thing
 
 
 @dataclass(eq=False, kw_only=True)
 class Play:
-    """One history, from the first wish to its end."""
+    """One history, from the first submitted job to its end."""
 
     ground: Ground
     folder: Path
@@ -73,7 +73,7 @@ class Play:
     kept: list[HistoryEvent] = field(
         default_factory=list
     )  #: what the log said before it was damaged
-    said: dict[str, Wished] = field(default_factory=dict)  #: what the user wants, by job
+    said: dict[str, SimJob] = field(default_factory=dict)  #: what the user wants, by job
     troubles: list[str] = field(default_factory=list)  #: an engine that broke by itself
     wanted: bool = True  #: an engine is begun again when it ends
     engine: Engine | None = None
@@ -93,40 +93,42 @@ class Play:
 
     # ---- the user --------------------------------------------------------------------------------
 
-    def wish(self, wished: Wished) -> None:
-        """Say what is wished."""
-        self.said[wished.job] = wished
+    def submit(self, sim_job: SimJob) -> None:
+        """Submit a job, or change it."""
+        self.said[sim_job.job] = sim_job
         now = self.clock.now()
-        wish = wished.wish(now)
-        known = self.store.stored_jobs().get(wished.job)
+        stored_job = sim_job.to_stored_job(now)
+        known = self.store.stored_jobs().get(sim_job.job)
         kind = "job.submitted" if known is None else "job.changed"
         if known is not None:
-            wish = replace(wish, made_at=known.made_at)
+            stored_job = replace(stored_job, made_at=known.made_at)
         self.store.put_job(
-            wish, [HistoryEvent(at=now, kind=kind, job=wished.job, facts={"who": "me"})]
+            stored_job, [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]
         )
-        self.look_at_wishes()
+        self.update_wanted_slots()
 
     def down(self, job: str) -> None:
-        """Nothing is wished of it any more."""
+        """Remove a job."""
         self.said.pop(job, None)
         now = self.clock.now()
         self.store.remove_job(
             job, [HistoryEvent(at=now, kind="job.removed", job=job, facts={"who": "me"})]
         )
-        self.look_at_wishes()
+        self.update_wanted_slots()
 
-    def look_at_wishes(self) -> None:
-        """The watchers know what is wished now, and forget nothing that was."""
-        wished = {
-            slot.name: slot for wish in self.store.stored_jobs().values() for slot in slots(wish)
+    def update_wanted_slots(self) -> None:
+        """Tell the watcher which slots are wanted now; slots of removed jobs stay known."""
+        wanted = {
+            slot.name: slot
+            for stored_job in self.store.stored_jobs().values()
+            for slot in slots(stored_job)
         }
         gone = {
             name: replace(slot, goal=Goal.GONE)
             for name, slot in self.watch.slots.items()
-            if name not in wished
+            if name not in wanted
         }
-        self.watch.slots = {**gone, **wished}
+        self.watch.slots = {**gone, **wanted}
 
     def events(self, *kinds: str) -> list[HistoryEvent]:
         """What the log says."""
@@ -153,7 +155,7 @@ class Play:
     # ---- the engine ------------------------------------------------------------------------------
 
     async def keep(self) -> None:
-        """One engine after another, as whoever reads wishes begins one where none lives."""
+        """Start one engine after another, as every command does when none is running."""
         while True:
             if self.wanted:
                 await self.one()
@@ -248,7 +250,7 @@ class Play:
             await asyncio.sleep(RESTART_S)
         jobs = self.store.stored_jobs().keys()
         for job in self.said.keys() - jobs:
-            self.wish(self.said[job])
+            self.submit(self.said[job])
         for job in jobs - self.said.keys():
             assert not self.drop_was_read(job), f"{job} was dropped, and is there again"
             self.down(job)
@@ -305,11 +307,11 @@ class Play:
         return True
 
     def met(self) -> bool:
-        """Whether everything is as it was wished."""
+        """Whether every job is as submitted."""
         return not self.unmet()
 
     def unmet(self) -> list[str]:
-        """What is not as it was wished."""
+        """What differs from the submitted jobs."""
         slots, history = self.watch.slots, self.folded_history()
         return [
             *unmet(self.ground, slots, history.slots),
@@ -328,7 +330,7 @@ class Play:
         ]
 
     async def close(self, patience_s: float = 3600.0) -> list[str]:
-        """The end of a history: calm weather, the wish is met and stays met, then all goes."""
+        """End a history: in calm weather each job gets what it asks for, then is removed."""
         self.ground.calm()
         await self.advance(SETTLE_S)  # what was announced before comes yet
         await self.until(self.met, patience_s)
@@ -385,9 +387,9 @@ def perform(
     return run(main())
 
 
-def wished_slots(play: Play) -> Mapping[str, Slot]:
-    """What is wished now."""
+def desired_slots(play: Play) -> Mapping[str, Slot]:
+    """The slots of all submitted jobs."""
     return play.watch.slots
 
 
-__all__ = ["START", "Play", "Plot", "Wished", "perform"]
+__all__ = ["START", "Play", "Plot", "SimJob", "perform"]

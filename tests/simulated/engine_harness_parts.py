@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.simulated.engine_jobs import launch_of, order_of, wishes_of
+from tests.simulated.engine_jobs import desired_slots_of, launch_of, order_of
 from tpuherd.clock import Clock
 from tpuherd.engine.desired import DesiredState
 from tpuherd.jobfile.read_job import JobSpec, read_fields
@@ -10,20 +10,24 @@ from tpuherd.model.search import Search
 from tpuherd.model.stored_job import StoredJob
 
 
-def desire(wishes: Mapping[str, StoredJob]) -> DesiredState:
-    """What an engine makes of wishes."""
+def desire(jobs: Mapping[str, StoredJob]) -> DesiredState:
+    """The desired state that an engine computes from stored jobs."""
     return DesiredState(
-        desired_slots=wishes_of(wishes),
+        desired_slots=desired_slots_of(jobs),
         order=order_of,
-        launch=lambda slot: launch_of(slot, wishes[slot.job]),
-        rows=wishes,
-        sweeps={job: search_of(wish) for job, wish in wishes.items() if "sweep" in wish.document},
+        launch=lambda slot: launch_of(slot, jobs[slot.job]),
+        rows=jobs,
+        sweeps={
+            job: search_of(stored_job)
+            for job, stored_job in jobs.items()
+            if "sweep" in stored_job.document
+        },
     )
 
 
-def search_of(wish: StoredJob) -> Search:
+def search_of(stored_job: StoredJob) -> Search:
     """How a sweep is searched."""
-    found = read_fields(wish.document)
+    found = read_fields(stored_job.document)
     assert isinstance(found, JobSpec) and found.sweep is not None, found
     return found.sweep
 

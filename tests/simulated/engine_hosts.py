@@ -104,7 +104,7 @@ class Machine:
     # ---- its life --------------------------------------------------------------------------------
 
     def become(self, view: HostView) -> None:
-        """The world wishes it otherwise: power, boots, freezes, networks."""
+        """Follow a change of the host view: power, boots, freezes, networks."""
         before, self.view = self.view, view
         if not view.on:
             self.power_off()

@@ -25,7 +25,7 @@ class Watch:
     """Looks on, and writes down what must not be."""
 
     ground: Ground
-    slots: Mapping[str, Slot] = field(default_factory=dict)  #: as wished now
+    slots: Mapping[str, Slot] = field(default_factory=dict)  #: of the submitted jobs
     spare_s: float = SPARE_S
     bystanders: frozenset[str] = frozenset()  #: nodes of other owners
     faults: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Watch:
             self.count(self.creates, asked.at, CREATES_PER_MIN, "creates")
             slot = slot_name(asked.name)
             if not ours(asked.name) or slot not in self.slots:
-                self.say(f"{asked.name} is created, and nobody wishes it")
+                self.say(f"{asked.name} is created, and no job wants it")
         elif asked.reads:
             self.count(self.reads, asked.at, READS_PER_MIN, "reads")
         elif asked.method == "DELETE":
@@ -94,8 +94,8 @@ class Watch:
                 slot = slot_name(node.id)
                 held[slot] = held.get(slot, 0) + 1
         for slot, many in held.items():
-            wished = self.slots.get(slot)
-            wanted = wished.nodes if wished is not None and wished.goal is not Goal.GONE else 0
+            one = self.slots.get(slot)
+            wanted = one.nodes if one is not None and one.goal is not Goal.GONE else 0
             if many <= wanted:
                 self.spare_since.pop(slot, None)
             elif now - self.spare_since.setdefault(slot, now) > self.spare_s:
@@ -124,7 +124,7 @@ def warned(machine: Machine) -> bool:
 
 
 def unmet(ground: Ground, slots: Mapping[str, Slot], history: Mapping[str, Any]) -> Iterator[str]:
-    """What is not as it was wished."""
+    """What differs from the submitted jobs."""
     for slot in slots.values():
         nodes, requests = ground.nodes(slot.name), ground.requests(slot.name)
         slot_history = history.get(slot.name)
@@ -147,7 +147,7 @@ def unmet(ground: Ground, slots: Mapping[str, Slot], history: Mapping[str, Any])
 
 
 def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]:
-    """Trials of wished sweeps that are not over."""
+    """Unfinished trials of submitted sweeps."""
     for job in {slot.job for slot in slots if slot.trials and slot.goal is Goal.RUN}:
         sweep = sweeps.get(job, Sweep())
         yield from (f"trial {one.number} of {job} {one.status_word}" for one in sweep.unfinished)

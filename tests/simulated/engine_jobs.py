@@ -1,4 +1,4 @@
-"""Wishes of these tests: small documents, and what an engine makes of them."""
+"""Jobs of these tests: small documents, and the slots that an engine makes of them."""
 
 import json
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ TOLD = "TOLD"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wished:
-    """A job as a test wishes it."""
+class SimJob:
+    """A job as a test submits it."""
 
     job: str = "gpt"
     goal: Goal = Goal.RUN
@@ -55,7 +55,7 @@ class Wished:
             **({} if self.sweep is None else {"sweep": self.sweep}),
         }
 
-    def wish(self, now: float) -> StoredJob:
+    def to_stored_job(self, now: float) -> StoredJob:
         """What a command would write."""
         return StoredJob(
             job=self.job,
@@ -68,15 +68,15 @@ class Wished:
         )
 
 
-def told_of(wish: StoredJob) -> dict[str, Any]:
+def told_of(stored_job: StoredJob) -> dict[str, Any]:
     """What a test said."""
-    told: dict[str, Any] = json.loads(wish.document["env"][TOLD])
+    told: dict[str, Any] = json.loads(stored_job.document["env"][TOLD])
     return told
 
 
-def slots(wish: StoredJob) -> tuple[Slot, ...]:
-    """The slots of a wish."""
-    told = told_of(wish)
+def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
+    """The slots of a job."""
+    told = told_of(stored_job)
     offers = tuple(
         Offer(
             zone=zone,
@@ -91,25 +91,25 @@ def slots(wish: StoredJob) -> tuple[Slot, ...]:
     )
     return tuple(
         Slot(
-            name=f"{wish.job}-{index}",
-            job=wish.job,
-            goal=wish.goal,
+            name=f"{stored_job.job}-{index}",
+            job=stored_job.job,
+            goal=stored_job.goal,
             offers=offers,
             node_digest=told["node"],
             code_digest=told["code"],
-            desired_since=wish.made_at,
+            desired_since=stored_job.made_at,
             nodes=told["nodes"],
             limits=Limits(**told["limits"]),
             outputs=told["outputs"],
-            trials="sweep" in wish.document,
+            trials="sweep" in stored_job.document,
         )
         for index in range(told["copies"])
     )
 
 
-def wishes_of(wishes: Mapping[str, StoredJob]) -> DesiredSlots:
+def desired_slots_of(jobs: Mapping[str, StoredJob]) -> DesiredSlots:
     """All of them for the judgement."""
-    every = {slot.name: slot for wish in wishes.values() for slot in slots(wish)}
+    every = {slot.name: slot for stored_job in jobs.values() for slot in slots(stored_job)}
     return DesiredSlots(slots=every, owner=OWNER)
 
 
@@ -118,12 +118,12 @@ def order_of(slot: Slot) -> NodeSpec:
     return NodeSpec()
 
 
-def launch_of(slot: Slot, wish: StoredJob) -> LaunchSpec:
+def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
     """What the agents are told."""
     index = slot.name.rpartition("-")[2]
-    told = told_of(wish)
+    told = told_of(stored_job)
     env = {
-        "RUN_ID": f"{slot.name}-{wish.made_at:.0f}",
+        "RUN_ID": f"{slot.name}-{stored_job.made_at:.0f}",
         "HERD_JOB": slot.job,
         "HERD_SLOT": index,
         "HERD_SLOTS": str(told["copies"]),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.simulated.engine_harness import Play
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, RequestKind
 
@@ -23,19 +23,19 @@ class Lifecycle:
 
 async def run(play: Play) -> None:
     """A job runs to its end."""
-    play.wish(Wished(zones=TWO, outputs=True))
+    play.submit(SimJob(zones=TWO, outputs=True))
     await play.until(play.met, PATIENCE_S)
 
 
 async def direct(play: Play) -> None:
     """The same on a node of its own."""
-    play.wish(Wished(zones=ZONE, kind=RequestKind.DIRECT))
+    play.submit(SimJob(zones=ZONE, kind=RequestKind.DIRECT))
     await play.until(play.met, PATIENCE_S)
 
 
 async def up_and_down(play: Play) -> None:
     """A node to keep comes, and goes."""
-    play.wish(Wished(goal=Goal.IDLE, zones=TWO))
+    play.submit(SimJob(goal=Goal.IDLE, zones=TWO))
     await play.until(play.met, PATIENCE_S)
     await play.advance(60.0)
     play.down("gpt")
@@ -44,7 +44,7 @@ async def up_and_down(play: Play) -> None:
 
 async def preempted(play: Play) -> None:
     """The node is taken back in mid-run, with notice, and all goes on elsewhere."""
-    play.wish(Wished(zones=TWO))
+    play.submit(SimJob(zones=TWO))
     await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
     for key, node in list(play.ground.world.nodes.items()):
         if node.state == "READY":
@@ -54,31 +54,31 @@ async def preempted(play: Play) -> None:
 
 async def scaled(play: Play) -> None:
     """One copy, then three, then two."""
-    play.wish(Wished(goal=Goal.IDLE, zones=ZONE))
+    play.submit(SimJob(goal=Goal.IDLE, zones=ZONE))
     await play.until(play.met, PATIENCE_S)
-    play.wish(Wished(goal=Goal.IDLE, zones=ZONE, copies=3))
+    play.submit(SimJob(goal=Goal.IDLE, zones=ZONE, copies=3))
     await play.until(play.met, PATIENCE_S)
-    play.wish(Wished(goal=Goal.IDLE, zones=ZONE, copies=2))
+    play.submit(SimJob(goal=Goal.IDLE, zones=ZONE, copies=2))
     await play.until(play.met, PATIENCE_S)
 
 
 async def recoded(play: Play) -> None:
     """The code changes in mid-run."""
-    play.wish(Wished(zones=ZONE))
+    play.submit(SimJob(zones=ZONE))
     await play.until(lambda: progress(play, "gpt-0") >= 4, PATIENCE_S)
-    play.wish(Wished(zones=ZONE, code="c2"))
+    play.submit(SimJob(zones=ZONE, code="c2"))
     await play.until(play.met, PATIENCE_S)
 
 
 async def failing(play: Play) -> None:
     """The script crashes twice, and comes to its end the third time."""
-    play.wish(Wished(zones=ZONE))
+    play.submit(SimJob(zones=ZONE))
     await play.until(play.met, PATIENCE_S)
 
 
 async def swept(play: Play) -> None:
     """Three trials over two slots."""
-    play.wish(Wished(zones=TWO, copies=2, sweep=SWEEP))
+    play.submit(SimJob(zones=TWO, copies=2, sweep=SWEEP))
     await play.until(play.met, PATIENCE_S)
 
 

@@ -215,10 +215,14 @@ class Store:
         return seq
 
     def put_job(
-        self, wish: StoredJob, events: Sequence[HistoryEvent] = (), *, expected: int | None = None
+        self,
+        stored_job: StoredJob,
+        events: Sequence[HistoryEvent] = (),
+        *,
+        expected: int | None = None,
     ) -> StoredJob:
         self.life.check("before put")
-        return self.inner.put_job(wish, events, expected=expected)
+        return self.inner.put_job(stored_job, events, expected=expected)
 
     def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
         self.life.check("before adopt")

@@ -1,14 +1,14 @@
-"""Scenarios as transcripts: what is wished and what happens, and what must be said of it.
+"""Scenarios as transcripts: which jobs are submitted, what happens, and what must follow.
 
     script  gpt steps=20 crash=1@4/w1          attempt 1 crashes at its 4th step on worker 1
-    wish    gpt run zones=us-east5-a copies=2  goal, then fields of a wish
+    submit  gpt run zones=us-east5-a copies=2  goal, then fields of a job
     down    gpt
     until   met | nothing | gpt-0 step 5 | gpt-0-g2 READY | event attempt.ended [within 40m]
     advance 3m
     weather preempt gpt-0-* notice_s=30        as `herd sim weather`
     kill    engine | agent gpt-0/w1 | link gpt-0/w0
     engine  off | on
-    stray   x-g1-zzz us-east5-a                a node of another owner
+    foreign x-g1-zzz us-east5-a                a node of another owner
     delete  us-east5-a gpt-0-g1-7kq            somebody deletes a node
     spare   2h                                 so long there may be more than is wanted
     pages   2                                  lists have so few a page
@@ -18,8 +18,8 @@
         gpt-0-g1-7kq  READY
     state   gpt-0 *words that its sentence has*
 
-At its end every transcript goes on to a calm sky: what is wished comes true and stays so, then all
-is given back, and no law was broken on the way.
+Every transcript ends in calm weather: all jobs get what they ask for and keep it, then everything
+is withdrawn, and no invariant was violated on the way.
 """
 
 import re
@@ -32,7 +32,7 @@ from typing import Any
 from tests.simulated.engine_faults import cut
 from tests.simulated.engine_harness import Play, perform
 from tests.simulated.engine_hosts import Machine, fits
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_world import TYPE
@@ -102,7 +102,7 @@ def script(words: tuple[str, ...]) -> Script:
     return Script(**given, crashes=crashes, hangs=hangs)
 
 
-def wished(words: tuple[str, ...]) -> Wished:
+def sim_job(words: tuple[str, ...]) -> SimJob:
     """gpt run zones=us-east5-a copies=2 limits.stall_s=60"""
     said = named(words)
     given: dict[str, Any] = {"job": words[0], "goal": Goal(words[1])}
@@ -120,7 +120,7 @@ def wished(words: tuple[str, ...]) -> Wished:
             given[name] = value == "yes"
         else:
             given[name] = value
-    return Wished(**{"type": TYPE, **given}, limits=limits)
+    return SimJob(**{"type": TYPE, **given}, limits=limits)
 
 
 def line_of(event: HistoryEvent) -> str:
@@ -145,8 +145,8 @@ class Stage:
             self.faults += [f"line {line.number}: {sentence}" for sentence in found or ()]
         return [*self.faults, *await self.play.close()]
 
-    async def wish(self, line: Line) -> None:
-        self.play.wish(wished(line.words))
+    async def submit(self, line: Line) -> None:
+        self.play.submit(sim_job(line.words))
 
     async def script(self, line: Line) -> None:
         self.play.ground.fleet.scripts[line.words[0]] = script(line.words[1:])
@@ -214,7 +214,7 @@ class Stage:
         if not self.play.wanted:
             self.play.kill()
 
-    async def stray(self, line: Line) -> None:
+    async def foreign(self, line: Line) -> None:
         name, zone = line.words
         body = {"acceleratorType": TYPE, "runtimeVersion": "v2-alpha-tpuv5"}
         self.play.ground.ask(
@@ -260,7 +260,7 @@ def differing(found: list[str], wanted: list[str]) -> list[str]:
 VERBS: Mapping[str, Callable[[Stage, Line], Awaitable[list[str] | None]]] = {
     name: getattr(Stage, name)
     for name in (
-        "wish", "script", "down", "advance", "until", "weather", "kill", "engine", "stray",
+        "submit", "script", "down", "advance", "until", "weather", "kill", "engine", "foreign",
         "delete", "pages", "spare", "events", "nodes", "requests", "state",
     )
 }  # fmt: skip

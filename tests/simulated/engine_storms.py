@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, Mischief, Moment, cut, points, quiet
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_programs import Crash, Script
 from tests.simulated.engine_world import ZONES
@@ -48,10 +48,10 @@ def script(dice: Dice) -> Script:
     )
 
 
-def wished(dice: Dice, job: str) -> Wished:
-    """A wish by chance."""
+def random_job(dice: Dice, job: str) -> SimJob:
+    """A random job."""
     first = int(dice.random_fraction() * 3)
-    return Wished(
+    return SimJob(
         job=job,
         goal=Goal.RUN if dice.random_fraction() < 0.7 else Goal.IDLE,
         copies=1 + int(dice.random_fraction() * 2.5),
@@ -62,9 +62,9 @@ def wished(dice: Dice, job: str) -> Wished:
     )
 
 
-def changed(dice: Dice, known: Wished) -> Wished:
+def changed(dice: Dice, known: SimJob) -> SimJob:
     """A second thought."""
-    thoughts: tuple[Callable[[], Wished], ...] = (
+    thoughts: tuple[Callable[[], SimJob], ...] = (
         lambda: replace(known, copies=1 + int(dice.random_fraction() * 3)),
         lambda: replace(known, code=f"c{dice.thrown}"),
         lambda: replace(known, zones=ZONES),
@@ -74,7 +74,7 @@ def changed(dice: Dice, known: Wished) -> Wished:
     return thoughts[int(dice.random_fraction() * len(thoughts))]()
 
 
-async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
+async def stroke(play: Play, dice: Dice, jobs: dict[str, SimJob]) -> None:
     """One thing that goes wrong besides the weather, or somebody's second thought."""
     what = dice.random_fraction()
     machines = play.ground.machines()
@@ -92,13 +92,13 @@ async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
     elif what < 0.65 and machine is not None:
         for line in list(machine.lines.values()):
             cut(play, line)
-    elif what < 0.75 and wishes:
-        job = sorted(wishes)[int(dice.random_fraction() * len(wishes))]
-        wishes[job] = changed(dice, wishes[job])
-        play.wish(wishes[job])
-    elif what < 0.8 and len(wishes) > 1:
-        job = sorted(wishes)[int(dice.random_fraction() * len(wishes))]
-        del wishes[job]
+    elif what < 0.75 and jobs:
+        job = sorted(jobs)[int(dice.random_fraction() * len(jobs))]
+        jobs[job] = changed(dice, jobs[job])
+        play.submit(jobs[job])
+    elif what < 0.8 and len(jobs) > 1:
+        job = sorted(jobs)[int(dice.random_fraction() * len(jobs))]
+        del jobs[job]
         play.down(job)
     elif what < 0.85:
         play.wanted = False
@@ -114,22 +114,22 @@ async def stroke(play: Play, dice: Dice, wishes: dict[str, Wished]) -> None:
 def stormy(seed: int) -> list[str]:
     """What was wrong in the history of a seed."""
     dice = Dice(seed=seed)
-    jobs = NAMES[: 1 + int(dice.random_fraction() * 3)]
-    scripts = {job: script(dice) for job in jobs}
+    names = NAMES[: 1 + int(dice.random_fraction() * 3)]
+    scripts = {job: script(dice) for job in names}
     strength = dice.random_between(2.0, 16.0)
 
     async def plot(play: Play) -> list[str]:
         play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
-        wishes = {job: wished(dice, job) for job in jobs}
+        jobs = {job: random_job(dice, job) for job in names}
         steps = storm_steps(seed, ZONES, HOURS, strength, nodes=4)
         play.ground.scenario(steps)
-        for one in wishes.values():
-            play.wish(one)
+        for one in jobs.values():
+            play.submit(one)
             await play.advance(dice.random_between(0.0, 120.0))
         end = play.ground.now() + HOURS * 3600.0
         while play.ground.now() < end:
             await play.advance(dice.random_between(*PLOTS_S))
-            await stroke(play, dice, wishes)
+            await stroke(play, dice, jobs)
         return await play.close(4 * 3600.0)
 
     found: list[str] = perform(plot, seed=seed, scripts=scripts)

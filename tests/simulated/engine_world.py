@@ -33,7 +33,7 @@ MENDED: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Rack:
-    """Keeps virtual machines as the world wishes them."""
+    """Keeps virtual machines as the host views say."""
 
     def __init__(self, desk: LiveWorld, fleet: Fleet) -> None:
         self.desk = desk

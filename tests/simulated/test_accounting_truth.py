@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.accounting.accounts import build_accounts
@@ -26,8 +26,8 @@ DEADMAN_S = 72 * 3600.0
 Deed = Callable[[Play], Awaitable[None]]
 
 
-def job(**limits: float) -> Wished:
-    return Wished(zones=("us-east5-a",), limits={**LIMITS, **limits})
+def job(**limits: float) -> SimJob:
+    return SimJob(zones=("us-east5-a",), limits={**LIMITS, **limits})
 
 
 async def nothing(play: Play) -> None:
@@ -61,7 +61,7 @@ async def kill(play: Play) -> None:
 
 
 async def stop(play: Play) -> None:
-    play.wish(Wished(zones=("us-east5-a",), goal=Goal.IDLE, limits=LIMITS))
+    play.submit(SimJob(zones=("us-east5-a",), goal=Goal.IDLE, limits=LIMITS))
 
 
 async def stop_late(play: Play) -> None:
@@ -124,7 +124,7 @@ def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) ->
 
     async def plot(play: Play) -> None:
         slow = script.step_s > STEP_S
-        play.wish(job(stall_s=4000.0, first_step_s=4000.0) if slow else job())
+        play.submit(job(stall_s=4000.0, first_step_s=4000.0) if slow else job())
         begun = 0 if script.hangs.get(1) == 0 else 2 if slow else 8
         assert await play.until(lambda: progress(play, "gpt-0") >= begun, 2 * 3600.0)
         await deed(play)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_ports import Hosts, Life
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
@@ -77,7 +77,7 @@ def watched(play: Play, hosts: Hosts) -> HostWatcher:
 @pytest.mark.parametrize("moment_s", [0.0, LATE_S / 2, LATE_S - 0.01, LATE_S, LATE_S + 0.03])
 def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> None:
     async def plot(play: Play) -> bool:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         node = "us-east5-a/gpt-0-g1-7kq"
 
@@ -97,7 +97,7 @@ def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> No
 
 def test_a_log_is_followed_again_when_its_attempt_will_send_no_more_events() -> None:
     async def plot(play: Play) -> list[bool]:
-        play.wish(Wished(zones=("us-east5-a",), limits={"done_keep_s": 3600.0}))
+        play.submit(SimJob(zones=("us-east5-a",), limits={"done_keep_s": 3600.0}))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         watch = watched(play, Grudges(play.ground.rack.machines, hello(play), Life()))
         assert await play.until(lambda: bool(play.events("attempt.ended")), 3600.0)

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.simulated.engine_harness import Play, Wished, perform
+from tests.simulated.engine_harness import Play, SimJob, perform
 from tests.simulated.engine_ports import Life
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.create_engine import GONE_S
@@ -27,7 +27,7 @@ LONG = {"*": Script(steps=10_000, step_s=5.0)}
 
 def test_an_engine_that_lost_its_lease_ends_and_changes_nothing() -> None:
     async def plot(play: Play) -> tuple[Any, list[str], list[str]]:
-        play.wish(Wished())
+        play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         life = play.life
         assert life is not None and life.task is not None and play.engine is not None
@@ -54,7 +54,7 @@ def test_unrecorded_steps_are_not_executed(kind: str) -> None:
                 raise OperationFailed("the disk is full")
 
         play.at = at
-        play.wish(Wished())
+        play.submit(SimJob())
         await play.advance(1200.0)
         did = [f"{asked.method} {asked.name}" for asked in play.mutations()]
         said = [event.facts["message"] for event in play.events("engine.problem")]
@@ -71,7 +71,7 @@ def test_unrecorded_steps_are_not_executed(kind: str) -> None:
 
 def test_an_engine_at_rest_ends_by_itself() -> None:
     async def plot(play: Play) -> tuple[Any, float, str]:
-        play.wish(Wished())
+        play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         play.wanted = False
         life = play.life
@@ -94,7 +94,7 @@ def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]
         raise kind("no")
 
     async def plot(play: Play) -> tuple[bool, Any]:
-        play.wish(Wished())
+        play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         life = play.life
         assert life is not None and life.task is not None
@@ -117,7 +117,7 @@ def test_only_routine_events_of_long_removed_jobs_are_pruned() -> None:
         return [event for _, event in play.store.read_events(job="gpt")]
 
     async def plot(play: Play) -> tuple[list[HistoryEvent], list[HistoryEvent]]:
-        play.wish(Wished())
+        play.submit(SimJob())
         assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
         play.down("gpt")
         assert await play.until(lambda: not play.folded_history().slots["gpt-0"].bids, 3600.0)
@@ -128,7 +128,7 @@ def test_only_routine_events_of_long_removed_jobs_are_pruned() -> None:
             assert log(play) == before
             past = EventLog(play.store, 0, lambda name, facts: None)
             assert past.save(play.ground.clock.now() + late_s) == gone
-        play.wish(Wished())
+        play.submit(SimJob())
         assert past.save(play.ground.clock.now() + 2 * KEEP_S) == set()
         return before, log(play)[:-1]
 
@@ -152,7 +152,7 @@ def names(slot_history: SlotHistory) -> tuple[object, ...]:
 
 def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
         machine = max(play.ground.machines(), key=lambda one: one.view.worker)
         line = machine.open()
@@ -175,7 +175,7 @@ def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
 def test_a_direct_create_without_capacity_is_noticed_in_its_operation() -> None:
     async def plot(play: Play) -> str:
         play.ground.weather("drought", zone="us-east5-a")
-        play.wish(Wished(kind=RequestKind.DIRECT, zones=("us-east5-a",)))
+        play.submit(SimJob(kind=RequestKind.DIRECT, zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)
         play.ground.calm()
         assert await play.until(lambda: bool(play.events("slot.done")), 7200.0)

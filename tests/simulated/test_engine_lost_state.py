@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulated.engine_harness import Play, perform
 from tests.simulated.engine_hosts import Machine
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import TERM, Script
 from tpuherd_host.agent.state_machine.messages import TasksCleaned
 
@@ -18,7 +18,7 @@ GRACE_S, KILL_S, LOGS_S, DELETE_S = 30.0, 45.0, 120.0, 240.0
 
 async def started(play: Play) -> list[Machine]:
     """A job runs on both hosts of its node."""
-    play.wish(Wished(zones=("us-east5-a",)))
+    play.submit(SimJob(zones=("us-east5-a",)))
     assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
     await play.advance(30.0)
     return sorted(play.ground.machines(), key=lambda one: one.view.worker)

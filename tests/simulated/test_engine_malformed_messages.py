@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulated.engine_harness import Play, perform
 from tests.simulated.engine_hosts import Machine
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Script
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.state_machine import messages
@@ -44,7 +44,7 @@ def say(machine: Machine, content: dict[str, Any]) -> None:
 @pytest.mark.parametrize("what", SAID)
 def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         machines = play.ground.machines()
         for machine in machines:
@@ -64,7 +64,7 @@ def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
 
 def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
     async def plot(play: Play) -> tuple[int, list[str]]:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         said = json.loads(f'{{"attempt": "{ATTEMPT}", "loss": {"7" * 400}}}')
         play.ground.machines()[0].happen(messages.StepReported(said))
@@ -78,7 +78,7 @@ def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
 
 def test_an_unexpected_error_is_an_error_of_its_host() -> None:
     async def plot(play: Play) -> tuple[int, list[str], list[str]]:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert play.engine is not None
         watch = next(iter(play.engine._gang_client._watches.values()))[0]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_links import Line
 from tests.simulated.engine_programs import Script
 from tpuherd.errors import NotReached
@@ -77,7 +77,7 @@ def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int)
     async def plot(play: Play) -> Half:
         half = Half(play=play, worker=worker, how=how, times=times)
         play.ground.fleet.called = half.called
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: len(half.struck) == times, 3600.0)
         lonely_since: float | None = None
         while not play.events("slot.done"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_ports import Life
 from tests.simulated.engine_programs import Script
@@ -33,7 +33,7 @@ def verdicts(play: Play) -> list[str]:
 
 def test_a_second_engine_finds_the_lease_taken() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(zones=ZONE))
+        play.submit(SimJob(zones=ZONE))
         await begun(play)
         rival = Database(play.folder, play.ground.clock.now())
         holder = LeaseHolder(pid=1, host="another", who="me@another")
@@ -48,7 +48,7 @@ def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
     """A laptop froze, another engine took over, and the laptop thaws."""
 
     async def plot(play: Play) -> None:
-        play.wish(Wished(zones=ZONE))
+        play.submit(SimJob(zones=ZONE))
         await begun(play)
         rival = Database(play.folder, play.ground.clock.now())
         now = play.ground.clock.now()
@@ -76,7 +76,7 @@ def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
 def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> None:
     async def plot(play: Play) -> None:
         play.watch.spare_s = 2 * away_s
-        play.wish(Wished(zones=ZONE))
+        play.submit(SimJob(zones=ZONE))
         await begun(play)
         play.wanted = False
         play.kill()
@@ -91,7 +91,7 @@ def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> No
 
 async def lose(play: Play) -> None:
     """A job's store is lost while it runs, and another engine begins."""
-    play.wish(Wished(zones=ZONE))
+    play.submit(SimJob(zones=ZONE))
     await begun(play)
     await lose_all(play)
     play.wanted = True
@@ -123,7 +123,7 @@ async def lose_all(play: Play) -> None:
 async def found_again(play: Play) -> None:
     """What runs is adopted, and comes to its end; nothing is made anew."""
     await play.until(lambda: "gpt" in play.store.stored_jobs(), 300.0)
-    play.look_at_wishes()
+    play.update_wanted_slots()
     assert await play.close() == []
     assert "success" in verdicts(play)
     created = [asked.name for asked in play.ground.asked if asked.creates]
@@ -154,14 +154,14 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
 
     async def plot(play: Play) -> None:
         for job in jobs:
-            play.wish(Wished(job=job, zones=ZONE))
+            play.submit(SimJob(job=job, zones=ZONE))
         far = [f"{job}-0" for job in jobs]
         assert await play.until(lambda: min(progress(play, one) for one in far) >= 3, 3600.0)
         await lose_all(play)
         dying(play, moment)
         play.wanted = True
         assert await play.until(lambda: len(play.store.stored_jobs()) == len(jobs), 300.0)
-        play.look_at_wishes()
+        play.update_wanted_slots()
         assert await play.close() == []
         created = sorted(asked.name for asked in play.ground.asked if asked.creates)
         assert created == [f"{job}-0-g1-7kq" for job in jobs]
@@ -196,7 +196,7 @@ def test_a_full_disk_stops_actions_and_nothing_else() -> None:
                 raise OperationFailed("the disk is full")
 
         play.at = at
-        play.wish(Wished(zones=ZONE))
+        play.submit(SimJob(zones=ZONE))
         await begun(play)
         full.append(True)
         mark = len(play.mutations())
@@ -215,12 +215,12 @@ TO_THE_WORLD = ("before GET", "before POST", "before DELETE")
 
 def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
     async def plot(play: Play) -> None:
-        wished = Wished(goal=Goal.IDLE, zones=ZONE, copies=2)
-        play.wish(wished)
+        job = SimJob(goal=Goal.IDLE, zones=ZONE, copies=2)
+        play.submit(job)
         await play.until(play.met, 3600.0)
         play.wanted = False
         play.kill()
-        play.wish(replace(wished, copies=1))
+        play.submit(replace(job, copies=1))
         await play.advance(300.0)
         play.wanted = True
         await play.until(play.met, 900.0)
@@ -233,7 +233,7 @@ def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
 def test_the_same_seed_gives_the_same_history() -> None:
     def history() -> list[HistoryEvent]:
         async def plot(play: Play) -> list[HistoryEvent]:
-            play.wish(Wished(copies=2))
+            play.submit(SimJob(copies=2))
             await begun(play)
             play.ground.weather("preempt", target="*/*", notice_s=30)
             await play.close()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulated.engine_disk import DISK_FAULTS, fill_disk, tear_page
 from tests.simulated.engine_harness import Play, perform
-from tests.simulated.engine_jobs import Wished
+from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_storm import again, play
 from tpuherd.model.slots_and_plan import Goal
 
@@ -33,7 +33,7 @@ def test_a_disk_fault_reaches_the_engine(how: str) -> None:
     """A search whose faults nobody met would find nothing."""
 
     async def plot(play: Play) -> None:
-        play.wish(Wished(zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
         await play.until(play.met, 300.0)
         met: list[str] = []
 
@@ -55,7 +55,7 @@ def test_a_disk_fault_reaches_the_engine(how: str) -> None:
 
 def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
+        play.submit(SimJob(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)
         play.down("gpt")
         await play.until(lambda: bool(play.events("bid.withdrawn")), 60.0)
@@ -77,7 +77,7 @@ def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
 
 def test_a_full_disk_is_reported_within_seconds_even_when_idle() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(goal=Goal.IDLE, zones=("us-east5-a",)))
+        play.submit(SimJob(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)
         await play.advance(60.0)
         troubles = play.store.troubles

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulated.engine_harness import Play, Wished, perform
+from tests.simulated.engine_harness import Play, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd
@@ -53,7 +53,7 @@ def complete(play: Play, sweep: Sweep) -> None:
 
 def test_trials_share_two_nodes_without_another_setup() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         complete(play, await ended(play))
         assert len({event.facts["bid"] for event in play.events("attempt.launched")}) == 2
         assert len(play.events("slot.prepared")) == 2
@@ -67,7 +67,7 @@ def test_trials_share_two_nodes_without_another_setup() -> None:
 @pytest.mark.parametrize("notice_s", [0, 30])
 def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         await play.advance(after_s)
         play.ground.weather("preempt", target="gpt-1-*", notice_s=notice_s)
@@ -78,7 +78,7 @@ def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> No
 
 def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
+        play.submit(SimJob(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.events("trial.reported")) > 2, 3600.0)
         lost = next(one for one in sweep_of(play).unfinished if one.slot == "gpt-1")
         play.ground.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
@@ -102,7 +102,7 @@ def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
 def test_engines_are_killed_and_nodes_preempted_at_random(seed: int) -> None:
     async def plot(play: Play) -> None:
         dice = Dice(seed=seed)
-        play.wish(Wished(copies=2 + seed % 2, sweep=SWEEP))
+        play.submit(SimJob(copies=2 + seed % 2, sweep=SWEEP))
         for _ in range(8):
             await play.advance(dice.random_between(20.0, 120.0))
             if dice.random_fraction() < 0.5:
@@ -121,7 +121,7 @@ def test_only_the_trial_that_crashes_is_retried() -> None:
     )  # of each trial the first attempt
 
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         sweep = await ended(play)
         complete(play, sweep)
         assert [one.attempts for one in sweep.trials] == [2] * TRIALS
@@ -133,7 +133,7 @@ def test_hopeless_trials_make_room() -> None:
     pruned = {**SWEEP, "prune": {"rule": "median", "warm_up": 2, "after": 1}}
 
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=pruned))
+        play.submit(SimJob(copies=2, sweep=pruned))
         sweep = await ended(play)
         hows = [one.how for one in sweep.trials]
         assert hows[0] is TrialEnd.COMPLETE and hows.count(TrialEnd.PRUNED) >= 3, hows
@@ -146,14 +146,14 @@ def test_hopeless_trials_make_room() -> None:
 
 def test_a_stopped_sweep_resumes() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
-        play.wish(Wished(copies=2, sweep=SWEEP, goal=Goal.GONE))
+        play.submit(SimJob(copies=2, sweep=SWEEP, goal=Goal.GONE))
         assert await play.until(lambda: not play.ground.remains(), 3600.0)
         many = len(play.events("trial.assigned"))
         await play.advance(600.0)
         assert len(play.events("trial.assigned")) == many
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         complete(play, await ended(play))
 
     perform(plot, scripts={"*": SCRIPT})
@@ -161,7 +161,7 @@ def test_a_stopped_sweep_resumes() -> None:
 
 def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
     async def plot(play: Play) -> None:
-        play.wish(Wished(copies=2, sweep=SWEEP))
+        play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
         play.wanted = False
         play.kill()
@@ -182,7 +182,7 @@ def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
 def test_outputs_of_a_trial_are_collected_before_the_next_one_starts(slices: int) -> None:
     async def plot(play: Play) -> None:
         copies = 2 if slices == 1 else 1
-        play.wish(Wished(copies=copies, nodes=slices, outputs=True, sweep=SWEEP))
+        play.submit(SimJob(copies=copies, nodes=slices, outputs=True, sweep=SWEEP))
         complete(play, await ended(play))
         order = [
             (event.slot, event.kind)
@@ -205,8 +205,8 @@ def test_a_missing_sampler_is_reported_and_other_jobs_continue(
 
     async def plot(play: Play) -> None:
         play.advice = optuna_sampler.ADVICE
-        play.wish(Wished(sweep=bayes))
-        play.wish(Wished(job="bert"))
+        play.submit(SimJob(sweep=bayes))
+        play.submit(SimJob(job="bert"))
 
         def done() -> list[str]:
             return [event.job for event in play.events("slot.done")]

@@ -85,10 +85,10 @@ def remember(folder: Path) -> None:
     offer = {"zone": "us-central2-b", "type": "v4-8", "runtime": "r", "tier": "spot"}
     facts = {"bid": BID, "generation": 1, "offer": offer, "node_digest": "d", "nodes": 1}
     asked = HistoryEvent(at=now, kind="bid.requested", job="pend", slot="pend-0", facts=facts)
-    wish = StoredJob(
+    stored_job = StoredJob(
         job="pend", goal=Goal.RUN, document={"name": "pend"}, made_at=now, changed_at=now
     )
-    store.put_job(wish, [asked])
+    store.put_job(stored_job, [asked])
     store.take_lease(LeaseHolder(pid=1, host="elsewhere"), now, 3600.0)  # no engine begins here
     store.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.simulated.engine_harness import Play, Wished, perform
+from tests.simulated.engine_harness import Play, SimJob, perform
 from tpuherd.cli.main import run
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -37,11 +37,11 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
     store = Database(project_access.resolve_scope(dict(os.environ)).store_folder, time())
     now = time()
-    wish = StoredJob(
+    stored_job = StoredJob(
         job="gpt", goal=Goal.RUN, document={"name": "gpt"}, made_at=now, changed_at=now
     )
     store.put_job(
-        wish, [HistoryEvent(at=now, kind="job.submitted", job="gpt", facts={"who": "me"})]
+        stored_job, [HistoryEvent(at=now, kind="job.submitted", job="gpt", facts={"who": "me"})]
     )
     store.put_slot_messages({"gpt-0": "waits for capacity"})
     store.close()
@@ -106,7 +106,7 @@ def raising(request: Request) -> None:
 @pytest.mark.parametrize("status", [503, 401, 403, 0])
 def test_an_engine_records_cloud_problems_and_their_end(status: int) -> None:
     async def plot(play: Play) -> tuple[list[TroubleRecord], list[TroubleRecord]]:
-        play.wish(Wished())
+        play.submit(SimJob())
         await play.advance(60.0)
         assert play.store.troubles.read() == []
         if status:

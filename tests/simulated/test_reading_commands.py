@@ -61,7 +61,7 @@ def save(world: Path, tmp_path: Path) -> Save:
         story: StoryLog,
         goal: Goal = Goal.RUN,
         *,
-        wished: bool = True,
+        submitted: bool = True,
         job: str = "gpt",
         state: str = "attempt 1 has run for 1 min",
     ) -> None:
@@ -69,7 +69,7 @@ def save(world: Path, tmp_path: Path) -> Save:
             project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder, time()
         )
         store.append_events([named(event, job) for event in story.events])
-        if wished:
+        if submitted:
             at = story.events[0].at
             store.put_job(
                 StoredJob(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at)

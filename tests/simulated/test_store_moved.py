@@ -44,7 +44,7 @@ def store_of(where: ProjectAccess) -> Path:
     return engine_transfer.part_folders(where)[engine_transfer.STORE]
 
 
-def wish(snapshot: str) -> StoredJob:
+def stored_job(snapshot: str) -> StoredJob:
     document = {"name": "gpt", "accelerator": ["v4-8"], "run": "x"}
     return StoredJob(
         job="gpt", goal=Goal.RUN, document=document, snapshot=snapshot, made_at=NOW,
@@ -62,7 +62,7 @@ def here(tmp_path: Path) -> ProjectAccess:
     snapshot = snapshot_folder(code, open_archive(found.folders.state), {"PATH": "/usr/bin:/bin"})
     store = Database(store_of(found), NOW)
     store.put_job(
-        wish(snapshot.id), [HistoryEvent(at=NOW, kind="job.submitted", job="gpt", facts={})]
+        stored_job(snapshot.id), [HistoryEvent(at=NOW, kind="job.submitted", job="gpt", facts={})]
     )
     store.secrets.put("gpt", "TOKEN", "k1")
     store.take_lease(LeaseHolder(pid=1, host=socket.gethostname() + "-other"), NOW, 1e9)
@@ -123,8 +123,8 @@ def test_two_stores_with_jobs_are_never_merged(here: ProjectAccess, tmp_path: Pa
     store = Database(store_of(there), NOW)
     assert not moved_marker.refuse_second_store(
         store_of(there), "t1"
-    )  # it wishes nothing: it may be replaced
-    store.put_job(wish(""))
+    )  # it has no jobs: it may be replaced
+    store.put_job(stored_job(""))
     store.close()
     with pytest.raises(InvalidInput, match="two stores can't be merged"):
         moved_marker.refuse_second_store(store_of(there), "t1")

@@ -115,7 +115,7 @@ def swarm(many: int, lasts: float, ticks: int) -> Toy:
 def again(toy: Toy, **changes: Any) -> EnginePlan:
     """What would be done now, if this were seen."""
     observed = replace(toy.observed(), **changes)
-    return plan(toy.wishes, observed, toy.history, toy.now)
+    return plan(toy.desired, observed, toy.history, toy.now)
 
 
 def with_works(toy: Toy, **changes: Any) -> EnginePlan:

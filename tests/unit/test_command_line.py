@@ -75,9 +75,9 @@ def test_every_command_takes_them() -> None:
     ],
 )
 def test_options_of_the_remote_command_are_not_ours(verb: str, words: str, argv: list[str]) -> None:
-    wish = understand(f"{verb} {words}").work.args[0]  # type: ignore[attr-defined]
-    assert isinstance(wish, ExecRequest)
-    assert (wish.target, list(wish.argv)) == ("gpt", argv)
+    request = understand(f"{verb} {words}").work.args[0]  # type: ignore[attr-defined]
+    assert isinstance(request, ExecRequest)
+    assert (request.target, list(request.argv)) == ("gpt", argv)
 
 
 def test_a_value_that_looks_like_an_option_is_a_value() -> None:

@@ -19,7 +19,7 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 
 
 def check_sums(account: SlotAccount) -> None:
-    """One state at any time, from the wish until the end."""
+    """One state at any time, from submission to the end."""
     if not account.spans:
         assert account.start == account.end
         return

@@ -73,13 +73,13 @@ def test_private_addresses(address: str, private: bool) -> None:
 
 
 def test_requests_to_a_proxy() -> None:
-    wish = parse_request(b"CONNECT pypi.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (wish.method, wish.host, wish.port) == ("CONNECT", "pypi.example", 443)
-    wish = parse_request(
+    request = parse_request(b"CONNECT pypi.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (request.method, request.host, request.port) == ("CONNECT", "pypi.example", 443)
+    request = parse_request(
         b"GET http://Deb.example/a?b=c HTTP/1.1\r\nHost: Deb.example\r\n"
         b"Proxy-Connection: keep-alive\r\nConnection: keep-alive\r\nRange: bytes=5-\r\n\r\n"
     )
-    assert wish.forwarded_head(wish.path) == (
+    assert request.forwarded_head(request.path) == (
         b"GET /a?b=c HTTP/1.1\r\nHost: Deb.example\r\nRange: bytes=5-\r\nConnection: close\r\n\r\n"
     )
     assert parse_request(b"PUT http://h HTTP/1.1\r\nContent-Length: 7\r\n\r\n").body_bytes == 7

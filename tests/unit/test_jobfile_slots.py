@@ -39,7 +39,7 @@ def job(**fields: object) -> JobSpec:
     return found
 
 
-def wish(one: JobSpec, snapshot: str = "") -> StoredJob:
+def stored_job(one: JobSpec, snapshot: str = "") -> StoredJob:
     return StoredJob(
         job=one.name, goal=Goal.RUN, document=job_document(one), snapshot=snapshot, made_at=1.0,
         changed_at=1.0,
@@ -48,7 +48,7 @@ def wish(one: JobSpec, snapshot: str = "") -> StoredJob:
 
 def slots(allowed: Allowance = EVERYTHING, **fields: object) -> tuple[Slot, ...]:
     one = job(**fields)
-    return expand_slots(one, wish(one), allowed)
+    return expand_slots(one, stored_job(one), allowed)
 
 
 def test_the_smallest_job_is_one_slot_with_one_offer() -> None:
@@ -107,8 +107,8 @@ def test_every_default_image_is_known_and_compatible() -> None:
 
 
 def test_each_type_takes_the_first_compatible_runtime() -> None:
-    wished = ["v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"]
-    (slot,) = slots(accelerator=["v4-32", "v5litepod-16"], runtime=wished)
+    wanted = ["v2-alpha-tpuv5-lite", "tpu-ubuntu2204-base"]
+    (slot,) = slots(accelerator=["v4-32", "v5litepod-16"], runtime=wanted)
     assert {(one.type, one.runtime) for one in slot.offers} == {
         ("v4-32", "tpu-ubuntu2204-base"),
         ("v5litepod-16", "v2-alpha-tpuv5-lite"),

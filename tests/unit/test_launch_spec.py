@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_jobfile_slots import EVERYTHING, job, wish
+from tests.unit.test_jobfile_slots import EVERYTHING, job, stored_job
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.launch_spec import (
     STAGGER_FROM,
@@ -23,7 +23,7 @@ def order(
     snapshot: str = "s1", files: Mapping[str, str] | None = None, slot: int = 0, **fields: object
 ) -> LaunchSpec:
     one = job(workdir=".", **fields)
-    row = wish(one, snapshot)
+    row = stored_job(one, snapshot)
     return build_launch_spec(one, expand_slots(one, row, EVERYTHING)[slot], row, files)
 
 

@@ -100,7 +100,7 @@ def test_a_host_without_reports_is_quiet_since_the_whole_gang_knew_the_attempt()
 def test_an_unheard_stop_is_sent_again() -> None:
     toy = running()
     toy.losing = {Stop}
-    toy.wish(goal=Goal.IDLE)
+    toy.change_job(goal=Goal.IDLE)
     toy.tick()
     (first,) = actions(toy.last, Stop)
     toy.tick(4.0)
@@ -115,7 +115,7 @@ def test_an_unhealthy_successor_is_not_prepared() -> None:
     toy = running()
     old = toy.home.ask.bid
     toy.losing = {Prepare}
-    toy.wish(offers=(offer("a", type="v5"),))
+    toy.change_job(offers=(offer("a", type="v5"),))
     toy.run(until=lambda toy: any(one.ready_at for one in toy.slot_history().bids.values()
                                   if one.name != old))  # fmt: skip
     toy.tick()
@@ -247,7 +247,7 @@ def test_only_reports_of_this_attempt_count_for_it() -> None:
 def test_a_run_that_ended_before_its_stop_arrived_is_done(change: dict[str, Any]) -> None:
     toy = running()
     toy.losing = {Stop}  # it finds nobody alive
-    toy.wish(**change)
+    toy.change_job(**change)
     toy.tick()
     assert actions(toy.last, Stop)
     for process in toy.home.work[toy.launches[0]].values():
@@ -287,12 +287,12 @@ def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:
         (True, Role.DEAD, Role.DEAD),
         (False, Role.OUTDATED, Role.UNHEALTHY),
     ):
-        wish = slot(exact=exact, node_digest="m")
-        assert bidding.fixed_role(case(slot=wish), stood())[0] is outdated
-        wish = slot(exact=exact)
-        assert bidding.fixed_role(case(slot=wish), stood())[0] is Role.INCUMBENT
+        wanted_slot = slot(exact=exact, node_digest="m")
+        assert bidding.fixed_role(case(slot=wanted_slot), stood())[0] is outdated
+        wanted_slot = slot(exact=exact)
+        assert bidding.fixed_role(case(slot=wanted_slot), stood())[0] is Role.INCUMBENT
         old = stood(hosts=silent, whole=False)
-        assert bidding.fixed_role(case(slot=wish), old)[0] is worn
+        assert bidding.fixed_role(case(slot=wanted_slot), old)[0] is worn
 
 
 def test_a_log_is_complete_when_all_reachable_hosts_have_sent_theirs() -> None:
@@ -351,8 +351,8 @@ def test_only_a_waiting_slot_probes_for_the_others() -> None:
         (replace(direct, withdrawn_at=1.0), False),
     ]:  # fmt: skip
         slot_history = SlotHistory(bids={NAME: one})
-        wishes = DesiredSlots(slots={}, owner="me")
-        found = build_plan_context(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
+        desired = DesiredSlots(slots={}, owner="me")
+        found = build_plan_context(desired, seen(), History(slots={"gpt-0": slot_history}), NOW)
         assert (("a", "v4-16", "spot") in found.probed) == tries, one
 
 
@@ -371,8 +371,8 @@ def test_the_plan_wakes_when_a_kept_node_expires() -> None:
 
 def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
     slot_history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), attempts=1)
-    wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
-    found = plan(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
+    desired = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
+    found = plan(desired, seen(), History(slots={"gpt-0": slot_history}), NOW)
     (record, *asks) = (step.action for step in found.steps)
     assert isinstance(record, RecordEvent) and record.event.facts["verdict"] == "lost"
     assert len(asks) == 3
@@ -388,8 +388,8 @@ def test_a_success_on_a_lost_node_is_done_and_names_missing_outputs() -> None:
         slot_history = SlotHistory(
             attempt=attempt, attempts=1, bids={one.name: one for one in bids}
         )
-        wishes = DesiredSlots(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
-        found = plan(wishes, seen(), History(slots={"gpt-0": slot_history}), NOW)
+        desired = DesiredSlots(slots={"gpt-0": slot(outputs=outputs)}, owner="me")
+        found = plan(desired, seen(), History(slots={"gpt-0": slot_history}), NOW)
         (done,) = (one for one in actions(found, RecordEvent) if one.event.kind == "slot.done")
         assert ("before its outputs" in done.event.facts["why"]) == missing, (outputs, collected)
 
@@ -404,7 +404,7 @@ def test_a_limit_waits_for_outputs_with_or_without_other_nodes() -> None:
     toy = running(outputs=True, limits=Limits(lifetime_s=400))
     toy.losing = {Collect}
     old = toy.home.ask.bid
-    toy.wish(offers=(offer("a", type="v5"),))
+    toy.change_job(offers=(offer("a", type="v5"),))
     toy.grants = lambda zone: 1e9
     toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
     assert len(toy.things) == 2

@@ -53,7 +53,7 @@ def test_the_slot_that_waited_longest_asks_first() -> None:
     one, late = (offer("a"),), NOW - 1
     toy = Toy(slot("gpt-0", offers=one), slot("gpt-1", offers=one, desired_since=late))
     toy.now = NOW
-    toy.wishes = replace(toy.wishes, creates_per_min=1)
+    toy.desired = replace(toy.desired, creates_per_min=1)
     for first, second, asks in ((10.0, 100.0, "gpt-1"), (100.0, 10.0, "gpt-0"), (5, None, "gpt-0")):
         seeks = (first, second)
         slots = {
@@ -93,7 +93,7 @@ def test_a_launch_has_its_reason() -> None:
     plain, over = f"{NAME} is prepared", replace(ATTEMPT, verdict=Verdict.FAILURE)
     for attempt, first, why in [
         (None, None, plain),
-        (over, None, plain),  # of a wish that was made anew
+        (over, None, plain),  # of a job that was submitted again
         (replace(over, verdict=None), 1.0, plain),
         (over, 1.0, f"{plain}, and attempt 1 ended: failure"),
     ]:

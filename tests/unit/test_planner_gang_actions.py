@@ -95,8 +95,8 @@ def test_after_a_lost_store_an_attempt_is_adopted_with_all_boot_ids() -> None:
         mine = stood().bid
         history = History(slots={"gpt-0": SlotHistory(bids={NAME: mine}, generation=1)})
         observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
-        wishes = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
-        found = plan(wishes, observed, history, NOW)
+        desired = DesiredSlots(slots={"gpt-0": slot()}, owner="me")
+        found = plan(desired, observed, history, NOW)
         events = [getattr(step.action, "event", None) for step in found.steps]
         (taken,) = [one for one in events if one is not None and one.kind == "attempt.launched"]
         assert taken.facts["boots"] == (["b0", "b1"] if reached else [])
@@ -119,8 +119,8 @@ def notes(
 ) -> EnginePlan:
     """The plan for a slot on one READY node, with these hosts."""
     observed = seen(observations={NAME: sight(NodeState.READY)}, hosts={NAME: hosts})
-    wishes = DesiredSlots(slots={"gpt-0": slot(**changes)}, owner="me")
-    return plan(wishes, observed, History(slots={"gpt-0": slot_history}), NOW)
+    desired = DesiredSlots(slots={"gpt-0": slot(**changes)}, owner="me")
+    return plan(desired, observed, History(slots={"gpt-0": slot_history}), NOW)
 
 
 def kinds(found: EnginePlan) -> list[str]:
@@ -276,7 +276,7 @@ def test_a_gang_ends_with_its_node_for_the_reason_of_the_node() -> None:
 
 def test_a_stall_needs_all_hosts_and_more_time_before_the_first_step() -> None:
     first_s, stall_s = 2000.0, 500.0
-    wish = slot(limits=Limits(first_step_s=first_s, stall_s=stall_s))
+    wanted_slot = slot(limits=Limits(first_step_s=first_s, stall_s=stall_s))
     space = product((None, 3.0), (None, 1), (None, 1), (RunState.RUNNING, RunState.ENDED))
     for told, one, two, word in space:
         for quiet in (stall_s - 1, stall_s, first_s - 1, first_s):
@@ -291,7 +291,7 @@ def test_a_stall_needs_all_hosts_and_more_time_before_the_first_step() -> None:
                 incumbent=here,
                 home=here,
                 slot_history=SlotHistory(attempt=attempt),
-                slot=wish,
+                slot=wanted_slot,
             )
             begun = told is not None or one is not None
             begun = begun or (two is not None and word is RunState.RUNNING)

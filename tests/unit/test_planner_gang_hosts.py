@@ -47,8 +47,8 @@ def waits(
     """What is waited for when the hosts say this."""
     hosts = tuple(host(worker, **SAYS[one]) for worker, one in enumerate(says))
     known = replace(mine or bid(), offer=offer("a", hosts=max(2, len(says))))
-    wish = slot(limits=Limits(notice_grace_s=25))
-    return pending_state(build_gang(wish, attempt, known, observed(hosts, **changes)), NOW)
+    wanted_slot = slot(limits=Limits(notice_grace_s=25))
+    return pending_state(build_gang(wanted_slot, attempt, known, observed(hosts, **changes)), NOW)
 
 
 def test_a_launch_for_all_states_of_three_hosts() -> None:

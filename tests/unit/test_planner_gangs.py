@@ -94,7 +94,7 @@ def test_after_success_collecting_is_retried_forever_with_growing_pauses() -> No
     assert set(gaps[5:]) == {300}
     assert len(toy.things) == 1 and not toy.last.rest
     assert "fetching its outputs" in toy.last.states["gpt-0"]
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     toy.run()
     assert not toy.things
 
@@ -103,7 +103,7 @@ def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
     toy = Clumsy(slot(outputs=True))
     toy.lasts = 1e9
     toy.run(until=Toy.running)
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     toy.run()
     assert len(toy.kinds("slot.collect_failed")) == 3
     assert not toy.things
@@ -111,12 +111,12 @@ def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
 
 def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:
     toy = running(outputs=True)
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     toy.run(until=Toy.has_ended_attempt)
     toy = running(outputs=True)
     (bid,) = toy.slot_history().bids
     toy.losing = {Collect}
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     for _ in range(20):
         toy.tick()
     assert bid in toy.things
@@ -165,7 +165,7 @@ def test_the_last_log_lines_are_waited_for_on_a_leaving_node() -> None:
 def test_a_withdrawal_without_effect_is_resent_with_growing_pauses() -> None:
     toy = running()
     toy.losing = {Withdraw}
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     for _ in range(300):
         toy.tick()
     times = [event.at for event in toy.kinds("bid.withdrawn") if event.at > 50_090]
@@ -179,9 +179,9 @@ def test_an_unanswered_request_is_resent_under_its_name_when_a_newer_survey_lack
     toy.losing = {Ask}
     toy.tick()
     seen = replace(toy.observed(), surveyed_at=toy.now - 1)
-    assert not plan(toy.wishes, seen, toy.history, toy.now).steps
+    assert not plan(toy.desired, seen, toy.history, toy.now).steps
     calling = replace(toy.observed(), surveyed_at=toy.now + 1, calling=frozenset(["gpt-0-g1-me"]))
-    assert not plan(toy.wishes, calling, toy.history, toy.now).steps
+    assert not plan(toy.desired, calling, toy.history, toy.now).steps
     for _ in range(200):
         toy.tick()
     assert {event.facts["bid"] for event in toy.kinds("bid.requested")} == {"gpt-0-g1-me"}
@@ -195,7 +195,7 @@ def test_an_unanswered_request_is_resent_under_its_name_when_a_newer_survey_lack
 
 def test_repeated_requests_come_before_new_ones() -> None:
     toy = Toy(*(slot(f"gpt-{number}", offers=(offer("a"),)) for number in range(4)))
-    toy.wishes = replace(toy.wishes, creates_per_min=2)
+    toy.desired = replace(toy.desired, creates_per_min=2)
     toy.losing = {Ask}
     toy.tick()
     first = {event.slot for event in toy.kinds("bid.requested")}
@@ -226,7 +226,7 @@ def test_an_older_attempt_still_running_is_stopped_before_anything_else() -> Non
 
 def test_a_stop_comes_before_other_steps_of_the_slot_but_not_before_its_start() -> None:
     toy = running()
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     busy = frozenset(["gpt-0"])
     assert len(actions(again(toy, working=busy), Stop)) == 1
     attempt = toy.slot_history().attempt
@@ -293,7 +293,7 @@ def test_a_bid_that_reappears_after_its_withdrawal_is_withdrawn_again() -> None:
     late = {name: replace(ready, bid=name, zone="b")}
     frozen = again(toy, hosts=hosts, observations={**sights, **late})
     assert frozen.frozen and not actions(frozen, Withdraw)
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     frozen = again(toy, hosts=hosts, observations={**sights, **late})
     assert frozen.frozen and name in {one.bid for one in actions(frozen, Withdraw)}
 
@@ -309,8 +309,8 @@ def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     toy.tick()
     assert toy.last.frozen and toy.last.survey_s <= 5 and toy.last.wake_at <= toy.now + 60
     assert toy.kinds("engine.deletions_paused")
-    gone = {"gpt-3": replace(toy.wishes.slots["gpt-3"], goal=Goal.GONE)}
-    toy.wishes = replace(toy.wishes, slots={**toy.wishes.slots, **gone})
+    gone = {"gpt-3": replace(toy.desired.slots["gpt-3"], goal=Goal.GONE)}
+    toy.desired = replace(toy.desired, slots={**toy.desired.slots, **gone})
     for _ in range(20):
         toy.tick()
     assert sorted(one.ask.slot for one in toy.things.values()) == ["gpt-0", "gpt-1", "gpt-2"]
@@ -449,7 +449,7 @@ def test_slot_messages() -> None:
     toy.home.cut = True
     assert state(toy).endswith(f"runs; not responding: {name}/w0, {name}/w1")
     toy.home.cut = False
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     assert state(toy) == "not needed; attempt 1 is being stopped"
     toy.tick()
     toy.tick()
@@ -536,7 +536,7 @@ def test_a_job_without_slots_is_at_rest() -> None:
 
 def test_the_verdict_of_a_stop_by_the_user_says_so() -> None:
     toy = running()
-    toy.wish(goal=Goal.IDLE)
+    toy.change_job(goal=Goal.IDLE)
     toy.run(until=lambda toy: not toy.running())
     attempt = toy.slot_history().attempt
     assert attempt and attempt.verdict is Verdict.STOPPED

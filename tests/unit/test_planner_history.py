@@ -411,7 +411,7 @@ def test_a_failed_setup_counts_only_if_a_command_failed() -> None:
     assert slot_history(asked(), lacks, prepared).bids[BID].missing_inputs == 0
 
 
-# ---- wishes --------------------------------------------------------------------------------------
+# ---- jobs ----------------------------------------------------------------------------------------
 
 
 def burnt() -> History:

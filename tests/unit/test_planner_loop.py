@@ -101,7 +101,7 @@ def test_an_advancing_checkpoint_resets_failures() -> None:
 def test_the_goal_changes_while_the_job_runs(goal: Goal) -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
-    toy.wish(goal=goal)
+    toy.change_job(goal=goal)
     toy.run(until=lambda toy: not toy.running())
     attempt = toy.slot_history().attempt
     assert attempt and attempt.verdict is Verdict.STOPPED
@@ -115,7 +115,7 @@ def test_idle_then_run() -> None:
     toy = Toy(slot(goal=Goal.IDLE))
     toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     assert not toy.launches
-    toy.wish(goal=Goal.RUN)
+    toy.change_job(goal=Goal.RUN)
     assert len(toy.run().launches) == 1
 
 
@@ -138,7 +138,7 @@ def test_a_reboot_restarts_on_the_same_node() -> None:
 def test_changed_code_stops_prepares_and_restarts() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
-    toy.wish(code_digest="d")
+    toy.change_job(code_digest="d")
     toy.run()
     assert [event.facts["code_digest"] for event in toy.kinds("attempt.launched")] == ["c", "d"]
     assert toy.most == 1
@@ -147,7 +147,7 @@ def test_changed_code_stops_prepares_and_restarts() -> None:
 def test_patient_code_waits_for_the_next_attempt() -> None:
     toy = Toy(slot())
     toy.run(until=Toy.running)
-    toy.wish(code_digest="d", patient=True)
+    toy.change_job(code_digest="d", patient=True)
     toy.tick()
     assert not toy.kinds("attempt.stopping")
     toy.preempt()
@@ -161,7 +161,7 @@ def test_another_type_runs_on_until_its_successor_is_prepared() -> None:
     toy.lasts = 500
     toy.run(until=Toy.running)
     old = toy.home.ask.bid
-    toy.wish(offers=tuple(offer(zone, type="v5e-16") for zone in "abc"), node_digest="m")
+    toy.change_job(offers=tuple(offer(zone, type="v5e-16") for zone in "abc"), node_digest="m")
     toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
     new = next(bid for bid in toy.slot_history().bids.values() if bid.prepared and bid.name != old)
     assert new.offer.type == "v5e-16"
@@ -267,7 +267,7 @@ def test_a_name_in_use_takes_the_next_number_and_touches_nothing() -> None:
 
 def test_the_budget_of_creates_is_kept_and_fair() -> None:
     toy = Toy(*(slot(f"gpt-{number}") for number in range(20)))
-    toy.wishes = replace(toy.wishes, creates_per_min=12)
+    toy.desired = replace(toy.desired, creates_per_min=12)
     toy.grants = lambda zone: 1e9
     for _ in range(12):
         toy.tick()
@@ -424,7 +424,7 @@ def test_scaling_down_withdraws_the_rest() -> None:
     toy = Toy(slot("gpt-0"), slot("gpt-1"))
     toy.lasts = 1e9
     toy.run(until=lambda toy: len(toy.launches) == 2)
-    toy.wishes = replace(toy.wishes, slots={"gpt-0": toy.wishes.slots["gpt-0"]})
+    toy.desired = replace(toy.desired, slots={"gpt-0": toy.desired.slots["gpt-0"]})
     for _ in range(40):
         toy.tick()
     assert {thing.ask.slot for thing in toy.things.values()} == {"gpt-0"}
@@ -436,7 +436,7 @@ def test_bids_without_a_job_are_left_alone_until_a_removal_is_recorded() -> None
     toy.run(until=Toy.running)
     for _ in range(10):
         toy.tick()
-    toy.wishes = replace(toy.wishes, slots={})
+    toy.desired = replace(toy.desired, slots={})
     for _ in range(40):
         toy.tick()
     assert len(toy.things) == 1

@@ -181,9 +181,9 @@ def test_what_setup_is_needed() -> None:
 
 
 def test_outdated() -> None:
-    wish = slot(offers=(offer("a"), offer("b")))
-    assert not bid_status.is_outdated(bid(), wish)
-    assert bid_status.is_outdated(bid(node_digest="m"), wish)
+    wanted_slot = slot(offers=(offer("a"), offer("b")))
+    assert not bid_status.is_outdated(bid(), wanted_slot)
+    assert bid_status.is_outdated(bid(node_digest="m"), wanted_slot)
     rows: list[tuple[dict[str, Any], bool, bool]] = [
         ({"zone": "c"}, True, False),
         ({"tier": "on-demand"}, True, False),
@@ -194,8 +194,8 @@ def test_outdated() -> None:
     ]
     for changes, waiting, held in rows:
         other = bid(offer=offer(**{"zone": "a", **changes}))
-        assert bid_status.is_outdated(other, wish) == waiting
-        assert bid_status.is_outdated(replace(other, granted_at=1.0), wish) == held
+        assert bid_status.is_outdated(other, wanted_slot) == waiting
+        assert bid_status.is_outdated(replace(other, granted_at=1.0), wanted_slot) == held
     either = slot(offers=(offer("a", type="v5"), offer("b")))
     assert not bid_status.is_outdated(bid(granted_at=1.0), either)
     assert bid_status.is_outdated(bid(granted_at=1.0, offer=offer("b", runtime="q")), either)
@@ -526,35 +526,38 @@ def test_budgets_count_forgiven_failures(what: str) -> None:
         used: dict[str, Any] = {what: many}
         slot_history = SlotHistory(**used)
         changes: dict[str, Any] = {what: most}
-        wish = slot(limits=replace(Limits(), **changes))
+        wanted_slot = slot(limits=replace(Limits(), **changes))
         expected = most is not None and many > most
-        assert bool(retry_limits.reached_limit(wish, slot_history, NOW)) == expected
-        assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), slot_history, NOW)
+        assert bool(retry_limits.reached_limit(wanted_slot, slot_history, NOW)) == expected
+        assert not retry_limits.reached_limit(
+            replace(wanted_slot, goal=Goal.IDLE), slot_history, NOW
+        )
 
 
 def test_lifetime_and_cost() -> None:
-    wish = slot(limits=Limits(lifetime_s=100, cost=2.0))
-    assert not retry_limits.reached_limit(wish, SlotHistory(), NOW)
-    assert not retry_limits.reached_limit(wish, SlotHistory(first_launch_at=NOW - 99), NOW)
+    wanted_slot = slot(limits=Limits(lifetime_s=100, cost=2.0))
+    assert not retry_limits.reached_limit(wanted_slot, SlotHistory(), NOW)
+    assert not retry_limits.reached_limit(wanted_slot, SlotHistory(first_launch_at=NOW - 99), NOW)
     assert "lifetime" in retry_limits.reached_limit(
-        wish, SlotHistory(first_launch_at=NOW - 100), NOW
+        wanted_slot, SlotHistory(first_launch_at=NOW - 100), NOW
     )
     old = SlotHistory(first_launch_at=NOW - 100)
-    assert not retry_limits.reached_limit(replace(wish, goal=Goal.IDLE), old, NOW)
+    assert not retry_limits.reached_limit(replace(wanted_slot, goal=Goal.IDLE), old, NOW)
     held = SlotHistory(spent=1.0, bids={NAME: bid(granted_at=NOW - 3599)})
     for goal in (Goal.RUN, Goal.IDLE):
-        assert not retry_limits.reached_limit(replace(wish, goal=goal), held, NOW)
+        assert not retry_limits.reached_limit(replace(wanted_slot, goal=goal), held, NOW)
         assert "2.00 dollars, the limit is 2.00" in retry_limits.reached_limit(
-            replace(wish, goal=goal), held, NOW + 1
+            replace(wanted_slot, goal=goal), held, NOW + 1
         )
-    assert sorted(retry_limits.limit_times(wish, held, NOW)) == [NOW + 1]
-    assert sorted(retry_limits.limit_times(wish, replace(held, first_launch_at=NOW), NOW)) == [
+    assert sorted(retry_limits.limit_times(wanted_slot, held, NOW)) == [NOW + 1]
+    times = retry_limits.limit_times(wanted_slot, replace(held, first_launch_at=NOW), NOW)
+    assert sorted(times) == [
         NOW + 1, NOW + 100,
     ]  # fmt: skip
     assert list(retry_limits.limit_times(slot(), held, NOW)) == []
-    assert list(retry_limits.limit_times(wish, SlotHistory(spent=1.0), NOW)) == []
+    assert list(retry_limits.limit_times(wanted_slot, SlotHistory(spent=1.0), NOW)) == []
     lost = SlotHistory(bids={NAME: bid(granted_at=NOW - 50, lost_at=NOW - 10)})
-    assert list(retry_limits.limit_times(wish, lost, NOW)) == []
+    assert list(retry_limits.limit_times(wanted_slot, lost, NOW)) == []
 
 
 def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> None:
@@ -587,12 +590,14 @@ def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> N
 
 
 def test_the_last_failure_is_in_the_message() -> None:
-    wish = slot(limits=Limits(failures=0))
+    wanted_slot = slot(limits=Limits(failures=0))
     said = retry_limits.reached_limit(
-        wish, SlotHistory(failures=1, failed_why="w0 exited with 3"), NOW
+        wanted_slot, SlotHistory(failures=1, failed_why="w0 exited with 3"), NOW
     )
     assert said == "it failed once without progress, none is forgiven: w0 exited with 3"
-    assert retry_limits.reached_limit(wish, SlotHistory(failures=1), NOW).endswith("forgiven")
+    assert retry_limits.reached_limit(wanted_slot, SlotHistory(failures=1), NOW).endswith(
+        "forgiven"
+    )
 
 
 @pytest.mark.parametrize(
@@ -638,7 +643,7 @@ def test_orphans() -> None:
     def found(**sights: BidObservation) -> list[str]:
         named = {name.replace("_", "-"): one for name, one in sights.items()}
         observed = replace(toy.observed(), observations=toy.sights() | named)
-        return [one.bid for one in find_orphans(toy.wishes, observed, toy.history)]
+        return [one.bid for one in find_orphans(toy.desired, observed, toy.history)]
 
     def shown(name: str) -> BidObservation:
         return replace(sight(NodeState.READY), bid=name)
@@ -649,9 +654,9 @@ def test_orphans() -> None:
     assert found(gpt_0_g9_you=shown("gpt-0-g9-you")) == []
     gone = next(iter(toy.kinds("bid.deleted"))).facts["bid"]
     assert found(**{gone: shown(gone)}) == []
-    toy.wishes = replace(toy.wishes, adopted=frozenset(["you"]))
+    toy.desired = replace(toy.desired, adopted=frozenset(["you"]))
     assert found(gpt_0_g9_you=shown("gpt-0-g9-you")) == ["gpt-0-g9-you"]
-    toy.wishes = replace(toy.wishes, slots={})
+    toy.desired = replace(toy.desired, slots={})
     assert len(found()) == 1
 
 
@@ -677,9 +682,18 @@ def test_adoption_rebuilds_the_job_of_the_newest_card_and_every_bid() -> None:
     alien = replace(ready, bid="gpt2-0-g1-me")
     odd = replace(ready, bid="something")
     found = rebuild_records([ready, queued, making, bare, alien, odd], {}, NOW, "me@here")
-    (wish,) = found.stored_jobs
-    assert (wish.job, wish.goal, wish.snapshot, wish.made_at) == ("gpt", Goal.IDLE, "t", 3.0)
-    assert (wish.changed_at, wish.who, wish.document) == (NOW, "me@here", card()["job"])
+    (wanted_slot,) = found.stored_jobs
+    assert (wanted_slot.job, wanted_slot.goal, wanted_slot.snapshot, wanted_slot.made_at) == (
+        "gpt",
+        Goal.IDLE,
+        "t",
+        3.0,
+    )
+    assert (wanted_slot.changed_at, wanted_slot.who, wanted_slot.document) == (
+        NOW,
+        "me@here",
+        card()["job"],
+    )
     assert found.unknown == ("gpt-0-g4-me", "gpt2-0-g1-me", "something")
     assert [event.kind for event in found.events] == ["job.submitted", *["bid.adopted"] * 3]
     history = History()
@@ -693,8 +707,8 @@ def test_adoption_rebuilds_the_job_of_the_newest_card_and_every_bid() -> None:
     assert bids["gpt-0-g2-me"].granted_at is None
     assert (bids["gpt-0-g3-me"].granted_at, bids["gpt-0-g3-me"].ready_at) == (5.0, None)
     mixed = replace(ready, nodes=(node(), node(NodeState.MAKING)))
-    (event,) = rebuild_records([mixed], {"gpt": wish}, NOW, "me").events[1:]
+    (event,) = rebuild_records([mixed], {"gpt": wanted_slot}, NOW, "me").events[1:]
     assert "ready_at" not in event.facts and event.facts["granted_at"] == 5.0
-    again = rebuild_records([ready], {"gpt": wish}, NOW, "me@here")
+    again = rebuild_records([ready], {"gpt": wanted_slot}, NOW, "me@here")
     assert not again.stored_jobs
     assert again.events[0].kind == "job.changed"

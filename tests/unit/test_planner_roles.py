@@ -26,11 +26,11 @@ from tpuherd.planner.policy import BidPhase, Role
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 PATIENCE = 300.0
-WISHED = slot(limits=Limits(patience_s=PATIENCE))
+WANTED_SLOT = slot(limits=Limits(patience_s=PATIENCE))
 FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn")
 
 
-def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
+def case(wanted_slot: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
     """The bids of one slot, before anybody said what they are."""
     world = PlanContext(
         desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
@@ -50,7 +50,7 @@ def case(wish: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
     slot_history = SlotHistory(bids={one.name: one for one in bids})
     return SlotContext(
         world=world,
-        slot=wish,
+        slot=wanted_slot,
         slot_history=slot_history,
         now=NOW,
         need=need,
@@ -86,8 +86,8 @@ def space() -> Iterator[tuple[frozenset[str], NodeNeed, bool, int, float]]:
 
 def test_each_role_of_a_single_bid_if_and_only_if() -> None:
     for facts, need, exact, offers, age in space():
-        wish = replace(WISHED, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
-        judged = case(wish, need, known(facts, age))
+        wanted_slot = replace(WANTED_SLOT, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
+        judged = case(wanted_slot, need, known(facts, age))
         assign_roles(judged)
         role = judged.bid_statuses[0].role
         gone = facts & {"refused", "lost", "noticed"}
@@ -114,7 +114,7 @@ def test_a_candidate_beside_an_incumbent_is_surplus() -> None:
     held, waits = known(frozenset({"granted"}), 9.0), bid(name="gpt-0-g2-me", generation=2)
     for need in (NodeNeed.SEEK, NodeNeed.HOLD):
         for bids in ((held, waits), (waits, held)):
-            judged = case(WISHED, need, *bids)
+            judged = case(WANTED_SLOT, need, *bids)
             assign_roles(judged)
             roles = {one.bid.name: one.role for one in judged.bid_statuses}
             assert roles == {NAME: Role.INCUMBENT, waits.name: Role.SURPLUS}
@@ -132,7 +132,7 @@ def test_hedges_are_withdrawn_with_their_reason_when_one_is_granted() -> None:
 def test_the_plan_wakes_when_an_unhealthy_node_reaches_its_limit() -> None:
     for ago in (1.0, UNHEALTHY_S_MAX - 1):
         judged = case(
-            WISHED,
+            WANTED_SLOT,
             NodeNeed.SEEK,
             replace(known(frozenset({"granted"}), 9.0), unhealthy_at=NOW - ago),
         )

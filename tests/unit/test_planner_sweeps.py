@@ -173,13 +173,13 @@ def test_a_stopped_sweep_continues_where_it_was(moment: int) -> None:
     toy = Sweeper(2, search())
     for _ in range(moment):
         toy.tick()
-    toy.wish(goal=Goal.GONE)
+    toy.change_job(goal=Goal.GONE)
     toy.run(until=lambda toy: not toy.things)
     many = len(toy.sweep.trials)
     for _ in range(20):
         toy.tick()
     assert len(toy.sweep.trials) == many and not toy.things
-    toy.wish(goal=Goal.RUN)
+    toy.change_job(goal=Goal.RUN)
     settled(toy)
     whole(toy)
 
@@ -187,8 +187,8 @@ def test_a_stopped_sweep_continues_where_it_was(moment: int) -> None:
 def test_scaling_down_during_a_sweep() -> None:
     toy = Sweeper(3, search())
     toy.run(until=lambda toy: len(toy.launches) == 3)
-    left = {name: one for name, one in toy.wishes.slots.items() if name == "gpt-0"}
-    toy.wishes = type(toy.wishes)(slots=left, owner="me")
+    left = {name: one for name, one in toy.desired.slots.items() if name == "gpt-0"}
+    toy.desired = type(toy.desired)(slots=left, owner="me")
     settled(toy)
     assert toy.ends() == {number: ["complete"] for number in range(TRIALS)}
     assert not toy.things

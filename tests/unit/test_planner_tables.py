@@ -105,7 +105,7 @@ class State:
     prepared: bool
     withdrawn: bool
     doomed: bool
-    fits: bool  #: the wish still asks for this
+    fits: bool  #: the job still asks for this
     code: bool  #: and for this code
 
 
@@ -149,7 +149,7 @@ VERDICTS = {
 }  # fmt: skip
 
 
-def trail_of(state: State) -> SlotHistory:
+def slot_history_of(state: State) -> SlotHistory:
     bid = planner_scenes.bid(
         asked_at=NOW - 5000,
         sent_at=NOW - 5000,
@@ -232,9 +232,9 @@ def judged(state: State) -> EnginePlan:
 
 
 def judged_with(state: State, **changes: object) -> EnginePlan:
-    wishes = DesiredSlots(slots={"gpt-0": slot_of(state)}, owner="me")
+    desired = DesiredSlots(slots={"gpt-0": slot_of(state)}, owner="me")
     observed = replace(observed_of(state), **changes)  # type: ignore[arg-type]
-    return plan(wishes, observed, History(slots={"gpt-0": trail_of(state)}), NOW)
+    return plan(desired, observed, History(slots={"gpt-0": slot_history_of(state)}), NOW)
 
 
 def ends(state: State) -> bool:
@@ -265,8 +265,8 @@ def test_withdraw_if_and_only_if() -> None:
             may = state.withdrawn or not wants(state)
         over = state.past == "none" or ends(state)
         old = wants(state) and not state.fits and state.stage == "making"
-        husk = dies(state)
-        expected = may and over and (state.withdrawn or not wants(state) or husk or old)
+        dead = dies(state)
+        expected = may and over and (state.withdrawn or not wants(state) or dead or old)
         found = actions(judged(state), Withdraw)
         assert bool(found) == expected, state
         assert len(found) <= 1
@@ -362,8 +362,8 @@ def test_at_rest_if_and_only_if_nothing_is_held_or_wanted() -> None:
         assert not judged(state).rest, state
     for goal, done, gave_up in product(Goal, [None, NOW], [None, NOW]):
         slot_history = SlotHistory(done_at=done, gave_up_at=gave_up)
-        wishes = DesiredSlots(slots={"gpt-0": slot(goal=goal)}, owner="me")
-        found = plan(wishes, ObservedState(), History(slots={"gpt-0": slot_history}), NOW)
+        desired = DesiredSlots(slots={"gpt-0": slot(goal=goal)}, owner="me")
+        found = plan(desired, ObservedState(), History(slots={"gpt-0": slot_history}), NOW)
         over = goal is Goal.GONE or gave_up is not None or (goal is Goal.RUN and done is not None)
         assert found.rest == over
         assert bool(actions(found, Ask)) == (not over)

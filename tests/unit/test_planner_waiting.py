@@ -27,10 +27,10 @@ from tpuherd.planner.retry_limits import total_cost
 def test_requests_go_to_the_slots_that_waited_first() -> None:
     old = [slot(f"old-{n}", offers=(offer("a"),), desired_since=NOW - 500) for n in range(100)]
     new = [slot(f"alpha-{n}", offers=(offer("a"),), desired_since=NOW - 5) for n in range(150)]
-    wishes = DesiredSlots(
+    desired = DesiredSlots(
         slots={one.name: one for one in (*new, *old)}, owner="me", creates_per_min=60
     )
-    found = plan(wishes, ObservedState(zones=frozenset("a"), surveyed_at=NOW), History(), NOW)
+    found = plan(desired, ObservedState(zones=frozenset("a"), surveyed_at=NOW), History(), NOW)
     asked = [step.action.slot for step in found.steps if isinstance(step.action, Ask)]
     assert len(asked) == 60
     assert all(name.startswith("old-") for name in asked)
@@ -45,8 +45,8 @@ def test_a_slot_that_lost_its_node_waits_from_then_on() -> None:
         slot("z-0", offers=(offer("a"),), desired_since=NOW - 86400),
         slot("a-0", offers=(offer("a"),), desired_since=NOW - 3600),
     ]
-    wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
-    found = plan(wishes, seen(), history, NOW)
+    desired = DesiredSlots(slots={one.name: one for one in slots}, owner="me", creates_per_min=1)
+    found = plan(desired, seen(), history, NOW)
     assert [s.action.slot for s in found.steps if isinstance(s.action, Ask)] == ["a-0"]
 
 
@@ -59,7 +59,7 @@ def test_a_slot_with_free_quota_does_not_wait_for_the_pause_of_others() -> None:
     toy.lasts = 10_000.0
     toy.run(until=lambda t: t.running())
     sibling = slot("gpt-1", offers=one)
-    toy.wishes = replace(toy.wishes, slots={**toy.wishes.slots, "gpt-1": sibling})
+    toy.desired = replace(toy.desired, slots={**toy.desired.slots, "gpt-1": sibling})
     toy.refuses = {"a": Refusal.QUOTA}
     toy.run(until=lambda t: bool(t.kinds("bid.refused")))
     refused_at, toy.refuses = toy.now, {}
@@ -147,7 +147,7 @@ def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
 
 def test_zones_without_unhealthy_nodes_are_asked_first() -> None:
     toy = Toy(slot(offers=tuple(offer(zone) for zone in ZONES)))
-    toy.wishes = replace(toy.wishes, hedge=1)
+    toy.desired = replace(toy.desired, hedge=1)
     toy.lasts = 10_000.0
     toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
     first = next(iter(toy.things))

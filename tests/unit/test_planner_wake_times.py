@@ -120,9 +120,9 @@ def test_the_last_log_lines_are_waited_for_to_the_second() -> None:
 
 
 def test_unwanted_bids_are_withdrawn_only_after_a_recorded_removal() -> None:
-    """Wishes may be lost with their store: then what is there is shown, and left alone."""
+    """Jobs may be lost with their store: then their nodes are shown, and left alone."""
     bids = [bid(), bid(name="gpt-0-g2-me", generation=2)]
-    for taken_back, dropped, wished in [
+    for taken_back, dropped, wanted in [
         (0, False, False), (1, False, False), (2, False, False),
         (0, True, False), (0, False, True),
     ]:  # fmt: skip
@@ -133,17 +133,17 @@ def test_unwanted_bids_are_withdrawn_only_after_a_recorded_removal() -> None:
         slot_history = SlotHistory(
             bids={one.name: one for one in known}, dropped=dropped, generation=2
         )
-        slots = {"gpt-1": slot("gpt-1", goal=Goal.IDLE)} if wished else {}
+        slots = {"gpt-1": slot("gpt-1", goal=Goal.IDLE)} if wanted else {}
         sights = {one.name: replace(sight(NodeState.READY), bid=one.name) for one in known}
-        wishes, history = (
+        desired, history = (
             DesiredSlots(slots=slots, owner="me"),
             History(slots={"gpt-0": slot_history}),
         )
         observed = seen(observations=sights)
-        found = plan(wishes, observed, history, NOW)
-        mine = taken_back == len(bids) or dropped or wished
+        found = plan(desired, observed, history, NOW)
+        mine = taken_back == len(bids) or dropped or wanted
         assert ("gpt-0" in found.states) == mine
-        assert {one.bid for one in find_orphans(wishes, observed, history)} == (
+        assert {one.bid for one in find_orphans(desired, observed, history)} == (
             set() if mine else set(sights)
         )
 
@@ -185,13 +185,13 @@ def test_the_plan_wakes_when_a_kept_node_expires() -> None:
     ]:
         one = slot(goal=goal, limits=keep)
         slot_history = SlotHistory(done_at=done, gave_up_at=gave_up)
-        wishes = DesiredSlots(slots={one.name: one}, owner="me")
-        found = plan(wishes, seen(), History(slots={one.name: slot_history}), NOW)
+        desired = DesiredSlots(slots={one.name: one}, owner="me")
+        found = plan(desired, seen(), History(slots={one.name: slot_history}), NOW)
         assert found.wake_at == wake_at, (goal, done, gave_up)
 
 
 def test_the_plan_wakes_when_the_cost_limit_is_reached() -> None:
-    wish = slot(limits=Limits(cost=7.0))
+    wanted_slot = slot(limits=Limits(cost=7.0))
     for prices, due_s in [((4.0,), 5400.0 - 900.0), ((4.0, 2.0), 3600.0 - 600.0), ((None,), inf)]:
         bids = [
             bid(
@@ -202,13 +202,13 @@ def test_the_plan_wakes_when_the_cost_limit_is_reached() -> None:
             for place, price in enumerate(prices, 1)
         ]
         slot_history = SlotHistory(bids={one.name: one for one in bids}, spent=1.0)
-        assert min(limit_times(wish, slot_history, NOW), default=inf) == NOW + due_s
+        assert min(limit_times(wanted_slot, slot_history, NOW), default=inf) == NOW + due_s
 
 
 def test_forgiven_failures_are_described_in_words() -> None:
     for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
-        wish = slot(limits=Limits(stalls=most))
-        assert f", {said} forgiven" in reached_limit(wish, SlotHistory(stalls=most + 1), NOW)
+        wanted_slot = slot(limits=Limits(stalls=most))
+        assert f", {said} forgiven" in reached_limit(wanted_slot, SlotHistory(stalls=most + 1), NOW)
 
 
 def test_nothing_is_recorded_about_unobserved_bids() -> None:

@@ -37,9 +37,9 @@ def zones(
     zone_stats: dict[tuple[str, str, str], ZoneStats] | None = None,
     probed: set[object] | None = None,
 ) -> list[str]:
-    wish = slot(offers=offers, limits=Limits(patience_s=600))
+    wanted_slot = slot(offers=offers, limits=Limits(patience_s=600))
     found = choose_offers(
-        wish, slot_history or SlotHistory(), live, zone_stats or {}, probed or set(), NOW
+        wanted_slot, slot_history or SlotHistory(), live, zone_stats or {}, probed or set(), NOW
     )
     return [one.zone for one in found.offers]
 
@@ -75,9 +75,9 @@ def test_a_pause_is_kept_to_the_second(refusal: Refusal) -> None:
         season = ZoneStats(
             refusal=refusal, refused_at=NOW - 100, pause_s=100 + left, sentence="full"
         )
-        wish = slot(offers=(offer("a"),))
+        wanted_slot = slot(offers=(offer("a"),))
         found = choose_offers(
-            wish, SlotHistory(), [], {zone_stats_key(offer("a")): season}, set(), NOW
+            wanted_slot, SlotHistory(), [], {zone_stats_key(offer("a")): season}, set(), NOW
         )
         assert bool(found.offers) == free
         assert found.wake_at == (inf if free else NOW + left)
@@ -96,8 +96,8 @@ def test_without_permission_all_types_wait() -> None:
     )
     zone_stats = {zone_stats_key(offer("a", type="other")): denied}
     assert zones(offer("a"), offer("b"), zone_stats=zone_stats) == ["b"]
-    wish = slot(offers=(offer("a"),))
-    found = choose_offers(wish, SlotHistory(), [], zone_stats, set(), NOW)
+    wanted_slot = slot(offers=(offer("a"),))
+    found = choose_offers(wanted_slot, SlotHistory(), [], zone_stats, set(), NOW)
     assert (found.wake_at, found.why_not) == (
         NOW - 10 + 86400, (f"a: ask{ADVICE[Refusal.PERMISSION]}; next request in 23 h",),
     )  # fmt: skip
@@ -124,13 +124,15 @@ def test_after_a_refusal_one_slot_probes_a_direct_offer() -> None:
 def test_an_unsuitable_offer_is_never_asked_again() -> None:
     unfit = {unfit_key(offer("a"), "n"): "no such runtime"}
     assert zones(offer("a"), offer("b"), slot_history=SlotHistory(unfit=unfit)) == ["b"]
-    for wish, fatal in (
+    for wanted_slot, fatal in (
         (slot(offers=(offer("a"),)), "no such runtime"),
         (slot(offers=(offer("a"),), node_digest="m"), ""),
         (slot(offers=(), no_offer="no grant"), "no grant"),
         (slot(offers=()), "no such runtime"),
     ):
-        assert choose_offers(wish, SlotHistory(unfit=unfit), [], {}, set(), NOW).fatal == fatal
+        assert (
+            choose_offers(wanted_slot, SlotHistory(unfit=unfit), [], {}, set(), NOW).fatal == fatal
+        )
 
 
 def test_a_worse_rank_opens_when_patience_is_over() -> None:
@@ -138,8 +140,8 @@ def test_a_worse_rank_opens_when_patience_is_over() -> None:
     live = (bid(good),)
     for waited, opened in ((599, []), (600, ["b"]), (1199, ["b"]), (1200, ["b", "c"])):
         slot_history = SlotHistory(searching_at=NOW - waited)
-        wish = slot(offers=(good, poor, worst))
-        found = choose_offers(wish, slot_history, live, {}, set(), NOW)
+        wanted_slot = slot(offers=(good, poor, worst))
+        found = choose_offers(wanted_slot, slot_history, live, {}, set(), NOW)
         assert [one.zone for one in found.offers] == opened, waited
         assert (found.wake_at < inf) == (waited < 1200)
     # The same zone may be bid for once a rank.

@@ -127,7 +127,7 @@ def test_the_best_trial_is_complete_and_none_is_better(seed: int) -> None:
         jsonschema.validate(row, SCHEMAS["herd sweep best NAME --json"])
 
 
-@pytest.mark.parametrize("search", [SEARCH, None], ids=["wished", "forgotten"])
+@pytest.mark.parametrize("search", [SEARCH, None], ids=["known", "forgotten"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_chart_shows_all_finished_trials_with_a_value(seed: int, search: Search | None) -> None:
     page = sweep_page("lr", drawn(seed), search, 1000.0)

@@ -22,7 +22,7 @@ from tpuherd.views.json_schemas import SCHEMAS
 DOCUMENT = {"name": "gpt", "accelerator": "v4-32", "tier": "spot", "run": "python train.py"}
 
 
-def wish(**changed: Any) -> StoredJob:
+def stored_job(**changed: Any) -> StoredJob:
     usual = StoredJob(job="gpt", goal=Goal.RUN, document=DOCUMENT, made_at=START, changed_at=START)
     return replace(usual, who="ann@desk", **changed)
 
@@ -30,7 +30,7 @@ def wish(**changed: Any) -> StoredJob:
 def scene(story: StoryLog, **changed: Any) -> StoreView:
     usual = StoreView(
         now=story.now,
-        stored_jobs={"gpt": wish()},
+        stored_jobs={"gpt": stored_job()},
         accounts=build_accounts(story.events, story.now),
         states={SLOT: "attempt 2 has run for 1 min"},
         engine=True,
@@ -77,11 +77,11 @@ def test_ls_without_jobs() -> None:
 def test_all_wanted_and_leaving_slots_are_counted() -> None:
     story = preempted()
     document = {**DOCUMENT, "copies": 3}
-    three = scene(story, stored_jobs={"gpt": wish(document=document)})
+    three = scene(story, stored_jobs={"gpt": stored_job(document=document)})
     assert job_slot_names(three, "gpt") == ("gpt-0", "gpt-1", "gpt-2")
     row = job_row(three, "gpt")
     assert (row["phase"], row["ready"], row["slots"]) == ("1 running, 2 waiting", 1, 3)
-    none = scene(story, stored_jobs={"gpt": wish(document={**DOCUMENT, "copies": 0})})
+    none = scene(story, stored_jobs={"gpt": stored_job(document={**DOCUMENT, "copies": 0})})
     assert job_slot_names(none, "gpt") == ("gpt-0",)  # scaled away, and still there
     story.tell("job.removed", slot="")
     gone = scene(story, stored_jobs={})

@@ -97,7 +97,7 @@ class Toy:
 
     def __init__(self, *slots: Slot, grants: Callable[[str], float] = lambda zone: 20.0) -> None:
         self.now = 1000.0
-        self.wishes = DesiredSlots(slots={one.name: one for one in slots}, owner="me")
+        self.desired = DesiredSlots(slots={one.name: one for one in slots}, owner="me")
         self.history = History()
         self.things: dict[str, Thing] = {}
         self.events: list[HistoryEvent] = []
@@ -197,7 +197,7 @@ class Toy:
     def tick(self, seconds: float = 5.0) -> EnginePlan:
         self.now += seconds
         self.advance()
-        found = plan(self.wishes, self.observed(), self.history, self.now)
+        found = plan(self.desired, self.observed(), self.history, self.now)
         for step in found.steps:
             for event in events_before_step(step, self.now):
                 self.note(event)
@@ -316,12 +316,12 @@ class Toy:
         attempt = self.slot_history().attempt
         return attempt is not None and attempt.ended_at is None and attempt.started_at is not None
 
-    def wish(self, **changes: object) -> None:
+    def change_job(self, **changes: object) -> None:
         slots = {
             name: replace(one, **changes)  # type: ignore[arg-type]
-            for name, one in self.wishes.slots.items()
+            for name, one in self.desired.slots.items()
         }
-        self.wishes = replace(self.wishes, slots=slots)
+        self.desired = replace(self.desired, slots=slots)
 
     def preempt(self) -> None:
         self.home.request, self.home.node = RequestState.LOST, NodeState.LOST

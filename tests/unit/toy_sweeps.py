@@ -44,7 +44,7 @@ class Sweeper(Toy):
     def observed(self) -> ObservedState:
         seen = super().observed()
         turn = SweepStep(
-            job="gpt", search=self.search, slots=tuple(self.wishes.slots.values()),
+            job="gpt", search=self.search, slots=tuple(self.desired.slots.values()),
             observed=seen, history=self.history, now=self.now, advice=self.advice,
         )  # fmt: skip
         run_step(turn)
