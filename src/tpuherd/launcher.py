@@ -251,27 +251,11 @@ def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
 
 def spawn_daemon(place: str) -> bool:
     """Start a daemon; true once it listens."""
-    ear, mouth = os.pipe()
-    log = os.open(f"{place}/{LOG}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    actions = [
-        (os.POSIX_SPAWN_DUP2, null, 0),
-        (os.POSIX_SPAWN_DUP2, log, 1),
-        (os.POSIX_SPAWN_DUP2, log, 2),
-        (os.POSIX_SPAWN_DUP2, mouth, 3),
-    ]
+    from tpuherd.background import start_and_hear
+
     idle = os.environ.get("HERD_KEEPER_IDLE_S", IDLE_S)
-    words = [sys.executable, "-P", "-m", "tpuherd.daemon", place, idle]
     environ = {name: value for name, value in os.environ.items() if name not in NOT_ITS_OWN}
-    try:
-        os.posix_spawn(sys.executable, words, environ, file_actions=actions)
-        os.close(mouth)
-        mouth = -1
-        return os.read(ear, 1) == YES
-    finally:
-        for file in (ear, mouth, log, null):
-            if file >= 0:
-                os.close(file)
+    return start_and_hear(["tpuherd.daemon", place, idle], environ, log=f"{place}/{LOG}") == YES
 
 
 TYPE_CHECKING = False

@@ -31,12 +31,10 @@ CLOUD_IN_REMOTE = ("tpuherd/remote/open_remote.py", "tpuherd/remote/resolve_host
 CLOCK = ("tpuherd/clock.py",)
 PROCESSES = (
     "tpuherd_sim/hosts/",  # hosts are processes
-    "tpuherd/cli/sim_start.py",  # --detach
-    "tpuherd/jobs/engine_control.py",  # begins the engine
+    "tpuherd/background.py",  # starts the daemon, engines and worlds
     "tpuherd/cli/via_client.py",  # calls ssh
     "tpuherd/cli/engine_move.py",  # the same
     "tpuherd/cli/via_server.py",  # begins a command that was said elsewhere
-    "tpuherd/launcher.py",  # it begins the daemon
     "tpuherd/sync/snapshot_git.py",  # asks git
     "tpuherd/cloud/auth.py",  # asks gcloud for a token
     "tpuherd/jobs/secret_values.py",  # runs what tells a secret, as its user says

@@ -116,27 +116,15 @@ def echo_json(found: Any) -> None:
 )
 @state_dir
 @as_json
-def start(
-    state_dir: Path | None,
-    detach: bool,
-    json_: bool,
-    scenario: Path | None,
-    weather: str | None,
-    **said: Any,
-) -> None:
+def start(state_dir: Path | None, detach: bool, **chosen: Any) -> None:
     """Start a world, or continue one that was stopped."""
     from tpuherd.cli.sim_start import start_detached, start_in_process
 
     with report_trouble():
-        folder = world_folder(state_dir)
-        said["offer"] = said["offer"] and said["offer"].absolute()
+        chosen["folder"] = world_folder(state_dir)
+        chosen["offer"] = chosen["offer"] and chosen["offer"].absolute()
         begin = start_detached if detach else start_in_process
-        begin(
-            {**said, "folder": folder, "path": os.environ.get("PATH", os.defpath)},
-            scenario=scenario,
-            storm=weather == "storm",
-            json_=json_,
-        )
+        begin(chosen)
 
 
 @sim.command()

@@ -4,18 +4,16 @@ import os
 import sys
 from importlib import import_module
 
-READY = 3  #: the file that is told when the daemon listens
-FILES_MAX = 4096
+from tpuherd.background import PASSED, close_inherited_files
 
 
 def main() -> None:
-    """Load the slow libraries, detach from the process that started this one, then serve."""
-    os.setsid()
+    """Load the slow libraries, then serve and tell it to the process that started this one."""
+    close_inherited_files()
     run = import_module("tpuherd.daemon.server").run
-    os.closerange(READY + 1, FILES_MAX)
     os.umask(0o077)
     os.chdir(sys.argv[1])  # so that the socket's path is short
-    run(READY, float(sys.argv[2]))
+    run(PASSED, float(sys.argv[2]))
     sys.stderr.flush()
     os._exit(0)  # a thread may still be waiting for a reader
 

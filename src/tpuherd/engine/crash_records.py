@@ -61,6 +61,3 @@ async def hold_lease(store: Database, epoch: int, seconds: float) -> None:
     while (now := clock.now()) < end:
         await clock.sleep(min(RENEW_S, end - now))
         store.renew_lease(epoch, clock.now())
-
-
-STARTING_FILE = 3  #: the descriptor by which it has that lock

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tpuherd.background import PASSED, close_inherited_files
 from tpuherd.clock import WallClock
 from tpuherd.engine.crash_records import (
     CALM_S,
-    STARTING_FILE,
     hold_lease,
     record_crash,
     record_kill,
@@ -140,12 +140,12 @@ def clear_crash_trouble(store: Database) -> None:
 def release_start_lock() -> None:
     """Release the start lock, once this engine holds the lease."""
     with suppress(OSError):
-        os.close(STARTING_FILE)
+        os.close(PASSED)
 
 
 def main() -> int:
-    """`python -m tpuherd.engine.engine_process [WORLD]`: which `desk.engines` begins."""
-    os.setsid()
+    """`python -m tpuherd.engine.engine_process [WORLD]`: which jobs/engine_control.py starts."""
+    close_inherited_files()
     os.umask(0o077)
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     try:

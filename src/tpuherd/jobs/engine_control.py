@@ -2,13 +2,12 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tpuherd.background import start_process
 from tpuherd.clock import WallClock
-from tpuherd.engine.crash_records import STARTING_FILE
 from tpuherd.errors import NotReached, OperationFailed
 from tpuherd.files import try_lock
 from tpuherd.ports import LeaseHolder
@@ -88,21 +87,12 @@ def has_known_jobs(store: Database) -> bool:
 
 def spawn_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
     """Start a separate process that outlives us. If two start at once, one of them ends."""
-    words = [sys.executable, "-P", "-m", PROGRAM]
-    if place.world is not None:
-        words.append(str(place.world))
+    words = [PROGRAM] if place.world is None else [PROGRAM, str(place.world)]
     starting = try_lock(place.store_folder / STARTING)
     if starting is None:
         return  # another engine is starting
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    actions = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, str(place.store_folder / LOG), flags, 0o600),
-        (os.POSIX_SPAWN_DUP2, 1, 2),
-        (os.POSIX_SPAWN_DUP2, starting, STARTING_FILE),
-    ]
     try:
-        os.posix_spawn(sys.executable, words, dict(environ), file_actions=actions)
+        start_process(words, environ, log=str(place.store_folder / LOG), passed=starting)
     finally:
         os.close(starting)  # the engine holds the lock now
 
