@@ -88,10 +88,10 @@ def ramp(slots: int) -> None:
 
     async def plot(play: Play) -> float:
         play.submit(SimJob(copies=slots, zones=("us-east5-a",), setup=False))
-        begun = play.ground.now()
-        asked = lambda: sum(one.creates for one in play.ground.asked) >= slots  # noqa: E731
+        begun = play.sim.now()
+        asked = lambda: sum(one.creates for one in play.sim.asked) >= slots  # noqa: E731
         await play.until(asked, 4 * 3600.0)
-        return play.ground.now() - begun
+        return play.sim.now() - begun
 
     seconds = perform(plot, scripts=long_ones())
     least = (slots - 1) // 60 * 60
@@ -104,16 +104,16 @@ def many(nodes: int) -> None:
     async def plot(play: Play) -> dict[str, float]:
         play.look_s = LOOK_S
         play.submit(SimJob(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
-        play.ground.calm()
+        play.sim.calm()
         started = lambda: len(play.events("attempt.started")) >= nodes  # noqa: E731
         there = await play.until(started, 8 * 3600.0)
-        assert there, play.unmet()[:5]
-        mark, at, used = len(play.ground.asked), play.ground.now(), cpu_s()
+        assert there, play.unmet_jobs()[:5]
+        mark, at, used = len(play.sim.asked), play.sim.now(), cpu_s()
         await asyncio.sleep(600.0)
-        minutes = (play.ground.now() - at) / 60
+        minutes = (play.sim.now() - at) / 60
         return {
             "cpu_s_a_minute": (cpu_s() - used) / minutes,
-            "requests_a_minute": (len(play.ground.asked) - mark) / minutes,
+            "requests_a_minute": (len(play.sim.asked) - mark) / minutes,
             "mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
 

@@ -163,22 +163,22 @@ class Pod:
             found.append(int(said.partition("pid=")[2].partition(")")[0]))
         return found
 
-    def keeper(self) -> list[int]:
-        pid = self.user.keeper()
+    def daemon_pid(self) -> list[int]:
+        pid = self.user.daemon_pid()
         return [pid] if pid else []
 
-    def keeper_gone(self) -> None:
+    def stop_daemon(self) -> None:
         self.user.herd("daemon", "stop", "--now")
-        while self.keeper():
+        while self.daemon_pid():
             pass
 
-    def keeper_new(self) -> None:
+    def restart_daemon(self) -> None:
         """Start a daemon without connections."""
-        self.keeper_gone()
+        self.stop_daemon()
         self.user.herd("exec", "nobody", "--", "true")
 
     def agents_gone(self, ips: Sequence[str]) -> None:
-        self.keeper_gone()
+        self.stop_daemon()
         assert self.many(ips, command=FORGET)() == 0
 
 
@@ -199,7 +199,7 @@ def tools(
         masters = pod.masters(ips)
         stay = lambda: masters  # noqa: E731
         group = [
-            Tool("herd exec", pod.herd(many), pod.keeper),
+            Tool("herd exec", pod.herd(many), pod.daemon_pid),
             Tool("xargs ssh, ControlMaster", pod.many(ips, *pod.through()), stay),
         ]
         if many == 1:
@@ -218,12 +218,12 @@ def tools(
         if (peers / "pssh").exists():
             others += [("pssh", pod.pssh(peers / "pssh", ips))]
     before = {
-        "connect": pod.keeper_new,
-        "cold": pod.keeper_gone,
+        "connect": pod.restart_daemon,
+        "cold": pod.stop_daemon,
         "bare": lambda: pod.agents_gone(ips),
     }
     for kind in sorted(kinds & set(before), reverse=True):
-        ours = Tool("herd exec", pod.herd(many), pod.keeper, before[kind])
+        ours = Tool("herd exec", pod.herd(many), pod.daemon_pid, before[kind])
         yield kind, [ours, *(Tool(name, act) for name, act in others)]
 
 

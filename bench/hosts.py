@@ -79,26 +79,26 @@ def available_kib() -> int:
 
 async def measure(mode: str, folder: Path) -> None:
     """All figures of one mode."""
-    rack = HostPool(Deaf(), folder, PoolSettings(mode=mode))
+    pool = HostPool(Deaf(), folder, PoolSettings(mode=mode))
     start = perf_counter()
-    await rack.start()
+    await pool.start()
     started = perf_counter() - start
-    assert rack.zygote is not None
+    assert pool.zygote is not None
     before = available_kib()
     start = perf_counter()
-    await rack.apply_views({f"{index}": view(index) for index in range(HOSTS)})
+    await pool.apply_views({f"{index}": view(index) for index in range(HOSTS)})
     up = perf_counter() - start
-    assert len(rack.hosts) == HOSTS
-    inits = child_processes(rack.zygote.pid)
+    assert len(pool.hosts) == HOSTS
+    inits = child_processes(pool.zygote.pid)
     pss, rss = (memory_kib(inits, kind) / HOSTS / 1024 for kind in ("Pss", "Rss"))
     kernel = (before - available_kib()) / HOSTS / 1024
     used = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     await asyncio.sleep(IDLE_S)
     idle = (resource.getrusage(resource.RUSAGE_SELF).ru_utime - used) / IDLE_S
     start = perf_counter()
-    await rack.apply_views({f"{index}": view(index, on=False) for index in range(HOSTS)})
+    await pool.apply_views({f"{index}": view(index, on=False) for index in range(HOSTS)})
     gone = perf_counter() - start
-    await rack.close()
+    await pool.close()
     print(f"{mode}: ready in {started:.2f} s; {HOSTS} hosts up in {up:.2f} s, gone in {gone:.2f} s")
     print(
         f"  a host idles at PSS {pss:.1f} MB (RSS {rss:.1f} MB), {kernel:.1f} MB of the machine's"

@@ -146,8 +146,8 @@ class Ours:
         self.archives += 1
         self.archive = Archive(self.folder / f"archive{self.archives}")
 
-    async def connect(self, ways: ConnectionPool, hosts: Sequence[Host]) -> None:
-        self.links = list(await asyncio.gather(*(ways.get_link(host) for host in hosts)))
+    async def connect(self, connections: ConnectionPool, hosts: Sequence[Host]) -> None:
+        self.links = list(await asyncio.gather(*(connections.get_link(host) for host in hosts)))
 
     async def sync(self) -> None:
         shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
@@ -158,7 +158,9 @@ class Ours:
         asyncio.run_coroutine_threadsafe(self.sync(), self.loop).result()
 
 
-async def series(place: Town, folder: Path, plan: Plan, book: Book, ways: ConnectionPool) -> None:
+async def series(
+    place: Town, folder: Path, plan: Plan, book: Book, connections: ConnectionPool
+) -> None:
     """All cases with so many hosts."""
     hosts = place.node("n", plan.many)
     uplink = Uplink([host.external_ip or host.internal_ip for host in hosts], plan.thin)
@@ -173,7 +175,7 @@ async def series(place: Town, folder: Path, plan: Plan, book: Book, ways: Connec
     peer = Rsync(place, folder, uplink, code)
     homes = [machine.folder / "home" for machine in place.nodes["n"].machines]
     try:
-        await ours.connect(ways, near)
+        await ours.connect(connections, near)
         book.linked[plan.thin, plan.many] = uplink.carried()
         await asyncio.to_thread(compare, plan, book, ours, peer, homes)
     finally:

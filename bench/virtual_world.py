@@ -37,10 +37,10 @@ async def tend(nodes: int, seconds: float, every: float, *, read: bool) -> tuple
     """Create the nodes, list them until the time is over; gives a digest of all that was seen."""
     world = new_world(Settings(seed=7, created=START))
     clock = LoopClock(START)
-    desk = LiveWorld(world, clock)
-    passing = asyncio.create_task(desk.run())
+    live_world = LiveWorld(world, clock)
+    passing = asyncio.create_task(live_world.run())
     seen, calls = hashlib.sha256(), 0
-    transport = httpx2.ASGITransport(app=create_app(desk, clock))
+    transport = httpx2.ASGITransport(app=create_app(live_world, clock))
     async with httpx2.AsyncClient(transport=transport, base_url="http://world") as client:
         place = "/v2/projects/demo/locations"
         for number in range(nodes):

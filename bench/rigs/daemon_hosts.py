@@ -95,9 +95,9 @@ async def reside(pipe: Connection, hosts: list[Host], home: Path) -> None:
     listener.setblocking(False)
     listener.bind(SOCKET)
     listener.listen(1)
-    keeper = Here(hosts, home, WallClock())
+    daemon = Here(hosts, home, WallClock())
     pipe.send(None)
-    await keeper.run(listener)
+    await daemon.run(listener)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within th
 AGAIN_PAUSE_S = 0.2  #: nobody tells when a real host is back, so it is asked
 
 
-class Ground(Protocol):
+class HostBackend(Protocol):
     """Where hosts are, and what may befall them."""
 
     login: str
@@ -53,7 +53,7 @@ class Ground(Protocol):
 
 
 @contextmanager
-def standing(kind: str) -> Iterator[Ground]:
+def host_backend(kind: str) -> Iterator[HostBackend]:
     """A ground of that kind, or a skip that says why there is none."""
     if kind == "sshd" and (why := lacking()):
         pytest.skip(f"real sshd: {why}")
@@ -62,44 +62,51 @@ def standing(kind: str) -> Iterator[Ground]:
 
 
 def opened(
-    ground: Ground, folder: Path, bundle: AgentBundle | None = None, ways: tuple[Route, ...] = ()
+    backend: HostBackend,
+    folder: Path,
+    bundle: AgentBundle | None = None,
+    routes: tuple[Route, ...] = (),
 ) -> "Opened":
-    return Opened(ground, folder, bundle or small(), ways)
+    return Opened(backend, folder, bundle or small(), routes)
 
 
 class Opened:
     """Ways from here to a ground, with keys and pins in a folder."""
 
     def __init__(
-        self, ground: Ground, folder: Path, bundle: AgentBundle, ways: tuple[Route, ...] = ()
+        self,
+        backend: HostBackend,
+        folder: Path,
+        bundle: AgentBundle,
+        routes: tuple[Route, ...] = (),
     ) -> None:
-        self.ground = ground
+        self.backend = backend
         self.folder = folder
         self.bundle = bundle
-        self.chosen = ways
+        self.chosen = routes
 
     @asynccontextmanager
-    async def ways(self) -> AsyncIterator[ConnectionPool]:
+    async def connections(self) -> AsyncIterator[ConnectionPool]:
         hello = {"protocol": PROTOCOL, "who": "a test", "owner": "abc", "epoch": 0}
         caller = ClientIdentity(
-            login=self.ground.login,
+            login=self.backend.login,
             keys=key_pair(self.folder / "config"),
             hello=hello,
             bundle=self.bundle,
             routes=self.chosen,
         )
-        async with self.ground.register() as register:
-            ways = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())
+        async with self.backend.register() as register:
+            connections = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())
             try:
-                yield ways
+                yield connections
             finally:
-                await ways.close()
+                await connections.close()
 
     def run(self, work: Callable[[ConnectionPool], Awaitable[T]]) -> T:
         async def main() -> T:
             before = children()
             async with AsyncExitStack() as stack:
-                found = await work(await stack.enter_async_context(self.ways()))
+                found = await work(await stack.enter_async_context(self.connections()))
             async with asyncio.timeout(10.0):
                 while self.chosen and children() - before:  # a proxy command that ends
                     await WallClock().sleep(0.01)
@@ -117,16 +124,16 @@ def children() -> set[str]:
     return found
 
 
-async def ping(ways: ConnectionPool, host: Host) -> Any:
-    link = await ways.get_link(host)
+async def ping(connections: ConnectionPool, host: Host) -> Any:
+    link = await connections.get_link(host)
     return await link.call(PING)
 
 
-async def linked(ways: ConnectionPool, host: Host) -> AgentLink:
+async def linked(connections: ConnectionPool, host: Host) -> AgentLink:
     """A link, as soon as there can be one again."""
     async with asyncio.timeout(AGAIN_S):
         while True:
             try:
-                return await ways.get_link(host)
+                return await connections.get_link(host)
             except (NotReached, OperationFailed):
-                await ways.clock.sleep(AGAIN_PAUSE_S)
+                await connections.clock.sleep(AGAIN_PAUSE_S)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.host_backends import KINDS, Ground, linked, opened, standing
+from tests.conformance.host_backends import KINDS, HostBackend, host_backend, linked, opened
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
@@ -29,8 +29,8 @@ def tidy() -> None:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    with standing(request.param) as place:
+def backend(request: pytest.FixtureRequest) -> Iterator[HostBackend]:
+    with host_backend(request.param) as place:
         yield place
 
 
@@ -56,16 +56,16 @@ class Reader:
             return await call.reply()
 
 
-def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: Path) -> None:
-    (host,) = ground.node("long")
+def test_a_command_survives_cuts_and_nothing_is_lost(backend: HostBackend, tmp_path: Path) -> None:
+    (host,) = backend.node("long")
     reader = Reader()
 
-    async def work(ways: ConnectionPool) -> Any:
+    async def work(connections: ConnectionPool) -> Any:
         asked: dict[str, Any] = {"shell": f"{COUNT}; sleep 1; exit 7"}
         verb, cuts = "run", 0
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             while True:
-                link = await linked(ways, host)
+                link = await linked(connections, host)
                 reader.heard.clear()
                 following = group.create_task(tried(reader.follow(link, verb, **asked)))
                 if cuts < 3:
@@ -73,13 +73,13 @@ def test_a_command_survives_cuts_and_nothing_is_lost(ground: Ground, tmp_path: P
                     await asyncio.wait({more, following}, return_when=asyncio.FIRST_COMPLETED)
                     more.cancel()
                     cuts += 1
-                    await asyncio.to_thread(ground.cut, host)
+                    await asyncio.to_thread(backend.cut, host)
                 answer = await following
                 if answer is not None:
                     return answer
                 verb, asked = "attach", {}
 
-    answer = opened(ground, tmp_path, current_agent()).run(work)
+    answer = opened(backend, tmp_path, current_agent()).run(work)
     assert answer["exit"] == 7
     whole = "".join(f"line {number}\n" for number in range(1, LINES + 1)).encode()
     assert hashlib.sha256(reader.said).digest() == hashlib.sha256(whole).digest()
@@ -93,39 +93,39 @@ async def tried(work: Any) -> Any:
         return None
 
 
-def test_a_reboot_ends_a_command_and_says_so(ground: Ground, tmp_path: Path) -> None:
-    (host,) = ground.node("victim")
+def test_a_reboot_ends_a_command_and_says_so(backend: HostBackend, tmp_path: Path) -> None:
+    (host,) = backend.node("victim")
 
-    async def work(ways: ConnectionPool) -> None:
-        link = await ways.get_link(host)
+    async def work(connections: ConnectionPool) -> None:
+        link = await connections.get_link(host)
         asked = {"id": "two", "argv": ["sleep", "600"]}
         async with link.open_stream(RpcRequest(name="run", arguments=asked)) as call:
             await link.call(RpcRequest(name="ping"))
-            await asyncio.to_thread(ground.reboot, host)
+            await asyncio.to_thread(backend.reboot, host)
             async with asyncio.timeout(40):
                 with pytest.raises(NotReached):
                     await call.reply()
         async with asyncio.timeout(60):
-            link = await linked(ways, host)
+            link = await linked(connections, host)
         answer = await link.call(RpcRequest(name="attach", arguments={"id": "two"}))
         assert answer["exit"] is None
         assert answer["phase"] != "running"
 
-    opened(ground, tmp_path, current_agent()).run(work)
+    opened(backend, tmp_path, current_agent()).run(work)
 
 
-def test_each_host_returns_its_own_exit_status(ground: Ground, tmp_path: Path) -> None:
-    hosts = ground.node("gang", 4)
+def test_each_host_returns_its_own_exit_status(backend: HostBackend, tmp_path: Path) -> None:
+    hosts = backend.node("gang", 4)
 
-    async def work(ways: ConnectionPool) -> list[fanout.FanoutResult[Any]]:
+    async def work(connections: ConnectionPool) -> list[fanout.FanoutResult[Any]]:
         async def one(host: Host) -> Any:
-            link = await ways.get_link(host)
+            link = await connections.get_link(host)
             asked = {"id": "one", "shell": f"exit {host.worker}"}
             return (await link.call(RpcRequest(name="run", arguments=asked)))["exit"]
 
         return await fanout.run_on_all(hosts, one, seconds=60)
 
-    done = opened(ground, tmp_path, current_agent()).run(work)
+    done = opened(backend, tmp_path, current_agent()).run(work)
     assert fanout.failure_lines(done) == []
     assert [one.value for one in done] == [0, 1, 2, 3]
 
@@ -137,16 +137,18 @@ ATTACHED = (
 )
 
 
-def test_a_running_agent_is_reached_through_its_socket(ground: Ground, tmp_path: Path) -> None:
-    (host,) = ground.node("door")
+def test_a_running_agent_is_reached_through_its_socket(
+    backend: HostBackend, tmp_path: Path
+) -> None:
+    (host,) = backend.node("door")
 
-    async def counted(ways: ConnectionPool) -> Any:
-        link = await ways.get_link(host)
+    async def counted(connections: ConnectionPool) -> Any:
+        link = await connections.get_link(host)
         work = await link.call(
             RpcRequest(name="run", arguments={"id": str(id(link)), "shell": ATTACHED})
         )
         return link.hello["pid"], work["exit"]
 
-    first, again = (opened(ground, tmp_path, current_agent()).run(counted) for _ in range(2))
+    first, again = (opened(backend, tmp_path, current_agent()).run(counted) for _ in range(2))
     assert first[1] == 1  # the first time it had to be started
     assert again == (first[0], 0)  # then nothing is started to reach it

@@ -56,7 +56,7 @@ class Failed(Exception):
         self.error: str = content["error"]
 
 
-class Talk:
+class AgentClient:
     """A controller's connection."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", epoch: int, owner: str) -> None:
@@ -162,7 +162,7 @@ class Agents:
         self.folder = home / ".tpuherd"
         self.interpreter = interpreter
         self.environment: dict[str, str] = {"GCE_METADATA_HOST": "127.0.0.1:9"}
-        self.talks: list[Talk] = []
+        self.clients: list[AgentClient] = []
         self.folder.mkdir(mode=0o700)
         self.file = self.folder / current_agent().name
         self.file.write_bytes(current_agent().content)
@@ -181,31 +181,35 @@ class Agents:
             words, stdin=-1, stdout=-1, bufsize=0, env={**env, **self.environment}
         )
 
-    def attach(self, epoch: int = 0, file: Path | None = None, owner: str = "me") -> Talk:
-        talk = Talk(self.start(file), epoch, owner)
-        self.talks.append(talk)
-        return talk
+    def attach(self, epoch: int = 0, file: Path | None = None, owner: str = "me") -> AgentClient:
+        client = AgentClient(self.start(file), epoch, owner)
+        self.clients.append(client)
+        return client
 
-    def memory(self, talk: Talk, row: str = "VmHWM") -> int:
+    def memory(self, client: AgentClient, row: str = "VmHWM") -> int:
         """The agent's, in bytes."""
-        text = Path(f"/proc/{talk.hello['pid']}/status").read_text()
+        text = Path(f"/proc/{client.hello['pid']}/status").read_text()
         rows = dict(line.split(":", 1) for line in text.splitlines())
         return int(rows[row].split()[0]) * 1024
 
-    def nurse(self, talk: Talk) -> int:
+    def supervisor_pid(self, client: AgentClient) -> int:
         """The pid of the agent's other half."""
         among = all_processes().values()
-        return next((p.pid for p in among if p.parent == talk.hello["pid"] and not p.gone), 0)
+        return next((p.pid for p in among if p.parent == client.hello["pid"] and not p.gone), 0)
 
-    def kill(self, talk: Talk) -> None:
+    def kill(self, client: AgentClient) -> None:
         """The agent, in the hardest way."""
-        os.kill(talk.hello["pid"], signal.SIGKILL)
-        until(lambda: not Path(f"/proc/{talk.hello['pid']}/fd").exists() or gone(talk.hello["pid"]))
+        os.kill(client.hello["pid"], signal.SIGKILL)
+        until(
+            lambda: (
+                not Path(f"/proc/{client.hello['pid']}/fd").exists() or gone(client.hello["pid"])
+            )
+        )
 
     def end(self) -> None:
         shutil.rmtree(ram_folder(str(self.folder)), ignore_errors=True)
-        for talk in self.talks:
-            talk.leave()
+        for client in self.clients:
+            client.leave()
         mine = str(self.home).encode()
         for pid in all_processes():
             with contextlib.suppress(OSError):

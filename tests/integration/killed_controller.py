@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.integration.running_hosts import Ear, run, view
+from tests.integration.running_hosts import ReportLog, run, view
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.syscalls import process_family
 
@@ -17,14 +17,14 @@ exec >&- 2>&- <&-
 
 
 async def main() -> None:
-    rack = HostPool(Ear(), Path(sys.argv[2]), PoolSettings(mode=sys.argv[1]))
-    await rack.start()
+    pool = HostPool(ReportLog(), Path(sys.argv[2]), PoolSettings(mode=sys.argv[1]))
+    await pool.start()
     views = [view(index % 4, "abcd"[index // 4]) for index in range(8)]
-    await rack.apply_views({each.key: each for each in views})
-    for host in rack.hosts.values():
+    await pool.apply_views({each.key: each for each in views})
+    for host in pool.hosts.values():
         await run(host, STUBBORN)
-    assert rack.zygote is not None
-    print(*process_family(rack.zygote.pid), flush=True)
+    assert pool.zygote is not None
+    print(*process_family(pool.zygote.pid), flush=True)
     await asyncio.Event().wait()
 
 

@@ -155,7 +155,7 @@ class PlainHost:
             child.wait()
 
 
-class PlainDesk:
+class PlainWorld:
     """What the world knows of one host, set by the test."""
 
     def __init__(self, view: HostView, keys: Mapping[str, Sequence[str]]) -> None:

@@ -21,7 +21,7 @@ from tpuherd_sim.model.http_types import Request, Response
 WALLED = ("namespaces-root", "namespaces-user")
 
 
-class Ear:
+class ReportLog:
     """A desk that remembers what it is told."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Ear:
     async def wait_for_change(self, key: str) -> None:
         await asyncio.Event().wait()
 
-    async def hears(self, *report: object) -> None:
+    async def wait_for_report(self, *report: object) -> None:
         """Wait for a report."""
         async with asyncio.timeout(20):
             while report not in self.reports:
@@ -56,27 +56,27 @@ class Ear:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Floor:
+class HostRig:
     """A rack under test."""
 
-    rack: HostPool
-    ear: Ear
+    pool: HostPool
+    reports_log: ReportLog
     folder: Path
     views: dict[str, HostView | None]
 
     async def apply(self, *views: HostView) -> list[Host]:
         """Have these hosts."""
         self.views.update({view.key: view for view in views})
-        await self.rack.apply_views(dict(self.views))
-        return [self.rack.hosts[view.key] for view in views if view.key in self.rack.hosts]
+        await self.pool.apply_views(dict(self.views))
+        return [self.pool.hosts[view.key] for view in views if view.key in self.pool.hosts]
 
     async def change(self, key: str, **fields: Any) -> Host | None:
         """Have one of them otherwise."""
         view = self.views[key]
         assert view is not None
         self.views[key] = replace(view, **fields)
-        await self.rack.apply_views({key: self.views[key]})
-        return self.rack.hosts.get(key)
+        await self.pool.apply_views({key: self.views[key]})
+        return self.pool.hosts.get(key)
 
 
 def view(worker: int = 0, segment: str = "a", **fields: Any) -> HostView:
@@ -105,17 +105,17 @@ def view(worker: int = 0, segment: str = "a", **fields: Any) -> HostView:
 
 
 @asynccontextmanager
-async def floor(mode: str | None, **make: Any) -> AsyncIterator[Floor]:
+async def host_rig(mode: str | None, **make: Any) -> AsyncIterator[HostRig]:
     """A rack that is there until the end of the block."""
     with tempfile.TemporaryDirectory(prefix="hosts-") as folder:
         Path(folder).chmod(0o755)
-        ear = Ear()
-        rack = HostPool(ear, Path(folder), PoolSettings(mode=mode, **make))
-        await rack.start()
+        reports_log = ReportLog()
+        pool = HostPool(reports_log, Path(folder), PoolSettings(mode=mode, **make))
+        await pool.start()
         try:
-            yield Floor(rack=rack, ear=ear, folder=Path(folder), views={})
+            yield HostRig(pool=pool, reports_log=reports_log, folder=Path(folder), views={})
         finally:
-            await rack.close()
+            await pool.close()
 
 
 @cache
@@ -125,7 +125,7 @@ def trouble(mode: str) -> str | None:
         return "needs root"
 
     async def trial() -> None:
-        async with floor(mode):
+        async with host_rig(mode):
             pass
 
     try:

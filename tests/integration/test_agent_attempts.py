@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agents import Agents, Failed, Talk, agents, say, text, until
+from tests.integration.agents import AgentClient, Agents, Failed, agents, say, text, until
 from tpuherd_host.agent.processes import all_processes, marked_task
 
 pytestmark = pytest.mark.real
@@ -27,27 +27,27 @@ def home(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
-def phase(talk: Talk, attempt: str) -> str:
-    works = {work["id"]: work for work in talk.call("attempts")["attempts"]}
+def phase(client: AgentClient, attempt: str) -> str:
+    works = {work["id"]: work for work in client.call("attempts")["attempts"]}
     return str(works[attempt]["phase"])
 
 
-def begun(talk: Talk, attempt: str, **arguments: Any) -> None:
+def begun(client: AgentClient, attempt: str, **arguments: Any) -> None:
     """Start it, and wait until its command runs."""
     arguments.setdefault("shell", "echo up; exec sleep 1000")
-    talk.call("start", attempt=attempt, **{"slot": "gpt-0", **arguments})
-    talk.event("attempt", id=attempt, phase="running")
+    client.call("start", attempt=attempt, **{"slot": "gpt-0", **arguments})
+    client.event("attempt", id=attempt, phase="running")
 
 
 def test_an_attempt_is_started_once_and_reported(home: Agents) -> None:
-    talk = home.attach(epoch=5)
+    client = home.attach(epoch=5)
     arguments = {"slot": "gpt-0", "number": 2, "shell": "echo $SECRET $HERD_WORK; read x <go"}
     os.mkfifo(home.home / "go")
-    first = talk.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)
+    first = client.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)
     assert (first["again"], first["number"]) == (False, 2)
-    assert talk.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)["again"]
+    assert client.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)["again"]
     with pytest.raises(Failed, match="still runs") as busy:
-        talk.call("start", attempt="gpt-0-3", **arguments)
+        client.call("start", attempt="gpt-0-3", **arguments)
     assert busy.value.error == "busy"
     follower = home.attach()
     id = follower.ask("follow", attempt="gpt-0-2")
@@ -59,7 +59,7 @@ def test_an_attempt_is_started_once_and_reported(home: Agents) -> None:
     kept = [file for file in folder.iterdir() if b"s3" in file.read_bytes()]
     assert sorted(f.name for f in kept) == ["env.json", "log.00000000000000000000", "status.json"]
     assert {file.stat().st_mode & 0o077 for file in folder.iterdir()} == {0}
-    home.kill(talk)
+    home.kill(client)
     again = home.attach(epoch=5)
     assert again.call("start", attempt="gpt-0-2", env={"SECRET": "s3"}, **arguments)["again"]
     assert phase(again, "gpt-0-2") == "ended"
@@ -99,21 +99,21 @@ while True:
 
 
 def test_halt_lets_the_leader_save_and_leaves_nothing(home: Agents) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     (home.home / "train.py").write_text(TRAINER)
-    begun(talk, "x-1", shell=None, argv=[sys.executable, "train.py"])
-    id = talk.ask("follow", attempt="x-1")
-    talk.data(id, 30)
-    work = talk.call("halt", attempt="x-1", grace_s=1.0, why="it was withdrawn")
+    begun(client, "x-1", shell=None, argv=[sys.executable, "train.py"])
+    id = client.ask("follow", attempt="x-1")
+    client.data(id, 30)
+    work = client.call("halt", attempt="x-1", grace_s=1.0, why="it was withdrawn")
     assert (work["exit"], work["free"], work["why"]) == (0, True, "it was withdrawn")
     assert work["tail"][-1] == "saved"
     assert [p for p in all_processes() if marked_task(p, str(home.folder)) == "x-1"] == []
-    assert talk.call("halt", attempt="x-1")["exit"] == 0
-    assert talk.call("halt", attempt="never")["phase"] == "absent"
+    assert client.call("halt", attempt="x-1")["exit"] == 0
+    assert client.call("halt", attempt="never")["phase"] == "absent"
 
 
 def test_halt_names_the_users_of_the_chips(home: Agents) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     lock = home.home / ".libtpu_lockfile"
     script = "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.lockf(f,2); print('up',flush=True); "
     script += "sys.stdin.read()"
@@ -121,53 +121,53 @@ def test_halt_names_the_users_of_the_chips(home: Agents) -> None:
     holder = subprocess.Popen(words, stdin=-1, stdout=-1)
     assert holder.stdout is not None
     holder.stdout.readline()
-    [row] = talk.call("holders")["holders"]
+    [row] = client.call("holders")["holders"]
     assert (row["pid"], row["device"], row["ours"]) == (holder.pid, str(lock), False)
     assert "lockf" in row["command"]
-    assert talk.call("clean")["removed"] == []
-    begun(talk, "x-1")
-    id = talk.ask("halt", attempt="x-1", grace_s=5)
-    talk.event("attempt", id="x-1", phase="running")
-    until(lambda: phase(talk, "x-1") == "freeing")
+    assert client.call("clean")["removed"] == []
+    begun(client, "x-1")
+    id = client.ask("halt", attempt="x-1", grace_s=5)
+    client.event("attempt", id="x-1", phase="running")
+    until(lambda: phase(client, "x-1") == "freeing")
     holder.communicate()
-    assert talk.stream(id)[0]["free"] is True
-    assert talk.call("clean")["removed"] == [str(lock)]
+    assert client.stream(id)[0]["free"] is True
+    assert client.call("clean")["removed"] == [str(lock)]
 
 
 def test_clean_all_ends_all_users_of_the_chips(home: Agents) -> None:
-    talk = home.attach(epoch=1)
-    begun(talk, "x-1", shell="echo up; sleep 1000; true")
+    client = home.attach(epoch=1)
+    begun(client, "x-1", shell="echo up; sleep 1000; true")
     (home.home / ".libtpu_lockfile").touch()
     with (home.home / ".libtpu_lockfile").open("w") as file:
         pid = os.fork()
         if not pid:
             fcntl.lockf(file, fcntl.LOCK_EX)
             signal.pause()
-    until(lambda: talk.call("holders")["holders"])
-    assert talk.call("clean", grace_s=1)["ended"] == []
-    told = talk.call("clean", all=True, grace_s=1)
+    until(lambda: client.call("holders")["holders"])
+    assert client.call("clean", grace_s=1)["ended"] == []
+    told = client.call("clean", all=True, grace_s=1)
     assert {row["work"] for row in told["ended"]} == {"", "x-1"}
     assert (told["left"], os.waitpid(pid, 0)[1]) == ([], signal.SIGTERM)
-    ended = talk.event("ended", id="x-1")
+    ended = client.event("ended", id="x-1")
     assert ended["signal"] == signal.SIGTERM
     assert (ended["stopped"], ended["why"]) == (True, "ended by herd clean of test")
 
 
 @pytest.mark.parametrize("agent", ["x-0-a1-me", "x-0-g1-me-setup-1f-0"], ids=["attempt", "setup"])
 def test_an_unknown_attempt_is_ended_before_another_starts(home: Agents, agent: str) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     shell = "echo up; sleep 1000 & sleep 1000"
     if "setup" in agent:
-        talk.ask("setup", id=agent, slot="x-0", steps=[{"shell": shell}])
-        talk.event("attempt", id=agent, phase="running")
+        client.ask("setup", id=agent, slot="x-0", steps=[{"shell": shell}])
+        client.event("attempt", id=agent, phase="running")
     else:
-        begun(talk, agent, slot="x-0", shell=shell)
+        begun(client, agent, slot="x-0", shell=shell)
 
     def mine() -> list[int]:
         return [one for one in all_processes() if marked_task(one, str(home.folder)) == agent]
 
     until(lambda: len(mine()) >= 2)
-    home.kill(talk)
+    home.kill(client)
     for folder in ("attempts", "setups", "commands"):
         shutil.rmtree(home.folder / folder, ignore_errors=True)
     again = home.attach(epoch=1)
@@ -185,10 +185,10 @@ def test_an_unknown_attempt_is_ended_before_another_starts(home: Agents, agent: 
 
 
 def test_a_users_command_survives_the_loss_of_the_agents_state(home: Agents) -> None:
-    talk = home.attach(epoch=1)
-    id = talk.ask("run", id="q1", shell="echo up; exec sleep 1000")
-    talk.data(id, 5)
-    home.kill(talk)
+    client = home.attach(epoch=1)
+    id = client.ask("run", id="q1", shell="echo up; exec sleep 1000")
+    client.data(id, 5)
+    home.kill(client)
     shutil.rmtree(home.folder / "commands")
     again = home.attach(epoch=1)
     assert again.call("attempts")["attempts"] == []
@@ -197,19 +197,19 @@ def test_a_users_command_survives_the_loss_of_the_agents_state(home: Agents) -> 
 
 
 def test_setup_steps_are_cached_and_a_failure_is_explained(home: Agents) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     steps: list[dict[str, Any]] = [
         {"name": "pip", "hash": "h1", "shell": "echo installed >> ran", "delay_s": 0.1},
         {"name": "data", "hash": "h2", "shell": "echo no such bucket >&2; exit 9"},
         {"name": "never", "hash": "h3", "argv": ["true"]},
     ]
-    failed = talk.call("setup", id="s-1", steps=steps)
+    failed = client.call("setup", id="s-1", steps=steps)
     assert (failed["exit"], failed["stage"], failed["stage_name"]) == (9, 1, "data")
     assert failed["why"] == "data failed"
     assert failed["tail"][-1] == "no such bucket"
     steps[1]["shell"] = "true"
-    assert talk.call("setup", id="s-2", steps=steps)["exit"] == 0
-    home.kill(talk)
+    assert client.call("setup", id="s-2", steps=steps)["exit"] == 0
+    home.kill(client)
     again = home.attach(epoch=1)
     assert again.call("setup", id="s-3", steps=steps)["exit"] == 0
     assert (home.home / "ran").read_text() == "installed\n"
@@ -224,28 +224,28 @@ def test_setup_steps_are_cached_and_a_failure_is_explained(home: Agents) -> None
 
 
 def test_a_setup_is_replaced_by_another(home: Agents) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     hangs = [{"name": "hangs", "shell": "trap '' TERM; echo up; while :; do sleep 0.1; done"}]
-    old = talk.ask("setup", id="s-1", slot="x", steps=hangs)
-    talk.event("attempt", id="s-1", phase="running")
+    old = client.ask("setup", id="s-1", slot="x", steps=hangs)
+    client.event("attempt", id="s-1", phase="running")
     assert [work["id"] for work in home.attach(epoch=1).call("attempts")["attempts"]] == ["s-1"]
     steps = [{"name": "quick", "shell": "echo ran >> ran"}]
     with pytest.raises(Failed, match="other steps") as taken:
-        talk.call("setup", id="s-1", slot="x", steps=steps)
+        client.call("setup", id="s-1", slot="x", steps=steps)
     assert taken.value.error == "taken"
-    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    told = client.call("setup", id="s-2", slot="x", steps=steps)
     assert (told["id"], told["signal"]) == ("s-1", signal.SIGKILL)  # for once it had its grace
-    assert talk.stream(old)[0]["why"] == "replaced by another setup"
+    assert client.stream(old)[0]["why"] == "replaced by another setup"
     assert not (home.home / "ran").exists()
-    told = talk.call("setup", id="s-2", slot="x", steps=steps)
+    told = client.call("setup", id="s-2", slot="x", steps=steps)
     assert (told["id"], told["exit"], told["slot"]) == ("s-2", 0, "x")
     assert (home.home / "ran").read_text() == "ran\n"
 
 
 def test_the_dead_man_switch(home: Agents) -> None:
-    talk = home.attach(epoch=1)
-    begun(talk, "x-1", lease_s=0.6)
-    talk.call("lease", seconds=0.8)
+    client = home.attach(epoch=1)
+    begun(client, "x-1", lease_s=0.6)
+    client.call("lease", seconds=0.8)
     watcher = home.attach()
     assert watcher.event("deadman")["wanted"] == "delete"
     ended = watcher.event("ended", id="x-1")
@@ -254,21 +254,21 @@ def test_the_dead_man_switch(home: Agents) -> None:
 
 
 def test_steps_are_reported(home: Agents) -> None:
-    talk = home.attach(epoch=1)
+    client = home.attach(epoch=1)
     script = "import json,os,socket; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); "
     script += "s.sendto(b'nonsense',os.environ['HERD_STEPS']); "
     script += "s.sendto(json.dumps({'attempt':os.environ['HERD_WORK'],'step':7}).encode(),"
     script += "os.environ['HERD_STEPS']); print('up',flush=True); import signal; signal.pause()"
-    begun(talk, "x-1", shell=None, argv=[sys.executable, "-c", script])
-    assert talk.event("step", attempt="x-1")["report"] == {"step": 7}
-    [work] = talk.call("attempts")["attempts"]
+    begun(client, "x-1", shell=None, argv=[sys.executable, "-c", script])
+    assert client.event("step", attempt="x-1")["report"] == {"step": 7}
+    [work] = client.call("attempts")["attempts"]
     assert work["report"]["step"] == 7
-    beat = talk.event("heartbeat")
+    beat = client.event("heartbeat")
     assert beat["attempts"][0]["id"] == "x-1"
 
 
 def served(
-    door: socket.socket,
+    socket_file: socket.socket,
     change: threading.Event,
     asked: list[str],
     heard: threading.Event | None = None,
@@ -289,7 +289,7 @@ def served(
 
     while True:
         try:
-            line, _ = door.accept()
+            line, _ = socket_file.accept()
         except OSError:
             return
         threading.Thread(target=answer, args=(line,), daemon=True).start()
@@ -297,39 +297,39 @@ def served(
 
 def test_a_notice_is_reported_at_once_and_lets_the_trainer_save(home: Agents) -> None:
     change, asked = threading.Event(), list[str]()
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        threading.Thread(target=served, args=(door, change, asked), daemon=True).start()
-        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{door.getsockname()[1]}"
-        talk, command = home.attach(epoch=1), home.attach()
+    with socket.create_server(("127.0.0.1", 0)) as socket_file:
+        threading.Thread(target=served, args=(socket_file, change, asked), daemon=True).start()
+        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{socket_file.getsockname()[1]}"
+        client, command = home.attach(epoch=1), home.attach()
         (home.home / "train.py").write_text(TRAINER)
-        begun(talk, "x-1", shell=None, argv=[sys.executable, "train.py"], notice_grace_s=1)
-        id = talk.ask("follow", attempt="x-1")
-        talk.data(id, 30)
+        begun(client, "x-1", shell=None, argv=[sys.executable, "train.py"], notice_grace_s=1)
+        id = client.ask("follow", attempt="x-1")
+        client.data(id, 30)
         until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
         change.set()
         notice = command.event("notice", what="preempted", value="TRUE")
         assert notice["deadly"]
-        work, records = talk.records(id)
+        work, records = client.records(id)
         assert (work["exit"], work["why"]) == (0, "the host is going away: preempted is TRUE")
         assert text(records).endswith(b"saved\n")
         assert home.attach().call("attempts")["notices"]["preempted"] == "TRUE"
-        door.close()
+        socket_file.close()
 
 
 def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
     change, never, asked = threading.Event(), threading.Event(), list[str]()
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        said = (door, change, asked, never)
+    with socket.create_server(("127.0.0.1", 0)) as socket_file:
+        said = (socket_file, change, asked, never)
         threading.Thread(target=served, args=said, daemon=True).start()
-        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{door.getsockname()[1]}"
-        talk = home.attach(epoch=1)
+        home.environment["GCE_METADATA_HOST"] = f"127.0.0.1:{socket_file.getsockname()[1]}"
+        client = home.attach(epoch=1)
         until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
         change.set()
-        for pid in (talk.process.pid, talk.hello["pid"]):  # as an init does, in any order
+        for pid in (client.process.pid, client.hello["pid"]):  # as an init does, in any order
             os.kill(pid, signal.SIGTERM)
-        assert talk.event("notice", what="shutdown")["deadly"]
-        assert talk.event("notice", what="preempted", value="TRUE")["deadly"]
-        assert talk.process.wait(10) == 0
+        assert client.event("notice", what="shutdown")["deadly"]
+        assert client.event("notice", what="preempted", value="TRUE")["deadly"]
+        assert client.process.wait(10) == 0
         never.set()
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agents import (
+    AgentClient,
     Agents,
     Failed,
     Gone,
-    Talk,
     agents,
     gone,
     pythons,
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(params=sorted(pythons()))
-def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agents]:
+def each_home(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agents]:
     with agents(tmp_path, request.param) as made:
         yield made
 
@@ -53,13 +53,13 @@ def test_the_first_command_says_why_it_could_not_start(home: Agents, again: int)
 
 
 @pytest.mark.parametrize("there", ["nothing", "empty", "half", "whole"])
-def test_a_host_without_the_agent_asks_for_it(house: Agents, there: str) -> None:
+def test_a_host_without_the_agent_asks_for_it(each_home: Agents, there: str) -> None:
     content = current_agent().content
     parts = {"empty": b"", "half": content[: len(content) // 2], "whole": content}
-    house.file.unlink()
+    each_home.file.unlink()
     if there in parts:
-        house.file.write_bytes(parts[there])
-    process = house.begin()
+        each_home.file.write_bytes(parts[there])
+    process = each_home.begin()
     assert process.stdin is not None and process.stdout is not None
     word = process.stdout.readline()
     if there != "whole":
@@ -68,15 +68,15 @@ def test_a_host_without_the_agent_asks_for_it(house: Agents, there: str) -> None
         process.stdin.write(b"%d\n" % len(sent) + sent)
         word = process.stdout.readline()
     assert word == MARK + b"have\n"
-    house.talks.append(Talk(process, 0, "me"))
-    path = {"PYTHONPATH": str(house.file)}  # as attempts have it
-    argv = [house.interpreter, "-c", "import tpuherd_host.report"]
-    assert house.talks[0].run("a", argv=argv, env=path)[0]["exit"] == 0
-    assert house.talks[0].call("facts")["boot"] == boot_id()
-    again = house.begin()
+    each_home.clients.append(AgentClient(process, 0, "me"))
+    path = {"PYTHONPATH": str(each_home.file)}  # as attempts have it
+    argv = [each_home.interpreter, "-c", "import tpuherd_host.report"]
+    assert each_home.clients[0].run("a", argv=argv, env=path)[0]["exit"] == 0
+    assert each_home.clients[0].call("facts")["boot"] == boot_id()
+    again = each_home.begin()
     assert again.stdout is not None and again.stdout.readline() == MARK + b"have\n"
-    house.talks.append(Talk(again, 0, "me"))
-    assert house.talks[1].hello["pid"] == house.talks[0].hello["pid"]
+    each_home.clients.append(AgentClient(again, 0, "me"))
+    assert each_home.clients[1].hello["pid"] == each_home.clients[0].hello["pid"]
 
 
 @pytest.mark.parametrize("login", [{}, {"LD_PRELOAD": ""}, {"HERD_WORK": "a"}], ids=str)
@@ -84,56 +84,56 @@ def test_an_agent_inherits_nothing_from_its_starter(home: Agents, login: dict[st
     """A library that is loaded into all, or the mark of a piece of work: it would end with that."""
     library = ctypes.util.find_library("m") or ""
     home.environment.update({name: value or library for name, value in login.items()})
-    talk = home.attach()
-    pid = talk.hello["pid"]
+    client = home.attach()
+    pid = client.hello["pid"]
     environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert not [one for one in environ if one.startswith((b"LD_PRELOAD=", b"HERD_WORK="))]
     assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b"\0serve")
-    said = text(talk.run("a", argv=["env"])[1]).splitlines()
+    said = text(client.run("a", argv=["env"])[1]).splitlines()
     assert (f"LD_PRELOAD={library}".encode() in said) == ("LD_PRELOAD" in login)
     assert b"HERD_WORK=a" in said  # its own
 
 
-def test_commands_end_as_in_a_shell(house: Agents) -> None:
-    talk = house.attach()
-    assert talk.hello["agent"] == house.file.name.removeprefix("agent-").removesuffix(".pyz")
-    assert talk.hello["boot"] == boot_id()
-    work, records = talk.run("a", shell="echo out; echo err >&2; exit 7")
+def test_commands_end_as_in_a_shell(each_home: Agents) -> None:
+    client = each_home.attach()
+    assert client.hello["agent"] == each_home.file.name.removeprefix("agent-").removesuffix(".pyz")
+    assert client.hello["boot"] == boot_id()
+    work, records = client.run("a", shell="echo out; echo err >&2; exit 7")
     assert (work["exit"], work["signal"], work["phase"]) == (7, None, "ended")
     assert (text(records), text(records, frames.STDERR)) == (b"out\n", b"err\n")
     assert work["rusage"]["memory_bytes"] > 0
-    work, _ = talk.run("b", shell="kill -9 $$")
+    work, _ = client.run("b", shell="kill -9 $$")
     assert (work["exit"], work["signal"]) == (None, 9)
-    work, records = talk.run("c", argv=["no-such-program"])
+    work, records = client.run("c", argv=["no-such-program"])
     assert work["exit"] == 127
     assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
-    (house.home / "plain").write_text("no program")
-    assert talk.run("d", argv=["./plain"])[0]["exit"] == 126
-    assert talk.run("e", argv=["true"], directory="nowhere")[0]["exit"] == 125
-    work, records = talk.run("f", argv=["pwd"])
-    assert text(records).decode().strip() == str(house.home)
-    (house.home / "sub").mkdir()
-    work, records = talk.run("g", argv=["pwd"], directory="~/sub", env={"A": "ü\n"})
-    assert text(records).decode().strip() == str(house.home / "sub")
-    script = house.home / "script"
+    (each_home.home / "plain").write_text("no program")
+    assert client.run("d", argv=["./plain"])[0]["exit"] == 126
+    assert client.run("e", argv=["true"], directory="nowhere")[0]["exit"] == 125
+    work, records = client.run("f", argv=["pwd"])
+    assert text(records).decode().strip() == str(each_home.home)
+    (each_home.home / "sub").mkdir()
+    work, records = client.run("g", argv=["pwd"], directory="~/sub", env={"A": "ü\n"})
+    assert text(records).decode().strip() == str(each_home.home / "sub")
+    script = each_home.home / "script"
     script.write_text("echo no line says by whom $1")
     script.chmod(0o755)
-    assert text(talk.run("h", argv=["./script", "!"])[1]) == b"no line says by whom !\n"
-    work, records = talk.run("i", argv=["env"], env={"A": "ü"})
+    assert text(client.run("h", argv=["./script", "!"])[1]) == b"no line says by whom !\n"
+    work, records = client.run("i", argv=["env"], env={"A": "ü"})
     told = dict(line.split("=", 1) for line in text(records).decode().splitlines())
-    assert (told["A"], told["HOME"], told["HERD_WORK"]) == ("ü", str(house.home), "i")
-    assert [w["id"] for w in talk.call("commands")["commands"]] == list("abcdefghi")
+    assert (told["A"], told["HOME"], told["HERD_WORK"]) == ("ü", str(each_home.home), "i")
+    assert [w["id"] for w in client.call("commands")["commands"]] == list("abcdefghi")
 
 
-def test_a_cut_connection_ends_no_command(house: Agents) -> None:
-    talk = house.attach()
-    pipe = house.home / "go"
+def test_a_cut_connection_ends_no_command(each_home: Agents) -> None:
+    client = each_home.attach()
+    pipe = each_home.home / "go"
     os.mkfifo(pipe)
-    id = talk.ask("run", id="a", shell="echo one; cat go; echo two; exit 3")
-    assert talk.data(id, 5).endswith(b"one\n")
-    talk.leave()
-    again = house.attach()
-    assert again.hello["pid"] == talk.hello["pid"]
+    id = client.ask("run", id="a", shell="echo one; cat go; echo two; exit 3")
+    assert client.data(id, 5).endswith(b"one\n")
+    client.leave()
+    again = each_home.attach()
+    assert again.hello["pid"] == client.hello["pid"]
     say(pipe, "word\n")
     work, records = again.records(again.ask("attach", id="a"))
     assert (work["exit"], text(records)) == (3, b"one\nword\ntwo\n")
@@ -144,17 +144,17 @@ def test_a_cut_connection_ends_no_command(house: Agents) -> None:
     assert rest == records[1:]
 
 
-def test_a_killed_agent_loses_nothing(house: Agents) -> None:
-    talk = house.attach()
-    os.mkfifo(house.home / "go")
-    id = talk.ask("run", id="a", shell="echo one; cat go; seq 9999; exit 5")
-    talk.data(id, 5)
-    house.kill(talk)
+def test_a_killed_agent_loses_nothing(each_home: Agents) -> None:
+    client = each_home.attach()
+    os.mkfifo(each_home.home / "go")
+    id = client.ask("run", id="a", shell="echo one; cat go; seq 9999; exit 5")
+    client.data(id, 5)
+    each_home.kill(client)
     with pytest.raises(Gone):
-        talk.stream(id)
-    say(house.home / "go", "said while nobody listened\n")
-    again = house.attach()
-    assert again.hello["pid"] != talk.hello["pid"]
+        client.stream(id)
+    say(each_home.home / "go", "said while nobody listened\n")
+    again = each_home.attach()
+    assert again.hello["pid"] != client.hello["pid"]
     work, records = again.records(again.ask("attach", id="a"))
     assert (work["phase"], work["exit"]) == ("ended", 5)
     told = b"".join(b"%d\n" % n for n in range(1, 10000))
@@ -162,10 +162,10 @@ def test_a_killed_agent_loses_nothing(house: Agents) -> None:
 
 
 def test_a_command_that_ended_between_two_agents_is_known(home: Agents) -> None:
-    talk = home.attach()
+    client = home.attach()
     os.mkfifo(home.home / "go")
-    talk.data(talk.ask("run", id="a", shell="echo one; read x <go; echo two; exit 5"), 5)
-    home.kill(talk)
+    client.data(client.ask("run", id="a", shell="echo one; read x <go; echo two; exit 5"), 5)
+    home.kill(client)
     say(home.home / "go", "\n")
     until((home.folder / "commands" / "a" / "exit").exists)
     again = home.attach()
@@ -174,12 +174,12 @@ def test_a_command_that_ended_between_two_agents_is_known(home: Agents) -> None:
 
 
 def test_an_unseen_end_is_reported_as_lost(home: Agents) -> None:
-    talk = home.attach()
+    client = home.attach()
     os.mkfifo(home.home / "go")
-    talk.data(talk.ask("run", id="a", shell="echo one; read x <go; exit 5"), 5)
-    nurse, pid = home.nurse(talk), talk.call("commands")["commands"][0]["pid"]
-    os.kill(talk.hello["pid"], signal.SIGKILL)
-    os.kill(nurse, signal.SIGKILL)
+    client.data(client.ask("run", id="a", shell="echo one; read x <go; exit 5"), 5)
+    supervisor_pid, pid = home.supervisor_pid(client), client.call("commands")["commands"][0]["pid"]
+    os.kill(client.hello["pid"], signal.SIGKILL)
+    os.kill(supervisor_pid, signal.SIGKILL)
     say(home.home / "go", "\n")
     until(lambda: gone(pid))
     again = home.attach()
@@ -189,24 +189,24 @@ def test_an_unseen_end_is_reported_as_lost(home: Agents) -> None:
 
 
 def test_a_killed_supervisor_is_replaced(home: Agents) -> None:
-    talk = home.attach()
-    nurse = home.nurse(talk)
-    id = talk.ask("run", id="a", shell="echo one; sleep 1000")
-    talk.data(id, 5)
-    os.kill(nurse, signal.SIGKILL)
-    until(lambda: home.nurse(talk) not in (0, nurse))
-    assert talk.run("b", argv=["true"])[0]["exit"] == 0
-    work = talk.call("stop", id="a", grace_s=5)
+    client = home.attach()
+    supervisor_pid = home.supervisor_pid(client)
+    id = client.ask("run", id="a", shell="echo one; sleep 1000")
+    client.data(id, 5)
+    os.kill(supervisor_pid, signal.SIGKILL)
+    until(lambda: home.supervisor_pid(client) not in (0, supervisor_pid))
+    assert client.run("b", argv=["true"])[0]["exit"] == 0
+    work = client.call("stop", id="a", grace_s=5)
     assert (work["phase"], work["exit"]) == ("lost", None)
 
 
 def test_after_a_reboot_nothing_runs(home: Agents) -> None:
-    talk = home.attach(epoch=1)
-    talk.call("start", attempt="x-1", slot="x", argv=["sleep", "1000"])
-    until(lambda: talk.call("attempts")["attempts"][0]["phase"] == "running")
-    talk.data(talk.ask("run", id="a", shell="echo one; sleep 1000"), 5)
+    client = home.attach(epoch=1)
+    client.call("start", attempt="x-1", slot="x", argv=["sleep", "1000"])
+    until(lambda: client.call("attempts")["attempts"][0]["phase"] == "running")
+    client.data(client.ask("run", id="a", shell="echo one; sleep 1000"), 5)
     works = [home.folder / "attempts" / "x-1", home.folder / "commands" / "a"]
-    home.kill(talk)
+    home.kill(client)
     for folder in works:
         content = {**status(folder), "boot": "another"}
         (folder / "status.json").write_text(json.dumps(content))
@@ -248,12 +248,12 @@ def test_an_idle_agent_is_replaced_by_another_version_and_a_busy_one_stays(home:
     busy.leave()
     old.leave()
     until(lambda: home.attach(file=other).hello["agent"] == "0123")
-    new = home.talks[-1]
+    new = home.clients[-1]
     assert [w["exit"] for w in new.call("commands")["commands"]] == [4]
     new.ask("run", id="b", argv=["sleep", "1000"])
     until(lambda: new.call("commands")["commands"][-1]["phase"] == "running")
-    for talk in home.talks:
-        talk.leave()
+    for client in home.clients:
+        client.leave()
     assert home.attach().hello["agent"] == "0123"
 
 
@@ -322,9 +322,9 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(home: Agents, nonsen
 def test_invalid_calls_are_refused_with_a_sentence(
     home: Agents, verb: str, arguments: dict[str, object], error: str
 ) -> None:
-    talk = home.attach()
+    client = home.attach()
     with pytest.raises(Failed) as failed:
-        talk.call(verb, **arguments)
+        client.call(verb, **arguments)
     assert failed.value.error == error
     assert str(failed.value)
-    assert talk.call("ping")["time"] > 0
+    assert client.call("ping")["time"] > 0

@@ -29,36 +29,36 @@ def small(tmp_path: Path) -> Iterator[Agents]:
 
 def test_a_task_whose_output_was_read_is_released(home: Agents) -> None:
     """Else a host took no more commands after the five hundredth: too many open files."""
-    talk = home.attach()
+    client = home.attach()
     for number in range(FILES_MAX):
-        assert talk.run(f"a-{number}", shell="echo one; echo two >&2")[0]["exit"] == 0
-    assert talk.run("b", argv=["no-such-program"])[0]["exit"] == 127
-    assert len(list(Path(f"/proc/{home.nurse(talk)}/fd").iterdir())) < FILES_MAX
+        assert client.run(f"a-{number}", shell="echo one; echo two >&2")[0]["exit"] == 0
+    assert client.run("b", argv=["no-such-program"])[0]["exit"] == 127
+    assert len(list(Path(f"/proc/{home.supervisor_pid(client)}/fd").iterdir())) < FILES_MAX
 
 
 def test_a_signal_reaches_a_command_that_was_just_started(home: Agents) -> None:
-    talk = home.attach()
-    id = talk.ask("run", id="a", argv=["sleep", "1000"])
-    talk.call("signal", id="a", signal=int(signal.SIGTERM))
-    assert talk.stream(id)[0]["signal"] == signal.SIGTERM
+    client = home.attach()
+    id = client.ask("run", id="a", argv=["sleep", "1000"])
+    client.call("signal", id="a", signal=int(signal.SIGTERM))
+    assert client.stream(id)[0]["signal"] == signal.SIGTERM
 
 
 def test_a_silent_process_is_reported_though_it_lives_on(home: Agents) -> None:
-    talk = home.attach()
-    id = talk.ask("run", id="a", argv=["sleep", "1000"])
-    pid = until(lambda: talk.call("commands")["commands"][0]["pid"])
+    client = home.attach()
+    id = client.ask("run", id="a", argv=["sleep", "1000"])
+    pid = until(lambda: client.call("commands")["commands"][0]["pid"])
     os.kill(pid, signal.SIGKILL)
-    assert talk.stream(id)[0]["signal"] == signal.SIGKILL
+    assert client.stream(id)[0]["signal"] == signal.SIGKILL
 
 
 def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
     """Its nurse wrote that down; its end costs the agent no second record."""
-    talk = home.attach()
-    told, records = talk.run("a", shell="echo one; exit 5")
+    client = home.attach()
+    told, records = client.run("a", shell="echo one; exit 5")
     folder = home.folder / "commands" / "a"
     until((folder / "exit").exists)
     until(lambda: not (folder / "out").exists())
-    home.kill(talk)
+    home.kill(client)
     again = home.attach()
     [work] = again.call("commands")["commands"]
     keys = ("phase", "exit", "pid", "ended", "rusage", "length")
@@ -68,23 +68,23 @@ def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
 
 @pytest.mark.root
 def test_the_agent_records_what_the_supervisor_could_not(small: Agents) -> None:
-    talk = small.attach()
+    client = small.attach()
     os.mkfifo(small.home / "go")
-    id = talk.ask("run", id="a", shell="echo one; read x <go; exit 5")
-    talk.data(id, 5)
+    id = client.ask("run", id="a", shell="echo one; read x <go; exit 5")
+    client.data(id, 5)
     folder = small.folder / "commands" / "a"
     filler = small.home / "filler"
     with pytest.raises(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 12))
     say(small.home / "go", "\n")
-    assert talk.stream(id)[0]["exit"] == 5
+    assert client.stream(id)[0]["exit"] == 5
     # The nurse reports the end before it writes it down: it has tried when it sleeps again.
-    until(lambda: (folder / "exit").exists() and sleeps(small.nurse(talk)))
+    until(lambda: (folder / "exit").exists() and sleeps(small.supervisor_pid(client)))
     assert (folder / "exit").stat().st_size == 0
     filler.unlink()
     until(lambda: status(folder).get("phase") == "ended")
     assert json.loads((folder / "status.json").read_text())["ending"]["exit"] == 5
-    small.kill(talk)
+    small.kill(client)
     [work] = small.attach().call("commands")["commands"]
     assert (work["phase"], work["exit"]) == ("ended", 5)

@@ -53,28 +53,28 @@ def test_many_commands_at_once_start_one_daemon(user: User) -> None:
     listed = subprocess.run(
         ["pgrep", "-f", f"tpuherd.daemon {user.runtime} "], capture_output=True, text=True
     )
-    assert listed.stdout.split() == [str(user.keeper())]
+    assert listed.stdout.split() == [str(user.daemon_pid())]
 
 
 def test_no_other_user_can_connect(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     assert stat.S_IMODE(user.runtime.stat().st_mode) == 0o700
     assert stat.S_IMODE((user.runtime / "keeper.sock").stat().st_mode) & 0o077 == 0
-    first = user.keeper()
+    first = user.daemon_pid()
     user.runtime.chmod(0o755)  # a folder that others may enter is not trusted
     assert user.herd("exec", "pod/w0", "--", "echo", "here").stdout == "here\n"
     user.runtime.chmod(0o700)
-    assert user.keeper() == first
+    assert user.daemon_pid() == first
 
 
 def test_the_daemon_is_killed_during_a_command(user: User) -> None:
     text = "echo begun; sleep 4; echo rest; exit 3"
     with user.begun("exec", "pod", "-c", text) as begun:
         read_line_of_all(begun, "begun", hosts=4)
-        keeper = user.keeper()
-        assert keeper is not None
+        daemon_pid = user.daemon_pid()
+        assert daemon_pid is not None
         until(lambda: len(list(user.home.rglob("*.log"))) == 4, "it to be kept", seconds=5)
-        os.kill(keeper, signal.SIGKILL)
+        os.kill(daemon_pid, signal.SIGKILL)
         _, said = begun.communicate(timeout=10)
         assert begun.returncode == 255
         assert "the daemon ended unexpectedly" in said
@@ -116,7 +116,7 @@ def test_a_failing_command_affects_no_other(user: User) -> None:
 @pytest.mark.parametrize("how", OTHERS)
 def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
-    first = user.keeper()
+    first = user.daemon_pid()
     other = [sys.executable, "-c", f"{OTHERS[how]}; from tpuherd.launcher import main; main()"]
     words = [*other, "exec", "pod/w0", "--", "echo", "here"]
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 2; echo done") as busy:
@@ -128,10 +128,10 @@ def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
         done = subprocess.run(asked, env=user.env, capture_output=True, text=True, timeout=60)
         assert f"pid {first}" in done.stdout, done.stderr
         assert busy.communicate(timeout=20)[0] == "done\n"
-    assert user.keeper() == first
+    assert user.daemon_pid() == first
     done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
-    assert user.keeper() != first
+    assert user.daemon_pid() != first
 
 
 def test_the_daemon_ends_when_idle(user: User) -> None:
@@ -142,9 +142,9 @@ def test_the_daemon_ends_when_idle(user: User) -> None:
 
 def test_the_daemon_ends_when_its_folder_is_gone(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
-    keeper = user.keeper()
+    daemon_pid = user.daemon_pid()
     (user.runtime / "keeper.sock").unlink()
-    until(lambda: not alive(keeper), "the keeper to end", seconds=15)
+    until(lambda: not alive(daemon_pid), "the keeper to end", seconds=15)
 
 
 def alive(pid: int | None) -> bool:
@@ -170,7 +170,7 @@ def test_commands_run_where_no_daemon_can(user: User) -> None:
 def test_a_long_path_works(owner: User) -> None:
     user = empty_home(owner, "x" * 120)
     assert user.herd("exec", "pod/w0", "--", "echo", "hi").stdout == "hi\n"
-    assert user.keeper() is not None
+    assert user.daemon_pid() is not None
     user.leave()
 
 
@@ -181,9 +181,9 @@ def test_the_daemon_shows_its_status_and_stops_on_request(user: User) -> None:
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 30") as busy:
         assert line(busy) == "begun\n"
         status = user.herd("daemon", "status").stdout
-        assert f"pid {user.keeper()}" in status
+        assert f"pid {user.daemon_pid()}" in status
         assert "runs exec pod/w0 -c echo begun; sleep 30" in status
         assert user.herd("daemon", "stop").returncode == 1
         assert user.herd("daemon", "stop", "--now").stdout == "Stopped the daemon\n"
         assert busy.wait(10) == 255
-    until(lambda: user.keeper() is None, "the keeper to end", seconds=5)
+    until(lambda: user.daemon_pid() is None, "the keeper to end", seconds=5)

@@ -162,7 +162,7 @@ def test_a_slow_reader_slows_no_other_host(user: User) -> None:
         assert slow.stdout.read(2)
         for _ in range(3):
             assert user.herd("exec", "pod", "--", "echo", "quick", seconds=10).returncode == 0
-        assert memory(user.keeper(), "VmRSS") < 300_000
+        assert memory(user.daemon_pid(), "VmRSS") < 300_000
         assert slow.stdout.read().endswith("end\n")
         assert slow.wait(30) == 0
 
@@ -172,13 +172,13 @@ def test_the_daemon_stays_small_under_heavy_output(user: User) -> None:
     with user.begun("exec", "pod", "--output", "stream", "-c", text) as slow:
         assert slow.stdout is not None
         assert slow.stdout.read(2)
-        keeper = user.keeper()
-        Path(f"/proc/{keeper}/clear_refs").write_text("5")  # from now on: the highest
-        before = memory(keeper, "VmRSS")
+        daemon_pid = user.daemon_pid()
+        Path(f"/proc/{daemon_pid}/clear_refs").write_text("5")  # from now on: the highest
+        before = memory(daemon_pid, "VmRSS")
         said = slow.stdout.read()
         assert said.count("end\n") == 4
         assert slow.wait(30) == 0
-    assert memory(keeper, "VmHWM") - before < 24_000
+    assert memory(daemon_pid, "VmHWM") - before < 24_000
 
 
 def memory(pid: int | None, row: str) -> int:

@@ -174,9 +174,9 @@ def test_the_terminal_is_restored(user: User) -> None:
     window = Terminal(user, "ssh", "pod/w0")
     window.type(b"echo ready\n")
     window.expect(rb"[\r\n]ready\r\n")
-    keeper = user.keeper()
-    assert keeper is not None
-    os.kill(keeper, signal.SIGKILL)
+    daemon_pid = user.daemon_pid()
+    assert daemon_pid is not None
+    os.kill(daemon_pid, signal.SIGKILL)
     window.expect(rb"the daemon ended unexpectedly")
     assert window.end() == 255
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import WALLED, Floor, becomes, floor, need, run, view
+from tests.integration.running_hosts import WALLED, HostRig, becomes, host_rig, need, run, view
 
 pytestmark = pytest.mark.real
 
@@ -38,7 +38,7 @@ def test_users_and_processes_of_the_machine_are_invisible(
     secret.write_text("s3cret-of-the-user")
 
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             tops = await run(host, "ls -A /home /root /tmp /srv /mnt /opt")
             assert tops.text.split() == "/home: /mnt: /opt: /root: /srv: /tmp:".split()
@@ -61,7 +61,7 @@ def test_killing_everything_ends_only_the_host(
     mode: str, bystander: "subprocess.Popen[bytes]"
 ) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             one, other = await here.apply(view(0), view(1))
             kept = asyncio.create_task(run(other, "exec -a python3 sleep 300"))
             await run(one, "pkill -9 python3; kill -9 1; kill -9 -1")
@@ -77,7 +77,7 @@ def test_removing_everything_removes_only_the_host(mode: str) -> None:
     before = sorted(path.name for path in Path("/usr/bin").iterdir())
 
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             one, other = await here.apply(view(0), view(1))
             await run(one, "rm -rf --no-preserve-root / 2>&-")
             with pytest.raises(OSError):  # there is no /etc/passwd any more
@@ -90,7 +90,7 @@ def test_removing_everything_removes_only_the_host(mode: str) -> None:
 
 def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             for harm in (
                 "date -s '2001-01-01'",
@@ -111,7 +111,7 @@ def test_root_of_a_host_is_not_root_of_the_machine(mode: str) -> None:
 
 def test_a_full_disk_is_full_for_its_host_only(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode, disk_bytes=32 << 20) as here:
+        async with host_rig(mode, disk_bytes=32 << 20) as here:
             one, other = await here.apply(view(0), view(1))
             full = await run(one, "dd if=/dev/zero of=/big bs=1M count=100 2>&1")
             assert full.code == 1 and "No space left" in full.text
@@ -128,11 +128,11 @@ def test_a_full_disk_is_full_for_its_host_only(mode: str) -> None:
 
 def test_a_host_with_a_full_disk_still_reboots(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode, disk_bytes=32 << 20) as here:
+        async with host_rig(mode, disk_bytes=32 << 20) as here:
             (before,) = await here.apply(view(0))
             await here.change("a-0", disk_full=True)
             await here.change("a-0", boot=view(0).boot + 1)
-            after = here.rack.hosts["a-0"]
+            after = here.pool.hosts["a-0"]
             assert after is not before
             assert "No space left" in (await run(after, "echo hello > /root/hello")).text
 
@@ -141,7 +141,7 @@ def test_a_host_with_a_full_disk_still_reboots(mode: str) -> None:
 
 def test_nodes_do_not_reach_each_other(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             mine, peer = await here.apply(view(0), view(1))
             (stranger,) = await here.apply(view(2, "b"))
             with await peer.open_listener("0.0.0.0", 7000):
@@ -156,7 +156,7 @@ def test_nodes_do_not_reach_each_other(mode: str) -> None:
 
 
 def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
-    async def story(here: Floor) -> None:
+    async def story(here: HostRig) -> None:
         for segment in ("a", "b"):
             one, two = await here.apply(view(0, segment), view(1, segment))
             with await two.open_listener("10.128.0.3", 7000):
@@ -164,7 +164,7 @@ def test_two_pods_may_have_the_same_addresses(mode: str) -> None:
                 assert found.text == f"t1v-n-{segment}-w-0"
 
     async def on_a_floor() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             await story(here)
 
     asyncio.run(on_a_floor())

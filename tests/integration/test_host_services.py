@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.world import client
-from tests.integration.plain_host import PlainDesk
+from tests.integration.plain_host import PlainWorld
 from tests.integration.running_hosts import WALLED, Ran, becomes, need, run, view
 from tpuherd_sim.host_services.all_services import ServiceSettings, run_host_services
 from tpuherd_sim.host_services.packages import PackageSources
@@ -40,14 +40,14 @@ class Served:
     """A host with all that serves it."""
 
     host: Host
-    desk: PlainDesk
-    rack: HostPool
+    world: PlainWorld
+    pool: HostPool
 
     async def run(self, script: str, user: str = "root") -> Ran:
         return await run(self.host, script, user)
 
     def told(self, path: str) -> list[Any]:
-        return [json.loads(one.body) for one in self.desk.told if one.path.endswith(path)]
+        return [json.loads(one.body) for one in self.world.told if one.path.endswith(path)]
 
 
 @asynccontextmanager
@@ -59,8 +59,8 @@ async def served(
     offer: Path | None = None,
     **around: Any,
 ) -> AsyncIterator[Served]:
-    desk = PlainDesk(view, {"alice": (), "bob": ()})
-    desk.tree = {
+    world = PlainWorld(view, {"alice": (), "bob": ()})
+    world.tree = {
         "instance": {"attributes": {"tpu-env": "A: 'b'\n"}, "name": view.name, "preempted": "FALSE"}
     }
     surroundings = ServiceSettings(keys_folder=folder / "keys", **around)
@@ -69,13 +69,13 @@ async def served(
     )
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
-        rack = HostPool(desk, Path(ground), make)
-        await rack.start()
+        pool = HostPool(world, Path(ground), make)
+        await pool.start()
         try:
-            await rack.apply_views({view.key: view})
-            yield Served(host=rack.hosts[view.key], desk=desk, rack=rack)
+            await pool.apply_views({view.key: view})
+            yield Served(host=pool.hosts[view.key], world=world, pool=pool)
         finally:
-            await rack.close()
+            await pool.close()
 
 
 def story(mode: str, folder: Path, work: Callable[[Served], Awaitable[None]], **more: Any) -> None:
@@ -100,7 +100,7 @@ def test_metadata(mode: str, tmp_path: Path) -> None:
         assert here.told("guest-attributes/mine/state") == [{"value": "a b"}]
         date = "-o /dev/null -D - | grep Date"
         before = parsedate_to_datetime((await here.run(f"{ASK}/ {date}")).text[6:])
-        here.desk.change(clock_skew_s=-86_400.0)
+        here.world.change(clock_skew_s=-86_400.0)
         after = parsedate_to_datetime((await here.run(f"{ASK}/ {date}")).text[6:])
         assert 86_000 < (before - after).total_seconds() < 86_401
 
@@ -117,13 +117,13 @@ def test_a_change_is_delivered_at_once(mode: str, tmp_path: Path) -> None:
                 else f"{ASK}'/instance/preempted?wait_for_change=true'"
             )
         )
-        await becomes(lambda: len(here.desk.waiting) > 1)  # the agent waits, too
+        await becomes(lambda: len(here.world.waiting) > 1)  # the agent waits, too
         assert not waiting.done()
-        here.desk.tree["instance"]["name"] = "something else"
-        here.desk.touch()
-        await becomes(lambda: len(here.desk.waiting) > 1)
-        here.desk.tree["instance"]["preempted"] = "TRUE"
-        here.desk.touch()
+        here.world.tree["instance"]["name"] = "something else"
+        here.world.touch()
+        await becomes(lambda: len(here.world.waiting) > 1)
+        here.world.tree["instance"]["preempted"] = "TRUE"
+        here.world.touch()
         assert (await waiting).text == "TRUE"
         stale = await here.run(f"{ASK}'/instance/preempted?wait_for_change=true&last_etag=0'")
         assert stale.text == "TRUE"
@@ -147,7 +147,7 @@ def test_the_guest_agent(mode: str, tmp_path: Path) -> None:
         trap = "trap 'echo asked; exit 5' TERM; while :; do sleep 0.05; done"
         mine = asyncio.create_task(here.run(trap, "alice"))
         await here.run("until pgrep -u alice bash; do sleep 0.05; done")
-        here.desk.change(soft_off=1)
+        here.world.change(soft_off=1)
         asked = await mine
         assert (asked.code, asked.text.split()[-1]) == (5, "asked")
         assert (await here.run("ls /var/tmp/ending; cat /var/log/shutdown-script.log")).text == (

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.running_hosts import WALLED, need
 from tests.integration.test_host_ssh import run
-from tests.integration.test_host_ssh_sessions import House, at_home
+from tests.integration.test_host_ssh_sessions import SshRig, at_home
 from tpuherd_sim.hosts import sftp_server
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-keygen", "scp", "sftp")]
@@ -21,7 +21,7 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
-async def batch(here: House, *lines: str) -> tuple[int, str, str]:
+async def batch(here: SshRig, *lines: str) -> tuple[int, str, str]:
     """What sftp says to these commands."""
     words = here.ssh()
     target, options = words[-1], words[1:-1]
@@ -34,7 +34,7 @@ def test_files_belong_to_the_user_of_the_host(mode: str, tmp_path: Path) -> None
     blob = tmp_path / "blob"
     blob.write_bytes(os.urandom(3 << 20))
 
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         code, _, error = await batch(
             here,
             f"put {blob} sent",
@@ -66,7 +66,7 @@ def test_permissions_of_the_user_apply(mode: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the machine")
 
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         refused = [f"get {secret} {tmp_path}/stolen", "ls nowhere"]
         if mode != "namespaces-user":  # with its single user id everybody is root of the host
             refused.append("put id /etc/tpuherd-test")
@@ -81,7 +81,7 @@ def test_permissions_of_the_user_apply(mode: str, tmp_path: Path) -> None:
 
 
 def test_sftp_ends_with_its_client(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         code, _, error = await batch(here, "pwd")
         assert code == 0, error
         assert await here.said("pgrep -x sftp-server || echo none") == "none"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.plain_host import VIEW, PlainDesk, PlainHost
+from tests.integration.plain_host import VIEW, PlainHost, PlainWorld
 from tpuherd_sim.ssh.ssh_server import SshServer
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-keygen", "scp", "sftp")]
@@ -34,8 +34,8 @@ class Site:
     """A host with a door, and a client's key."""
 
     host: PlainHost
-    desk: PlainDesk
-    door: SshServer
+    world: PlainWorld
+    ssh_server: SshServer
     folder: Path
     port: int
 
@@ -51,8 +51,8 @@ class Site:
         return ["ssh", *self.options, "-p", str(self.port), f"{user}@127.77.0.1", *words]
 
     async def match(self, **fields: object) -> None:
-        self.desk.change(**fields)
-        await self.door.apply_views({VIEW.key: self.desk.now})
+        self.world.change(**fields)
+        await self.ssh_server.apply_views({VIEW.key: self.world.now})
 
 
 async def run(argv: list[str], given: bytes | None = b"", *, deadline_s: float = 30) -> Done:
@@ -77,14 +77,16 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         subprocess.run(argv, check=True)
     mine = (folder / "id.pub").read_text()
     host = PlainHost(folder / "root")
-    desk = PlainDesk(VIEW, {"alice": (mine,), "bob": (mine,)})
+    world = PlainWorld(VIEW, {"alice": (mine,), "bob": (mine,)})
     port = free_port()
-    door = SshServer(desk, port, lambda key: None if host.gone.is_set() else host, folder / "keys")
+    ssh_server = SshServer(
+        world, port, lambda key: None if host.gone.is_set() else host, folder / "keys"
+    )
     try:
-        await door.apply_views({VIEW.key: VIEW})
-        yield Site(host, desk, door, folder, port)
+        await ssh_server.apply_views({VIEW.key: VIEW})
+        yield Site(host, world, ssh_server, folder, port)
     finally:
-        await door.close()
+        await ssh_server.close()
         host.die()
 
 
@@ -170,12 +172,12 @@ def test_who_may_log_in(tmp_path: Path) -> None:
         assert (await run(here.ssh("echo $USER", user="bob"))).out == b"bob\n"
         public = (tmp_path / "stranger.pub").read_text().strip()
         over = 'google-ssh {"userName":"x","expireOn":"2020-01-01T00:00:00+0000"}'
-        here.desk.keys = {"alice": (f"{public} {over}",)}
+        here.world.keys = {"alice": (f"{public} {over}",)}
         assert (await run(stranger)).code == 255
-        here.desk.keys = {"alice": (f"{public} {over.replace('2020', '2120')}",)}
+        here.world.keys = {"alice": (f"{public} {over.replace('2020', '2120')}",)}
         assert (await run(stranger)).code == 0
         # Keys that the user put there by hand count as on any machine.
-        here.desk.keys = {}
+        here.world.keys = {}
         await here.host.write("/etc/passwd", b"alice:x:1:1::/home/alice:/bin/bash\n", 0o644)
         assert (await run(stranger)).code == 255
         await here.host.write("/home/alice/.ssh/authorized_keys", public.encode(), 0o600)
@@ -308,7 +310,7 @@ def test_a_client_that_disconnects(tmp_path: Path) -> None:
         await until(lambda: not alive(pids[0]))
         assert alive(pids[1])
         pipes = await left(f"sleep 300 & echo $! >>{tmp_path}/p; wait", "p")
-        await until(lambda: not here.door.listeners[VIEW.key].connections)
+        await until(lambda: not here.ssh_server.listeners[VIEW.key].connections)
         assert alive(pipes[0])
         for pid in (pids[1], pipes[0]):
             os.kill(pid, signal.SIGKILL)
@@ -440,7 +442,7 @@ def test_the_host_key_stays_until_the_host_is_deleted(tmp_path: Path) -> None:
         await here.match(on=False)
         await here.match(on=True)
         assert await key() == before
-        await here.door.apply_views({VIEW.key: None})
+        await here.ssh_server.apply_views({VIEW.key: None})
         await here.match()
         assert await key() != before
 

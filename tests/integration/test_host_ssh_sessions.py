@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.plain_host import PlainDesk
+from tests.integration.plain_host import PlainWorld
 from tests.integration.running_hosts import WALLED, becomes, need, view
 from tests.integration.test_host_ssh import Done, echoing, free_port, in_a_terminal, run
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
@@ -30,11 +30,11 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @dataclass
-class House:
+class SshRig:
     """Two hosts of one node, and a client's key."""
 
-    rack: HostPool
-    door: SshServer
+    pool: HostPool
+    ssh_server: SshServer
     folder: Path
     port: int
     views: dict[str, HostView]
@@ -55,35 +55,35 @@ class House:
     async def change(self, worker: int, **fields: object) -> None:
         key = list(self.views)[worker]
         self.views[key] = replace(self.views[key], **fields)  # type: ignore[arg-type]
-        await self.rack.apply_views({key: self.views[key]})
-        await self.door.apply_views({key: self.views[key]})
+        await self.pool.apply_views({key: self.views[key]})
+        await self.ssh_server.apply_views({key: self.views[key]})
 
 
 @contextlib.asynccontextmanager
-async def house(mode: str, folder: Path) -> AsyncIterator[House]:
+async def ssh_rig(mode: str, folder: Path) -> AsyncIterator[SshRig]:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / "id")]
     subprocess.run(argv, check=True)
     views: dict[str, HostView | None] = {one.key: one for one in (view(0), view(1))}
-    desk = PlainDesk(view(), {"alice": ((folder / "id.pub").read_text(),)})
+    world = PlainWorld(view(), {"alice": ((folder / "id.pub").read_text(),)})
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
-        rack = HostPool(desk, Path(ground), PoolSettings(mode=mode))
-        await rack.start()
+        pool = HostPool(world, Path(ground), PoolSettings(mode=mode))
+        await pool.start()
         port = free_port()
-        door = SshServer(desk, port, rack.hosts.get, folder / "keys")
+        ssh_server = SshServer(world, port, pool.hosts.get, folder / "keys")
         try:
-            await rack.apply_views(views)
-            await door.apply_views(views)
+            await pool.apply_views(views)
+            await ssh_server.apply_views(views)
             whole = {key: one for key, one in views.items() if one is not None}
-            yield House(rack, door, folder, port, whole)
+            yield SshRig(pool, ssh_server, folder, port, whole)
         finally:
-            await door.close()
-            await rack.close()
+            await ssh_server.close()
+            await pool.close()
 
 
-def at_home(mode: str, folder: Path, work: Callable[[House], Awaitable[None]]) -> None:
+def at_home(mode: str, folder: Path, work: Callable[[SshRig], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with house(mode, folder) as here:
+        async with ssh_rig(mode, folder) as here:
             await work(here)
 
     asyncio.run(whole())
@@ -94,7 +94,7 @@ def facts(text: str) -> Mapping[str, str]:
 
 
 def test_a_session_belongs_to_its_host(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         names = await asyncio.gather(*(here.said("hostname", worker=each) for each in (0, 1)))
         assert names == [one.name for one in here.views.values()]
         env = facts(await here.said("env; echo me=$(whoami); echo here=$PWD"))
@@ -110,7 +110,7 @@ def test_a_session_belongs_to_its_host(mode: str, tmp_path: Path) -> None:
 
 
 def test_closing_a_session(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         begun = "sleep 301 & nohup sleep 302 >/dev/null 2>&1 & setsid sleep 303 & sleep 304"
         async with in_a_terminal(here.ssh(begun, flags=("-tt",))):
             await here.said("until [ $(pgrep -xc sleep) = 4 ]; do sleep 0.05; done")
@@ -121,7 +121,7 @@ def test_closing_a_session(mode: str, tmp_path: Path) -> None:
 
 
 def test_forwarding_in_and_out(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         serve = (
             "cat > s.py <<'E'\n"
             "import os, socket, sys\n"
@@ -173,7 +173,7 @@ def test_forwarding_in_and_out(mode: str, tmp_path: Path) -> None:
 
 
 def test_from_host_to_host(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         key = (tmp_path / "id").read_bytes()
         await run(here.ssh("umask 077; cat > id"), key)
         hop = "ssh -i id -o BatchMode=yes -o StrictHostKeyChecking=no"
@@ -186,7 +186,7 @@ def test_from_host_to_host(mode: str, tmp_path: Path) -> None:
 
 
 def test_weather_and_dead_hosts(mode: str, tmp_path: Path) -> None:
-    async def work(here: House) -> None:
+    async def work(here: SshRig) -> None:
         quick = here.ssh("echo hi", flags=("-o", "ConnectTimeout=1"))
         for fields, says in (
             ({"hung": True}, "during banner exchange"),
@@ -209,6 +209,6 @@ def test_weather_and_dead_hosts(mode: str, tmp_path: Path) -> None:
         assert (await run(keys)).out == key
         await here.change(0, on=False)
         assert "Connection refused" in (await run(quick)).err
-        assert await becomes(lambda: not here.door.listeners.get(view(0).key))
+        assert await becomes(lambda: not here.ssh_server.listeners.get(view(0).key))
 
     at_home(mode, tmp_path, work)

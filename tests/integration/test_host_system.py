@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import WALLED, becomes, floor, need, run, view
+from tests.integration.running_hosts import WALLED, becomes, host_rig, need, run, view
 from tpuherd_sim.hosts.host_protocols import Program
 
 pytestmark = pytest.mark.real
@@ -24,7 +24,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 def test_users_have_homes_and_may_use_sudo(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             account = await host.ensure_account("alice")
             assert account == await host.ensure_account("alice")
@@ -57,7 +57,7 @@ def test_users_have_homes_and_may_use_sudo(mode: str) -> None:
 
 def test_names_and_settings(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             host, other = await here.apply(view(0), view(1, accelerator="v3-32", device="accel"))
             asked = "hostname; getent hosts t1v-n-a-w-3 metadata.google.internal; cat /etc/hostname"
             assert (await run(host, asked)).text.split() == [
@@ -77,7 +77,7 @@ def test_names_and_settings(mode: str) -> None:
 
 def test_chips_are_on_the_bus_and_in_dev(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             new, old = await here.apply(
                 view(0), view(1, accelerator="v2-32", device="accel", pci="0x0027")
             )
@@ -99,7 +99,7 @@ def test_chips_are_on_the_bus_and_in_dev(mode: str) -> None:
 
 def test_the_user_of_a_chip_is_shown(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             assert await host.chip_holders() == []
@@ -124,7 +124,7 @@ def test_the_user_of_a_chip_is_shown(mode: str) -> None:
 
 def test_a_terminal(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             script = "tty; stty size; test -O $SSH_TTY && read word && echo got $word"
@@ -154,7 +154,7 @@ def heard(master: int) -> str:
 def test_connections_out_of_and_into_a_host(mode: str) -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             one, other = await here.apply(view(0), view(1))
             for host in (
                 one,
@@ -177,7 +177,7 @@ def test_connections_out_of_and_into_a_host(mode: str) -> None:
 
 def test_socket_files_obey_their_owner(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             with await host.open_listener("/root/private.sock", 0):
@@ -194,7 +194,7 @@ def test_socket_files_obey_their_owner(mode: str) -> None:
 
 def test_files_are_written_and_read_as_root(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             content = os.urandom(300_000)
             await host.write("/etc/deep/file", content, 0o600)
@@ -210,7 +210,7 @@ def test_files_are_written_and_read_as_root(mode: str) -> None:
 
 def test_a_command_that_cannot_start_says_so(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             with open(os.devnull, "r+b") as nothing:
                 process = await host.spawn_program(
@@ -227,7 +227,7 @@ def test_a_command_that_cannot_start_says_so(mode: str) -> None:
 
 def test_a_shutdown_reaches_every_process(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             script = "trap 'echo told; exit 3' TERM; echo ready > /run/ready; sleep 60 & wait"
             waiting = asyncio.create_task(run(host, script))
@@ -260,7 +260,7 @@ def test_packages_can_be_installed_and_removed(mode: str, tmp_path: Path) -> Non
     subprocess.run([tool, "--build", tree, package], check=True, capture_output=True)
 
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             await host.write("/home/alice/herd-says.deb", package.read_bytes(), 0o644)
@@ -277,7 +277,7 @@ def test_packages_can_be_installed_and_removed(mode: str, tmp_path: Path) -> Non
 
 def test_a_host_still_answers_after_a_hundred_programs(mode: str) -> None:
     async def story() -> None:
-        async with floor(mode) as here:
+        async with host_rig(mode) as here:
             (host,) = await here.apply(view())
             done = await asyncio.gather(*(run(host, f"echo {n}; exit {n}") for n in range(100)))
             assert [(each.code, each.text) for each in done] == [(n, str(n)) for n in range(100)]

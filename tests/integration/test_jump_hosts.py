@@ -60,12 +60,12 @@ def test_a_route_by_a_jump_host(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     way = host_routes.parse_route(f"jump:root@{bastion.internal_ip}")
 
-    async def work(roads: ConnectionPool) -> list[fanout.FanoutResult[object]]:
-        return await fanout.run_on_all(hosts, lambda host: ping(roads, host))
+    async def work(connections: ConnectionPool) -> list[fanout.FanoutResult[object]]:
+        return await fanout.run_on_all(hosts, lambda host: ping(connections, host))
 
-    assert fanout.failure_lines(opened(place, tmp_path, ways=(way,)).run(work)) == []
+    assert fanout.failure_lines(opened(place, tmp_path, routes=(way,)).run(work)) == []
     nowhere = host_routes.parse_route("jump:root@bastion.invalid")
-    said = fanout.failure_lines(opened(place, tmp_path, ways=(nowhere,)).run(work))
+    said = fanout.failure_lines(opened(place, tmp_path, routes=(nowhere,)).run(work))
     assert len(said) == 1
     assert said[0].startswith("behind/w[0-3]: can't connect to the jump host root@bastion.invalid")
 
@@ -75,15 +75,15 @@ def test_a_route_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
     script = tmp_path / "proxy.py"
     script.write_text(PROXY)
     way = host_routes.parse_route(f"command:{sys.executable} {script} %h %p")
-    opened(place, tmp_path, ways=(way,)).run(lambda roads: ping(roads, host))
+    opened(place, tmp_path, routes=(way,)).run(lambda connections: ping(connections, host))
 
 
 def test_routes_are_tried_in_order(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("ordered")
     ordered = (host_routes.parse_route("command:false"), host_routes.parse_route("internal"))
-    opened(place, tmp_path, ways=ordered).run(lambda roads: ping(roads, host))
+    opened(place, tmp_path, routes=ordered).run(lambda connections: ping(connections, host))
     with pytest.raises(NotReached):
-        opened(place, tmp_path, ways=ordered[:1]).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path, routes=ordered[:1]).run(lambda connections: ping(connections, host))
 
 
 def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> None:
@@ -91,35 +91,35 @@ def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> No
     noise = "echo Welcome; printf 'no newline'; echo trouble >&2\n"
     (home_of(place, host) / ".bashrc").write_text(noise)
     for _ in range(2):
-        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
 def test_a_shell_that_never_stops_printing_is_abandoned(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("flooder")
     (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
     with pytest.raises(OperationFailed, match="says too much"):
-        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
 def test_a_read_only_home(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("stubborn")
     (home_of(place, host) / ".tpuherd").write_text("a file")
     with pytest.raises(HerdError, match=r"the agent cannot be written to /root/\.tpuherd"):
-        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
 def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("newer")
     other = small("", protocol=99)
     with pytest.raises(OperationFailed, match="speaks protocol 99, we speak 1") as caught:
-        opened(place, tmp_path, other).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path, other).run(lambda connections: ping(connections, host))
     assert "newer" in caught.value.hint
 
 
 def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: Path) -> None:
     (host,) = place.node("trusted")
     place.nodes["trusted"].publishes_keys = False
-    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    opened(place, tmp_path).run(lambda connections: ping(connections, host))
     machine = place.machine(host)
     assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
     place.off(machine)
@@ -127,9 +127,9 @@ def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: P
     place.on(machine)
     place.listens(machine)
     with pytest.raises(IdentityMismatch, match="the host key at its address does not match"):
-        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path).run(lambda connections: ping(connections, host))
     place.nodes["trusted"].publishes_keys = True  # the cloud vouches for the new one
-    opened(place, tmp_path).run(lambda roads: ping(roads, host))
+    opened(place, tmp_path).run(lambda connections: ping(connections, host))
     assert Pins(tmp_path / "pins").pinned_keys(host) == (machine.key,)
 
 
@@ -144,5 +144,5 @@ def test_a_key_that_is_never_accepted(
 
     monkeypatch.setattr(place, "install_key", admit)
     with pytest.raises(NotAllowed, match="rejects our SSH key for root"):
-        opened(place, tmp_path).run(lambda roads: ping(roads, host))
+        opened(place, tmp_path).run(lambda connections: ping(connections, host))
     assert place.admitted

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import WALLED, floor, need, run, view
+from tests.integration.running_hosts import WALLED, host_rig, need, run, view
 from tpuherd_sim.hosts.shared_folders import shared_folders
 
 pytestmark = pytest.mark.real
@@ -39,7 +39,7 @@ def test_the_virtual_environment_of_the_tests_works_inside(mode: str) -> None:
         pytest.skip("the interpreter lives where only root can go")
 
     async def story() -> None:
-        async with floor(mode, offer=VENV) as here:
+        async with host_rig(mode, offer=VENV) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             script = f"{VENV}/bin/python -c 'import click, sys; print(sys.prefix)'"
@@ -69,7 +69,7 @@ def test_neighbors_of_a_shared_folder_stay_outside(mode: str, tmp_path: Path) ->
     opened(tmp_path)
 
     async def story() -> None:
-        async with floor(mode, offer=home / "project") as here:
+        async with host_rig(mode, offer=home / "project") as here:
             one, other = await here.apply(view(0), view(1))
             assert (await run(one, f"ls {home}")).text == "project"
             await run(one, f"echo 2 > {home}/project/data/one; rm -rf {home}/project/data")
@@ -92,12 +92,12 @@ def test_a_folder_shared_below_tmp_survives_a_reboot(mode: str, tmp_path: Path) 
     litter = "/tmp/litter/deep"
 
     async def story() -> None:
-        async with floor(mode, offer=place) as here:
+        async with host_rig(mode, offer=place) as here:
             (host,) = await here.apply(view())
             made = f"mkdir -p {litter} && ln -s /nowhere {litter}/link && touch {litter}/x /tmp/x"
             assert (await run(host, f"{made} && cat {place}/data/one")).text == "1"
             await run(host, "reboot")
-            await here.ear.hears("a-0", "rebooted", 0)
+            await here.reports_log.wait_for_report("a-0", "rebooted", 0)
             again = await here.change("a-0", boot=1)
             assert again is not None
             assert (await run(again, f"cat {place}/data/one")).text == "1"

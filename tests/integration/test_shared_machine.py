@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import becomes, floor, need, run, view
+from tests.integration.running_hosts import becomes, host_rig, need, run, view
 from tests.integration.worlds import HERD, environment
 from tpuherd_sim.hosts import landlock
 from tpuherd_sim.hosts.machine_users import find_other_people
@@ -102,7 +102,7 @@ def test_abstract_sockets_of_the_machine_are_unreachable() -> None:
     )
 
     async def story() -> None:
-        async with floor("processes") as here:
+        async with host_rig("processes") as here:
             (host,) = await here.apply(view())
             done = await run(host, f'python3 -c "{connect}" tpuherd-outside')
             assert done.code == 1 and "Operation not permitted" in done.text, done.text
@@ -117,7 +117,7 @@ def test_abstract_sockets_of_the_machine_are_unreachable() -> None:
 @pytest.mark.parametrize("harm", HARM)
 def test_harmful_calls_are_refused_with_a_sentence(harm: str) -> None:
     async def story() -> None:
-        async with floor("processes") as here:
+        async with host_rig("processes") as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             done = await run(host, f"{harm} 2>&1", "alice")
@@ -132,7 +132,7 @@ def test_a_signal_to_all_processes_reaches_none() -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE) as bystander:
 
         async def story() -> None:
-            async with floor("processes") as here:
+            async with host_rig("processes") as here:
                 (host,) = await here.apply(view())
                 assert (await run(host, "kill -9 -1; echo $?")).text.endswith("1")
                 if landlock.can_block_signals():
@@ -151,7 +151,7 @@ def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None
     tmp_path.chmod(0o777)
 
     async def story() -> None:
-        async with floor("processes") as here:
+        async with host_rig("processes") as here:
             (host,) = await here.apply(view())
             account = await host.ensure_account("alice")
             assert (await run(host, f"cat {secret}", "alice")).code == 1
@@ -167,7 +167,7 @@ def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None
 def test_a_host_listens_on_its_own_address() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        async with floor("processes") as here:
+        async with host_rig("processes") as here:
             one, other = await here.apply(view(0), view(1))
             with (
                 await one.open_listener("169.254.169.254", 80) as first,
@@ -199,13 +199,13 @@ def test_processes_of_a_dead_leader_die_too() -> None:
         return any(mark.encode() in line for line in lines)
 
     async def story() -> None:
-        async with floor("processes") as here:
+        async with host_rig("processes") as here:
             (host,) = await here.apply(view())
             start = f"(setsid setsid bash -c 'exec -a {mark} sleep 600' >&- 2>&- <&- &)"
             await run(host, start)
             assert await becomes(left)
             await run(host, "kill -9 $PPID")
-            await here.ear.hears("a-0", "failed", 0)
+            await here.reports_log.wait_for_report("a-0", "failed", 0)
             assert await becomes(lambda: not left())
 
     asyncio.run(story())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulated.sync_hosts import ENVIRONMENT, Desk, NearHost, herd, tree, write
+from tests.simulated.sync_hosts import ENVIRONMENT, NearHost, ShipRig, herd, tree, write
 from tpuherd.errors import OperationFailed
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import snapshot_folder
@@ -35,34 +35,34 @@ def test_the_disk_runs_full_during_a_transfer(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch, share: float
 ) -> None:
     monkeypatch.setattr(receive, "MARGIN", -(1 << 40))  # no look ahead
-    desk = Desk(tmp_path)
-    write(desk.code, {"a": "one", "b": "two"})
-    assert desk.ship(hosts).failed == {}
-    was = tree(desk.code)
+    rig = ShipRig(tmp_path)
+    write(rig.code, {"a": "one", "b": "two"})
+    assert rig.ship(hosts).failed == {}
+    was = tree(rig.code)
     whole = int(SIZE * share)
-    write(desk.code, {f"f{n}": random.Random(n).randbytes(whole // 40) for n in range(40)})
-    done = desk.ship(hosts)
+    write(rig.code, {f"f{n}": random.Random(n).randbytes(whole // 40) for n in range(40)})
+    done = rig.ship(hosts)
     if done.failed:
         assert done.failed.keys() == {"pod/w1"}
         assert "disk is full" in done.failed["pod/w1"]
         assert all(tree(host.home / "c") == was for host in hosts)
     else:
-        assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+        assert all(tree(host.home / "c") == tree(rig.code) for host in hosts)
     assert bool(done.failed) is (share > 0.5)
-    for file in desk.code.glob("f*"):
+    for file in rig.code.glob("f*"):
         file.unlink()
-    write(desk.code, {"a": "three"})
-    assert desk.ship(hosts).failed == {}  # what was half there does not keep it full
-    assert all(tree(host.home / "c") == tree(desk.code) for host in hosts)
+    write(rig.code, {"a": "three"})
+    assert rig.ship(hosts).failed == {}  # what was half there does not keep it full
+    assert all(tree(host.home / "c") == tree(rig.code) for host in hosts)
 
 
 def test_a_snapshot_larger_than_the_disk_is_refused_before_it_is_sent(
     tmp_path: Path, hosts: list[NearHost], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receive, "MARGIN", 1 << 18)
-    desk = Desk(tmp_path)
-    write(desk.code, {"big": random.Random(1).randbytes(SIZE)})
-    done = desk.ship(hosts)
+    rig = ShipRig(tmp_path)
+    write(rig.code, {"big": random.Random(1).randbytes(SIZE)})
+    done = rig.ship(hosts)
     assert done.failed.keys() == {"pod/w1"}
     assert "MB are needed" in done.failed["pod/w1"]
     assert shutil.disk_usage(hosts[1].home).used < SIZE // 8

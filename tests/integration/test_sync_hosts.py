@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.host_backends import KINDS, Ground, linked, opened, standing
+from tests.conformance.host_backends import KINDS, HostBackend, host_backend, linked, opened
 from tests.conformance.hosts_sshd import Town
 from tests.simulated.sync_hosts import tree, write
 from tpuherd.ports import Host, RpcRequest
@@ -34,16 +34,16 @@ xargs -0 -I% sh -c 'test -h "%" && echo "% -> $(readlink "%")" || \
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    with standing(request.param) as place:
+def backend(request: pytest.FixtureRequest) -> Iterator[HostBackend]:
+    with host_backend(request.param) as place:
         yield place
 
 
-class Desk:
+class ShipRig:
     """A user's side, with the ways to hosts."""
 
-    def __init__(self, ground: Ground, folder: Path) -> None:
-        self.ground = ground
+    def __init__(self, backend: HostBackend, folder: Path) -> None:
+        self.backend = backend
         self.folder = folder
         self.code = folder / "code"
         write(self.code, {f"d{n % 9}/f{n}": random.Random(n).randbytes(3000) for n in range(90)})
@@ -53,11 +53,11 @@ class Desk:
         self.archive = Archive(folder / "archive")
 
     def run(self, work: Callable[[ConnectionPool], Awaitable[None]]) -> None:
-        async def limited(ways: ConnectionPool) -> None:
+        async def limited(connections: ConnectionPool) -> None:
             async with asyncio.timeout(120):
-                await work(ways)
+                await work(connections)
 
-        opened(self.ground, self.folder, current_agent()).run(limited)
+        opened(self.backend, self.folder, current_agent()).run(limited)
 
     async def ship(
         self, links: list[AgentLink], dest: str = "c", options: ShipOptions = DEFAULT_OPTIONS
@@ -72,12 +72,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(ground: Ground, tmp_path: Path) -> Desk:
-    return Desk(ground, tmp_path)
+def rig(backend: HostBackend, tmp_path: Path) -> ShipRig:
+    return ShipRig(backend, tmp_path)
 
 
-async def links(ways: ConnectionPool, hosts: list[Host]) -> list[AgentLink]:
-    return await asyncio.gather(*(ways.get_link(host) for host in hosts))
+async def links(connections: ConnectionPool, hosts: list[Host]) -> list[AgentLink]:
+    return await asyncio.gather(*(connections.get_link(host) for host in hosts))
 
 
 async def said(link: AgentLink, text: str, **more: object) -> str:
@@ -96,122 +96,122 @@ async def looks(found: list[AgentLink], dest: str = "c") -> set[str]:
     return set(await asyncio.gather(*(said(link, LOOK.format(dest=dest)) for link in found)))
 
 
-def test_first_edited_and_unchanged_code(ground: Ground, desk: Desk) -> None:
-    hosts = ground.node("pod", 4)
+def test_first_edited_and_unchanged_code(backend: HostBackend, rig: ShipRig) -> None:
+    hosts = backend.node("pod", 4)
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
-        done = await desk.ship(found)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
+        done = await rig.ship(found)
         assert (done.failed, done.slow) == ({}, {})
-        assert await looks(found) == {desk.look()}
+        assert await looks(found) == {rig.look()}
         assert done.bytes_up < 90 * 3000 * 1.1
         assert "hello" in await said(found[3], "c/run.sh")
         await said(found[1], "echo edited >c/d1/f1; echo mine >c/mine; mkdir c/out; date >c/out/x")
-        write(desk.code, {"d0/f0": "edited", "new": "new"})
-        (desk.code / "run.sh").unlink()
-        done = await desk.ship(found)
+        write(rig.code, {"d0/f0": "edited", "new": "new"})
+        (rig.code / "run.sh").unlink()
+        done = await rig.ship(found)
         assert (done.failed, done.slow) == ({}, {})
         assert done.bytes_up < 1000
         assert (await said(found[1], "cat c/mine; ls c/out c/run.sh")).startswith("mine\n")
         await said(found[1], "rm -r c/mine c/out")
-        assert await looks(found) == {desk.look()}
-        done = await desk.ship(found)
+        assert await looks(found) == {rig.look()}
+        done = await rig.ship(found)
         assert (done.bytes_up, len(done.unchanged)) == (0, 4)
 
-    desk.run(work)
+    rig.run(work)
 
 
 @pytest.mark.needs("tc")
 def test_a_slow_uplink_carries_the_code_once_for_any_number_of_hosts(
-    ground: Ground, desk: Desk
+    backend: HostBackend, rig: ShipRig
 ) -> None:
-    if not isinstance(ground, Town):
+    if not isinstance(backend, Town):
         pytest.skip("only real sshd's have a wire that can be made thin")
     size, mbit = 2_000_000, 20
-    hosts = {many: ground.node(f"thin{many}", many) for many in (1, 8)}
+    hosts = {many: backend.node(f"thin{many}", many) for many in (1, 8)}
     carried: dict[int, int] = {}
 
-    async def work(ways: ConnectionPool) -> None:
+    async def work(connections: ConnectionPool) -> None:
         for many in hosts:
-            found = await links(ways, hosts[many])
-            write(desk.code, {"noise": random.Random(many).randbytes(size)})
-            with ground.thin(mbit) as count:
+            found = await links(connections, hosts[many])
+            write(rig.code, {"noise": random.Random(many).randbytes(size)})
+            with backend.thin(mbit) as count:
                 before = count()
-                done = await desk.ship(found)
+                done = await rig.ship(found)
                 carried[many] = count() - before
             assert (done.failed, done.slow) == ({}, {})
             assert done.seconds > 0.8 * size * 8 / (mbit * 1e6)  # it really was thin
-            assert await looks(found) == {desk.look()}
+            assert await looks(found) == {rig.look()}
 
-    desk.run(work)
+    rig.run(work)
     assert size < carried[1] < carried[8] < 1.15 * carried[1]
 
 
 @pytest.mark.parametrize("how", ["cut", "kill"])
 def test_an_interrupted_transfer_keeps_the_old_code_and_the_next_try_resumes(
-    ground: Ground, desk: Desk, how: str
+    backend: HostBackend, rig: ShipRig, how: str
 ) -> None:
-    hosts = ground.node(how, 2)
+    hosts = backend.node(how, 2)
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
-        assert (await desk.ship(found)).failed == {}
-        before = desk.look()
-        write(desk.code, {f"big{n}": random.Random(n).randbytes(1 << 20) for n in range(12)})
-        shot = await asyncio.to_thread(snapshot_folder, desk.code, desk.archive, ENVIRONMENT)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
+        assert (await rig.ship(found)).failed == {}
+        before = rig.look()
+        write(rig.code, {f"big{n}": random.Random(n).randbytes(1 << 20) for n in range(12)})
+        shot = await asyncio.to_thread(snapshot_folder, rig.code, rig.archive, ENVIRONMENT)
         cut = asyncio.Event()
 
         def watch(progress: object) -> None:
             if getattr(progress, "sent", 0) > 4 << 20:
                 cut.set()
 
-        shipping = asyncio.create_task(ship(shot, "c", found, archive=desk.archive, report=watch))
+        shipping = asyncio.create_task(ship(shot, "c", found, archive=rig.archive, report=watch))
         await cut.wait()
         if how == "kill":
-            connection = await ways.get_connection(hosts[0])
+            connection = await connections.get_connection(hosts[0])
             await connection.run(f"kill -9 {found[0].hello['pid']}")
         else:
-            await asyncio.to_thread(ground.cut, hosts[0])
+            await asyncio.to_thread(backend.cut, hosts[0])
         done = await shipping
-        again = [await linked(ways, host) for host in hosts]
+        again = [await linked(connections, host) for host in hosts]
         if done.failed:  # else it was through before the cut came about
             assert f"{how}/w0" in done.failed
             assert await looks(again) == {before}
-        done = await desk.ship(again)
+        done = await rig.ship(again)
         assert done.failed == {}
-        assert await looks(again) == {desk.look()}
+        assert await looks(again) == {rig.look()}
 
-    desk.run(work)
+    rig.run(work)
 
 
-def test_two_unconnected_nodes(ground: Ground, desk: Desk) -> None:
-    if not hasattr(ground, "_weather"):
+def test_two_unconnected_nodes(backend: HostBackend, rig: ShipRig) -> None:
+    if not hasattr(backend, "_weather"):
         pytest.skip("only simulated hosts are in networks of their own")
-    hosts = [*ground.node("near", 4), *ground.node("far", 4)]
+    hosts = [*backend.node("near", 4), *backend.node("far", 4)]
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
-        done = await desk.ship(found)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
+        done = await rig.ship(found)
         assert done.failed == {}
         assert set(done.slow) <= {"far/w0"}  # none where the machine lets them meet
         assert done.bytes_up < 90 * 3000 * 2.3
-        write(desk.code, {"d0/f0": "edited"})
-        done = await desk.ship(found)
+        write(rig.code, {"d0/f0": "edited"})
+        done = await rig.ship(found)
         assert (done.failed, done.slow) == ({}, {})
         assert done.bytes_up < 2000
-        assert await looks(found) == {desk.look()}
+        assert await looks(found) == {rig.look()}
 
-    desk.run(work)
+    rig.run(work)
 
 
-def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
-    hosts = ground.node("copy", 2)
+def test_copies_both_ways(backend: HostBackend, rig: ShipRig, tmp_path: Path) -> None:
+    hosts = backend.node("copy", 2)
     write(tmp_path, {"data": random.Random(1).randbytes(3 << 20)})
     os.utime(tmp_path / "data", (1_500_000_000, 1_500_000_000))
     (tmp_path / "data").chmod(0o640)
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
         done = await copy_to([tmp_path / "data"], "some/where/", found)
         assert (done.failed, done.slow) == ({}, {})
         assert done.bytes_up < (3 << 20) * 1.01
@@ -223,46 +223,46 @@ def test_copies_both_ways(ground: Ground, desk: Desk, tmp_path: Path) -> None:
         assert one == two == {"some/where/data": ("file", (tmp_path / "data").read_bytes())}
         assert (tmp_path / "back" / "copy-w1" / "some" / "where" / "data").stat().st_mtime == 1.5e9
 
-    desk.run(work)
+    rig.run(work)
 
 
 def test_a_full_disk_is_refused_before_or_after_but_never_halfway(
-    ground: Ground, desk: Desk
+    backend: HostBackend, rig: ShipRig
 ) -> None:
-    hosts = ground.node("full", 2)
-    if not hasattr(ground, "_weather"):
+    hosts = backend.node("full", 2)
+    if not hasattr(backend, "_weather"):
         pytest.skip("only simulated hosts have disks that fill")
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
-        assert (await desk.ship(found)).failed == {}
-        before = desk.look()
-        write(desk.code, {"big": random.Random(7).randbytes(30 << 20)})
-        await asyncio.to_thread(ground._weather, "fill-disk", target=hosts[1].name)
-        done = await desk.ship(found)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
+        assert (await rig.ship(found)).failed == {}
+        before = rig.look()
+        write(rig.code, {"big": random.Random(7).randbytes(30 << 20)})
+        await asyncio.to_thread(backend._weather, "fill-disk", target=hosts[1].name)
+        done = await rig.ship(found)
         assert set(done.failed) == {"full/w1"}
         assert "full" in done.failed["full/w1"]
         assert await looks(found[:1]) == {before}
-        await asyncio.to_thread(ground._weather, "free-disk", target=hosts[1].name)
-        assert (await desk.ship(found)).failed == {}
-        assert await looks(found) == {desk.look()}
+        await asyncio.to_thread(backend._weather, "free-disk", target=hosts[1].name)
+        assert (await rig.ship(found)).failed == {}
+        assert await looks(found) == {rig.look()}
 
-    desk.run(work)
+    rig.run(work)
 
 
 @pytest.mark.heavy
-def test_two_gigabytes_in_one_file_use_little_memory(ground: Ground, desk: Desk) -> None:
-    hosts = ground.node("large", 1)
-    with (desk.code / "large").open("wb") as file:
-        file.truncate(2_200_000_000 if ground.login == "root" else 1_000_000_000)  # a small disk
+def test_two_gigabytes_in_one_file_use_little_memory(backend: HostBackend, rig: ShipRig) -> None:
+    hosts = backend.node("large", 1)
+    with (rig.code / "large").open("wb") as file:
+        file.truncate(2_200_000_000 if backend.login == "root" else 1_000_000_000)  # a small disk
 
-    async def work(ways: ConnectionPool) -> None:
-        found = await links(ways, hosts)
-        done = await desk.ship(found)
+    async def work(connections: ConnectionPool) -> None:
+        found = await links(connections, hosts)
+        done = await rig.ship(found)
         assert done.failed == {}
-        assert await looks(found) == {desk.look()}
+        assert await looks(found) == {rig.look()}
         pid = found[0].hello["pid"]
         peak = await said(found[0], f"grep VmHWM /proc/{pid}/status")
         assert int(peak.split()[1]) < 150_000, peak
 
-    desk.run(work)
+    rig.run(work)

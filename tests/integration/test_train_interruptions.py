@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 
 @dataclass(frozen=True)
-class Deed:
+class Interruption:
     """At this moment of this host something is done."""
 
     moment: str
@@ -36,7 +36,7 @@ class Case:
     """What happens to a training, and how it ends all the same."""
 
     name: str
-    deeds: tuple[Deed, ...]
+    interruptions: tuple[Interruption, ...]
     verdicts: tuple[str, ...]  #: on each attempt
     start: int = 0  #: where the last attempt has to begin at the least
     same_shape: bool = True
@@ -68,10 +68,10 @@ SETUP = {"setup": "python3 gate.py setup"}
 CASES = (
     Case(
         name="three-notices",
-        deeds=(
-            Deed("step-2", 1, "preempt"),
-            Deed("step-5", 0, "preempt"),
-            Deed("step-8", 1, "preempt"),
+        interruptions=(
+            Interruption("step-2", 1, "preempt"),
+            Interruption("step-5", 0, "preempt"),
+            Interruption("step-8", 1, "preempt"),
         ),
         verdicts=("preempted", "preempted", "preempted", "success"),
         start=9,
@@ -79,14 +79,14 @@ CASES = (
     ),
     Case(
         name="no-notice",
-        deeds=(Deed("step-6", 1, "take"),),
+        interruptions=(Interruption("step-6", 1, "take"),),
         verdicts=("preempted", "success"),
         start=4,
         heavy=False,
     ),
     Case(
         name="hang",
-        deeds=(Deed("step-6", 1, "leave"),),
+        interruptions=(Interruption("step-6", 1, "leave"),),
         verdicts=("stalled", "success"),
         start=4,
         heavy=False,
@@ -94,7 +94,7 @@ CASES = (
     ),
     Case(
         name="killed-in-a-save",
-        deeds=(Deed("save-6", 0, "kill"),),
+        interruptions=(Interruption("save-6", 0, "kill"),),
         verdicts=("failure", "success"),
         start=5,
         says=TORSO,
@@ -102,14 +102,14 @@ CASES = (
     ),
     Case(
         name="killed-in-a-restore",
-        deeds=(Deed("step-5", 0, "preempt"), Deed("restore", 0, "kill")),
+        interruptions=(Interruption("step-5", 0, "preempt"), Interruption("restore", 0, "kill")),
         verdicts=("preempted", "failure", "success"),
         start=6,
         heavy=False,
     ),
     Case(
         name="fewer-and-more",
-        deeds=(Deed("step-4", 1, "v4-8"), Deed("step-7", 0, "v4-16")),
+        interruptions=(Interruption("step-4", 1, "v4-8"), Interruption("step-7", 0, "v4-16")),
         verdicts=("stopped", "stopped", "success"),
         start=8,
         same_shape=False,
@@ -117,86 +117,86 @@ CASES = (
     ),
     Case(
         name="killed",
-        deeds=(Deed("step-6", 1, "kill"),),
+        interruptions=(Interruption("step-6", 1, "kill"),),
         verdicts=("failure", "success"),
         start=4,
     ),
     Case(
         name="killed-as-it-commits",
-        deeds=(Deed("commit-6", 0, "kill"),),
+        interruptions=(Interruption("commit-6", 0, "kill"),),
         verdicts=("failure", "success"),
         start=5,
         says=TORSO,
     ),
     Case(
         name="another-killed-in-a-save",
-        deeds=(Deed("save-6", 1, "kill"),),
+        interruptions=(Interruption("save-6", 1, "kill"),),
         verdicts=("failure", "success"),
         start=5,
     ),
     Case(
         name="another-killed-in-a-restore",
-        deeds=(Deed("step-5", 1, "preempt"), Deed("restore", 1, "kill")),
+        interruptions=(Interruption("step-5", 1, "preempt"), Interruption("restore", 1, "kill")),
         verdicts=("preempted", "failure", "success"),
         start=6,
     ),
     Case(
         name="taken-in-a-save",
-        deeds=(Deed("save-6", 1, "take"),),
+        interruptions=(Interruption("save-6", 1, "take"),),
         verdicts=("preempted", "success"),
         start=5,
     ),
     Case(
         name="taken-in-a-restore",
-        deeds=(Deed("step-5", 0, "preempt"), Deed("restore", 0, "take")),
+        interruptions=(Interruption("step-5", 0, "preempt"), Interruption("restore", 0, "take")),
         verdicts=("preempted", "preempted", "success"),
         start=6,
     ),
     Case(
         name="killed-in-setup",
-        deeds=(Deed("setup", 1, "kill"),),
+        interruptions=(Interruption("setup", 1, "kill"),),
         verdicts=("success",),
         fields=SETUP,
     ),
     Case(
         name="taken-in-setup",
-        deeds=(Deed("setup", 1, "take"),),
+        interruptions=(Interruption("setup", 1, "take"),),
         verdicts=("success",),
         fields=SETUP,
     ),
     Case(
         name="killed-as-it-compiles",
-        deeds=(Deed("compile", 1, "kill"),),
+        interruptions=(Interruption("compile", 1, "kill"),),
         verdicts=("failure", "success"),
         primed=False,
     ),
     Case(
         name="killed-as-a-program-is-kept",
-        deeds=(Deed("keep-program", 0, "kill"),),
+        interruptions=(Interruption("keep-program", 0, "kill"),),
         verdicts=("failure", "success"),
         primed=False,
     ),
     Case(
         name="power-cut",
-        deeds=(Deed("step-6", 1, "crash"),),
+        interruptions=(Interruption("step-6", 1, "crash"),),
         verdicts=("node fault", "success"),
         start=4,
     ),
     Case(
         name="frozen-host",
-        deeds=(Deed("step-6", 1, "freeze"),),
+        interruptions=(Interruption("step-6", 1, "freeze"),),
         verdicts=("failure", "success"),
         start=4,
     ),
     Case(
         name="more-and-fewer",
-        deeds=(Deed("step-4", 1, "v4-32"), Deed("step-7", 3, "v4-16")),
+        interruptions=(Interruption("step-4", 1, "v4-32"), Interruption("step-7", 3, "v4-16")),
         verdicts=("stopped", "stopped", "success"),
         start=8,
         same_shape=False,
     ),
 )  # fmt: skip
-CALM = Case(name="calm", deeds=(), verdicts=("success",))
+CALM = Case(name="calm", interruptions=(), verdicts=("success",))
 
 
 PLAYED = [
@@ -237,7 +237,7 @@ def begin(user: Owner, case: Case) -> None:
     compiled = folder(user, f"{CALM.name}/programs")
     for name in compiled.names() if case.primed else ():
         folder(user, f"{case.name}/programs").write(name, [compiled.read(name)])
-    watched = {f"{deed.moment}@{deed.host}" for deed in case.deeds}
+    watched = {f"{interruption.moment}@{interruption.host}" for interruption in case.interruptions}
     user.job(
         case.name,
         f"{client('inside')} train_tiny.py gs://stories/{case.name}",
@@ -252,25 +252,29 @@ def begin(user: Owner, case: Case) -> None:
     )
 
 
-def disturb(user: Owner, case: Case, deed: Deed) -> None:
+def disturb(user: Owner, case: Case, interruption: Interruption) -> None:
     """Do it when its moment has come, and let the host on that has waited for it."""
-    gates = folder(user, f"of-{case.name}/{deed.moment}@{deed.host}")
-    until(lambda: gates.names("here"), f"{deed.moment} on host {deed.host}", seconds=2 * MINUTE)
-    if deed.do in WEATHER:
-        words = WEATHER[deed.do].format(node=f"{case.name}-0-*", host=deed.host)
+    gates = folder(user, f"of-{case.name}/{interruption.moment}@{interruption.host}")
+    until(
+        lambda: gates.names("here"),
+        f"{interruption.moment} on host {interruption.host}",
+        seconds=2 * MINUTE,
+    )
+    if interruption.do in WEATHER:
+        words = WEATHER[interruption.do].format(node=f"{case.name}-0-*", host=interruption.host)
         user.world.herd(*words.split())
-    elif deed.do in SHAPES:
-        done = user.herd("set", case.name, f"accelerator={deed.do}", "--yes")
+    elif interruption.do in SHAPES:
+        done = user.herd("set", case.name, f"accelerator={interruption.do}", "--yes")
         assert done.returncode == 0, done.stderr
-    if deed.do in WORDS:
-        gates.write("word", [WORDS[deed.do]])
+    if interruption.do in WORDS:
+        gates.write("word", [WORDS[interruption.do]])
 
 
 def played(user: Owner, case: Case) -> Told:
     """The training from start to end, with all that is done to it."""
     begin(user, case)
-    for deed in case.deeds:
-        disturb(user, case, deed)
+    for interruption in case.interruptions:
+        disturb(user, case, interruption)
     done = user.herd("wait", case.name, seconds=4 * MINUTE)
     logs = {log: lines for log, lines in user.said().items() if log.startswith(f"{case.name}-0-")}
     assert done.returncode == 0, (done.stderr, user.herd("events", case.name).stdout, logs)

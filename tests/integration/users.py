@@ -72,7 +72,7 @@ class User:
             finally:
                 process.kill()
 
-    def keeper(self) -> int | None:
+    def daemon_pid(self) -> int | None:
         """The process id of his keeper, if one listens."""
         here = Path.cwd()
         with socket.socket(socket.AF_UNIX) as knocking:

@@ -17,75 +17,75 @@ THREAD_S = 0.1
 UNSEEN_S = 2.0
 
 
-def ignored(machine: "Machine", deed: Any) -> None:
+def ignored(machine: "Machine", effect: Any) -> None:
     """It means nothing here: terminals, input."""
 
 
-def send(machine: "Machine", deed: messages.SendFrame) -> None:
+def send(machine: "Machine", effect: messages.SendFrame) -> None:
     """A frame."""
-    line = machine.lines.get(deed.connection)
+    line = machine.lines.get(effect.connection)
     if line is not None and not line.broken:
-        line.down.send(deed.frame)
+        line.down.send(effect.frame)
 
 
-def pour(machine: "Machine", deed: messages.SendLog) -> None:
+def pour(machine: "Machine", effect: messages.SendLog) -> None:
     """A piece of a log."""
-    log = machine.disk.logs.get(deed.work, bytearray())
-    piece = bytes(log[deed.offset : deed.offset + deed.many])
-    line = machine.lines.get(deed.connection)
+    log = machine.disk.logs.get(effect.work, bytearray())
+    piece = bytes(log[effect.offset : effect.offset + effect.many])
+    line = machine.lines.get(effect.connection)
     if line is not None and not line.broken:
-        line.down.send(frames.pack_data(deed.call, deed.port, piece))
+        line.down.send(frames.pack_data(effect.call, effect.port, piece))
 
 
-def hang(machine: "Machine", deed: messages.CloseConnection) -> None:
+def hang(machine: "Machine", effect: messages.CloseConnection) -> None:
     """Close the connection."""
-    line = machine.lines.get(deed.connection)
+    line = machine.lines.get(effect.connection)
     if line is not None:
         machine.later(0.1, line.cut, NotReached("the agent hung up"))
 
 
-def spawn(machine: "Machine", deed: messages.SpawnProcess) -> None:
+def spawn(machine: "Machine", effect: messages.SpawnProcess) -> None:
     """Begin the current stage."""
     if machine.view.disk_full:
         why = "the host could not begin it: No space left on device"
-        machine.later(0.0, machine.happen, messages.SpawnFailed(deed.work.id, 125, why))
+        machine.later(0.0, machine.handle_event, messages.SpawnFailed(effect.work.id, 125, why))
         return
-    machine.save(deed.work, False)
-    machine.later(SPAWN_S, machine.begin, deed.work, machine.view.boot)
+    machine.save(effect.work, False)
+    machine.later(SPAWN_S, machine.begin, effect.work, machine.view.boot)
 
 
-def send_signal(machine: "Machine", deed: messages.SendSignal) -> None:
+def send_signal(machine: "Machine", effect: messages.SendSignal) -> None:
     """To its leader, or to all of it."""
-    process = machine.processes.get(deed.work.id)
+    process = machine.processes.get(effect.work.id)
     if process is not None:
-        if deed.number == KILL and deed.whole:
+        if effect.number == KILL and effect.whole:
             process.kill_all()
         else:
-            process.signal(deed.number)
+            process.signal(effect.number)
 
 
-def sweep(machine: "Machine", deed: messages.SweepProcesses) -> None:
+def sweep(machine: "Machine", effect: messages.SweepProcesses) -> None:
     """To all that is left of it, and count."""
-    process = machine.processes.get(deed.work.id)
+    process = machine.processes.get(effect.work.id)
     left = 0
     if process is not None:
-        if deed.number == KILL:
+        if effect.number == KILL:
             process.kill_all()
-        elif deed.number:
-            process.signal(deed.number)
+        elif effect.number:
+            process.signal(effect.number)
         left = int(process.alive) + process.left
-    machine.later(0.0, machine.happen, messages.ProcessesCounted(deed.work.id, left))
+    machine.later(0.0, machine.handle_event, messages.ProcessesCounted(effect.work.id, left))
 
 
-def look_at_chips(machine: "Machine", deed: messages.FindChipUsers) -> None:
+def look_at_chips(machine: "Machine", effect: messages.FindChipUsers) -> None:
     """Who has them."""
     rows = () if machine.free() else ({"device": "/dev/accel0", "pid": 1, "command": "python3"},)
-    machine.later(0.01, machine.happen, messages.ChipUsersFound(deed.work, rows))
+    machine.later(0.01, machine.handle_event, messages.ChipUsersFound(effect.work, rows))
 
 
-def look_for_end(machine: "Machine", deed: messages.CheckAdopted) -> None:
+def look_for_end(machine: "Machine", effect: messages.CheckAdopted) -> None:
     """An adopted one: does it still run, and how did it end?"""
-    work = deed.work
+    work = effect.work
     told = machine.disk.exits.get(work.id)
     if told is not None and told["pid"] != work.pid:
         told = None
@@ -95,39 +95,43 @@ def look_for_end(machine: "Machine", deed: messages.CheckAdopted) -> None:
     since = machine.unseen.setdefault(work.id, machine.now())
     if told is not None:
         ending = Ending(told["exit"], told["signal"])
-        machine.later(0.0, machine.happen, messages.ProcessEnded(work.id, ending, told["at"]))
-        machine.later(0.0, machine.happen, messages.OutputsClosed(work.id))
+        machine.later(0.0, machine.handle_event, messages.ProcessEnded(work.id, ending, told["at"]))
+        machine.later(0.0, machine.handle_event, messages.OutputsClosed(work.id))
     elif machine.now() > since + UNSEEN_S:
-        machine.later(0.0, machine.happen, messages.ProcessEnded(work.id, Ending(), machine.now()))
+        machine.later(
+            0.0, machine.handle_event, messages.ProcessEnded(work.id, Ending(), machine.now())
+        )
 
 
-def tail(machine: "Machine", deed: messages.ReadLogTail) -> None:
+def tail(machine: "Machine", effect: messages.ReadLogTail) -> None:
     """Its last lines."""
-    lines = machine.disk.lines.get(deed.work, [])[-20:]
-    machine.later(0.0, machine.happen, messages.LogTailRead(deed.work, tuple(lines)))
+    lines = machine.disk.lines.get(effect.work, [])[-20:]
+    machine.later(0.0, machine.handle_event, messages.LogTailRead(effect.work, tuple(lines)))
 
 
-def forget(machine: "Machine", deed: messages.ForgetTask) -> None:
+def forget(machine: "Machine", effect: messages.ForgetTask) -> None:
     """All of it."""
     for kept in (machine.disk.works, machine.disk.before, machine.disk.logs, machine.disk.lines):
-        kept.pop(deed.work.id, None)
+        kept.pop(effect.work.id, None)
 
 
-def stamp(machine: "Machine", deed: messages.SaveStamp) -> None:
+def stamp(machine: "Machine", effect: messages.SaveStamp) -> None:
     """A step went well."""
-    machine.disk.stamps.add(deed.stamp)
+    machine.disk.stamps.add(effect.stamp)
 
 
-def keep(machine: "Machine", deed: messages.SaveEpochs) -> None:
+def keep(machine: "Machine", effect: messages.SaveEpochs) -> None:
     """The epochs."""
-    machine.disk.epochs = dict(deed.epochs)
+    machine.disk.epochs = dict(effect.epochs)
 
 
-def thread(machine: "Machine", deed: messages.StartThread) -> None:
+def thread(machine: "Machine", effect: messages.StartThread) -> None:
     """A verb that reads files or waits: what it says on a virtual host."""
-    answer = ANSWERS.get(deed.verb, nothing)(machine, deed.content)
+    answer = ANSWERS.get(effect.verb, nothing)(machine, effect.content)
     machine.later(
-        THREAD_S, machine.happen, messages.ThreadAnswered(deed.connection, deed.call, answer)
+        THREAD_S,
+        machine.handle_event,
+        messages.ThreadAnswered(effect.connection, effect.call, answer),
     )
 
 
@@ -164,7 +168,7 @@ ANSWERS: Mapping[str, Callable[["Machine", Mapping[str, Any]], Mapping[str, Any]
     },
     "stacks": stacks,
 }  # fmt: skip
-DEEDS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
+EFFECTS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.SendFrame: send,
     messages.SendLog: pour,
     messages.CloseConnection: hang,
@@ -173,17 +177,17 @@ DEEDS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.SweepProcesses: sweep,
     messages.FindChipUsers: look_at_chips,
     messages.CheckAdopted: look_for_end,
-    messages.FindAptHolder: lambda machine, deed: machine.happen(
-        messages.AptHolderFound(deed.work, "")
+    messages.FindAptHolder: lambda machine, effect: machine.handle_event(
+        messages.AptHolderFound(effect.work, "")
     ),
-    messages.FeedInput: lambda machine, deed: machine.happen(
-        messages.InputConsumed(deed.work, len(deed.piece or b""))
+    messages.FeedInput: lambda machine, effect: machine.handle_event(
+        messages.InputConsumed(effect.work, len(effect.piece or b""))
     ),
-    messages.AppendNote: lambda machine, deed: machine.write(
-        deed.work.id, deed.port, deed.sentence
+    messages.AppendNote: lambda machine, effect: machine.write(
+        effect.work.id, effect.port, effect.sentence
     ),
     messages.ReadLogTail: tail,
-    messages.SaveTask: lambda machine, deed: machine.save(deed.work, deed.hard),
+    messages.SaveTask: lambda machine, effect: machine.save(effect.work, effect.hard),
     messages.ForgetTask: forget,
     messages.SaveEpochs: keep,
     messages.SaveStamp: stamp,

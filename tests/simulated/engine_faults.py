@@ -17,7 +17,7 @@ from tests.simulated.engine_disk import DISK_FAULTS
 from tests.simulated.engine_harness import Play
 from tests.simulated.engine_links import Line
 from tests.simulated.engine_ports import Life, Spoil
-from tests.simulated.engine_world import Ground
+from tests.simulated.engine_world import SimulatedCloud
 from tpuherd.errors import NoLogin, NotReached
 from tpuherd_host.agent import frames
 from tpuherd_sim.model.http_types import Request
@@ -162,7 +162,7 @@ class Mischief:
         self.plan = {(one.counted, one.number): one.how for one in self.moments}
         self.play.at = self.at
         self.play.before = self.before
-        self.play.ground.fleet.called = self.called
+        self.play.sim.fleet.called = self.called
         self.play.stated = self.count_statement
         self.spoilt: dict[str, tuple[Spoil, int]] = {}  #: by path, with how often still
 
@@ -194,7 +194,7 @@ class Mischief:
             return gust.spoil
         if not gust.kind:
             raise gust.raised()
-        self.play.ground.weather(gust.kind, times=1, **gust.said)
+        self.play.sim.weather(gust.kind, times=1, **gust.said)
         return spoil
 
     def count_statement(self, connection: sqlite3.Connection, statement: str) -> None:
@@ -261,7 +261,7 @@ def struck(kind: str, **said: Any) -> Callable[[Play, Line], None]:
     def strike(play: Play, line: Line) -> None:
         view = line.machine.view
         target = f"{view.zone}/{view.node}/w{view.worker}"
-        play.ground.weather(kind, target=target, **said)
+        play.sim.weather(kind, target=target, **said)
 
     return strike
 
@@ -339,6 +339,6 @@ def ends(names: Iterable[str]) -> list[int]:
     return sorted({*first.values(), *last.values()})
 
 
-def quiet(ground: Ground) -> None:
+def quiet(sim: SimulatedCloud) -> None:
     """Nothing goes wrong from now on."""
-    ground.fleet.called = lambda line, piece: True
+    sim.fleet.called = lambda line, piece: True

@@ -51,7 +51,7 @@ class Fleet:
             shared = [o for o in self.gangs.values() if o.slot == gang.slot or o.run == gang.run]
             others = [o for o in shared if o is not gang]
             for other in others:
-                rivals = [o.ground.name for o in other.members.values() if o.alive]
+                rivals = [o.host.name for o in other.members.values() if o.alive]
                 if rivals:
                     self.faults.append(
                         f"{gang.attempt} begins while {other.attempt} runs on {rivals}"

@@ -13,16 +13,16 @@ from tests.simulated.engine_disk import FaultyConnection
 from tests.simulated.engine_harness_parts import SetClock, desire, told
 from tests.simulated.engine_invariants import (
     Watch,
-    misjudged,
-    mistried,
-    unaccounted,
-    unmet,
-    untried,
+    missing_trials,
+    unmet_jobs,
+    wrong_accounts,
+    wrong_trials,
+    wrong_verdicts,
 )
 from tests.simulated.engine_jobs import SimJob, slots
 from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
 from tests.simulated.engine_programs import Script
-from tests.simulated.engine_world import OWNER, Asked, Ground
+from tests.simulated.engine_world import OWNER, Asked, SimulatedCloud
 from tests.simulated.in_process_world import START
 from tests.simulated.virtual_loop import run
 from tpuherd.clock import SteadyClock
@@ -59,7 +59,7 @@ ROOM = Path("/dev/shm")  #: a store without a disk, where there is such a thing
 class Play:
     """One history, from the first submitted job to its end."""
 
-    ground: Ground
+    sim: SimulatedCloud
     folder: Path
     watch: Watch = field(init=False)
     store: Database = field(init=False)  #: the user's, beside the engine's
@@ -85,11 +85,11 @@ class Play:
     resting: int | None = None  #: the store's version when nothing was left to do
 
     def __post_init__(self) -> None:
-        self.clock = SetClock(self.ground.clock)
+        self.clock = SetClock(self.sim.clock)
         self.lease_clock = SteadyClock(self.clock)  # no lock tells here that an engine is dead
-        self.watch = Watch(ground=self.ground)
-        self.ground.watchers.append(self.watch.asked)
-        self.store = Database(self.folder, self.ground.clock.now())
+        self.watch = Watch(sim=self.sim)
+        self.sim.watchers.append(self.watch.asked)
+        self.store = Database(self.folder, self.sim.clock.now())
 
     # ---- the user --------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Play:
 
     def forget(self) -> None:
         """The store was lost: a new one, which knows nothing."""
-        self.store = Database(self.folder, self.ground.clock.now())
+        self.store = Database(self.folder, self.sim.clock.now())
         self.remembered, self.folded, self.resting = History(), 0, None
 
     # ---- the engine ------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ class Play:
         self.life = life
         self.lives += 1
         hello = {"who": "me@laptop", "owner": self.owner, "epoch": epoch}
-        hosts = Hosts(self.ground.rack.machines, hello, life)
-        wire = Wire(self.ground.desk, life, self.asked, self.page)
+        hosts = Hosts(self.sim.virtual_hosts.machines, hello, life)
+        wire = Wire(self.sim.live_world, life, self.asked, self.page)
         store = Store(inner, life)
         try:
             async with world_http_client(wire) as http:
@@ -237,15 +237,15 @@ class Play:
         """A damaged store is let go of and set aside, and soon knows again what it lost; a job
         that nobody remembers is submitted again by its user, who is told so, and one whose end
         nobody remembers is dropped again."""
-        end = self.ground.clock.now() + MENDED_S
+        end = self.sim.clock.now() + MENDED_S
         while (self.folder / MARK).exists():
-            if self.ground.clock.now() > end:
+            if self.sim.clock.now() > end:
                 raise AssertionError("the damaged store was not set aside")
             await asyncio.sleep(RESTART_S)
         if not self.was_damaged:
             return
         while not self.events(RECOVERED):
-            if self.ground.clock.now() > end:
+            if self.sim.clock.now() > end:
                 raise AssertionError("the store never recovered")
             await asyncio.sleep(RESTART_S)
         jobs = self.store.stored_jobs().keys()
@@ -273,13 +273,13 @@ class Play:
         if life.dead:
             return False
         if error is not None:
-            self.troubles.append(f"{self.ground.now():.1f} s: {told(error)}")
+            self.troubles.append(f"{self.sim.now():.1f} s: {told(error)}")
         return error is None
 
     def asked(self, request: Request) -> Spoil | None:
         """A request is on its way to the world."""
         spoil = self.before(request)
-        self.ground.note(request)
+        self.sim.note(request)
         return spoil
 
     def kill(self) -> None:
@@ -291,31 +291,31 @@ class Play:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, with all watchers awake."""
-        end = self.ground.clock.now() + seconds
-        while (left := end - self.ground.clock.now()) > 0:
+        end = self.sim.clock.now() + seconds
+        while (left := end - self.sim.clock.now()) > 0:
             await asyncio.sleep(min(LOOK_S, left))
             await self.await_store()
             self.watch.look()
 
     async def until(self, happens: Callable[[], bool], patience_s: float) -> bool:
         """Let time pass until something is so; False when it never was."""
-        end = self.ground.clock.now() + patience_s
+        end = self.sim.clock.now() + patience_s
         while not happens():
-            if self.ground.clock.now() >= end:
+            if self.sim.clock.now() >= end:
                 return False
-            await self.advance(min(LOOK_S, end - self.ground.clock.now()))
+            await self.advance(min(LOOK_S, end - self.sim.clock.now()))
         return True
 
     def met(self) -> bool:
         """Whether every job is as submitted."""
-        return not self.unmet()
+        return not self.unmet_jobs()
 
-    def unmet(self) -> list[str]:
+    def unmet_jobs(self) -> list[str]:
         """What differs from the submitted jobs."""
         slots, history = self.watch.slots, self.folded_history()
         return [
-            *unmet(self.ground, slots, history.slots),
-            *untried(slots.values(), history.sweeps),
+            *unmet_jobs(self.sim, slots, history.slots),
+            *missing_trials(slots.values(), history.sweeps),
         ]
 
     def verdict(self) -> list[str]:
@@ -324,33 +324,33 @@ class Play:
         return [
             *self.watch.faults,
             *self.troubles,
-            *misjudged(self.ground, events),
-            *unaccounted(events, clock_was_set=self.clock.was_set),
-            *mistried(events),
+            *wrong_verdicts(self.sim, events),
+            *wrong_accounts(events, clock_was_set=self.clock.was_set),
+            *wrong_trials(events),
         ]
 
     async def close(self, patience_s: float = 3600.0) -> list[str]:
         """End a history: in calm weather each job gets what it asks for, then is removed."""
-        self.ground.calm()
+        self.sim.calm()
         await self.advance(SETTLE_S)  # what was announced before comes yet
         await self.until(self.met, patience_s)
-        found = self.unmet()
+        found = self.unmet_jobs()
         if not found:
             mark = len(self.mutations())
             await self.advance(STAY_S)
-            found += [f"later {sentence}" for sentence in self.unmet()]
+            found += [f"later {sentence}" for sentence in self.unmet_jobs()]
             restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
             found += [f"nothing was left to do, and yet: {restless}"] if restless else []
         for job in self.store.stored_jobs():
             self.down(job)
-        if not await self.until(lambda: not self.ground.remains(), 1800.0):
-            found.append(f"after down there is {self.ground.remains()}")
+        if not await self.until(lambda: not self.sim.remains(), 1800.0):
+            found.append(f"after down there is {self.sim.remains()}")
         self.watch.look()
         return [*found, *self.verdict()]
 
     def mutations(self) -> list[Asked]:
         """All requests of engines that change the world."""
-        return [asked for asked in self.ground.asked if not asked.reads]
+        return [asked for asked in self.sim.asked if not asked.reads]
 
 
 Plot = Callable[[Play], Awaitable[Any]]
@@ -367,9 +367,9 @@ def perform(
 
     async def main() -> Any:
         with tempfile.TemporaryDirectory(dir=ROOM if ROOM.exists() else None) as folder:
-            ground = Ground(seed=seed, scripts=scripts or {}, haste=haste)
-            play = Play(ground=ground, folder=Path(folder))
-            tasks = [asyncio.create_task(ground.live()), asyncio.create_task(play.keep())]
+            sim = SimulatedCloud(seed=seed, scripts=scripts or {}, haste=haste)
+            play = Play(sim=sim, folder=Path(folder))
+            tasks = [asyncio.create_task(sim.live()), asyncio.create_task(play.keep())]
             try:
                 return await plot(play)
             finally:

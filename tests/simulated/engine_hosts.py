@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from tests.simulated.engine_agent_effects import DEEDS, ignored
+from tests.simulated.engine_agent_effects import EFFECTS, ignored
 from tests.simulated.engine_fleet import Disk, Fleet
 from tests.simulated.engine_links import Line
 from tests.simulated.engine_programs import TERM, Process
@@ -33,7 +33,7 @@ NEWS_S = 0.5  #: until the metadata server's word is heard
 
 
 class Machine:
-    """One host as it runs: a Ground for processes, and an agent at the end of lines."""
+    """One running host: a ProgramHost for processes, with an agent behind its links."""
 
     def __init__(self, view: HostView, fleet: Fleet) -> None:
         self.view = view
@@ -157,7 +157,7 @@ class Machine:
     def press(self) -> None:
         """The power button: TERM to all, and the end soon."""
         boot = self.view.boot
-        self.happen(messages.HostNotice("shutdown", "TERM"))
+        self.handle_event(messages.HostNotice("shutdown", "TERM"))
         for process in list(self.processes.values()):
             process.signal(TERM)
         self.later(HALT_S, self.halt, boot)
@@ -208,7 +208,7 @@ class Machine:
             value = str(tree.get(key, ""))
             if self.news.get(key) != value:
                 self.news[key] = value
-                self.later(NEWS_S, self.happen, messages.HostNotice(key, value))
+                self.later(NEWS_S, self.handle_event, messages.HostNotice(key, value))
 
     def begin_agent(self) -> None:
         """An agent comes up and finds what an earlier one left."""
@@ -244,7 +244,7 @@ class Machine:
         )
         self.wake()
         for key, value in self.news.items():
-            self.later(NEWS_S, self.happen, messages.HostNotice(key, value))
+            self.later(NEWS_S, self.handle_event, messages.HostNotice(key, value))
 
     # ---- lines -----------------------------------------------------------------------------------
 
@@ -256,7 +256,7 @@ class Machine:
         line = Line(self, self.opened)
         self.lines[line.number] = line
         self.readers[line.number] = frames.FrameReader()
-        self.happen(messages.ConnectionOpened(line.number))
+        self.handle_event(messages.ConnectionOpened(line.number))
         return line
 
     def heard(self, line: Line, piece: bytes) -> None:
@@ -265,45 +265,45 @@ class Machine:
         for frame in reader.feed(piece) if reader is not None else ():
             verb = frame.content.get("verb") if frame.kind == frames.CALL else None
             if verb not in self.deaf:
-                self.happen(messages.FrameReceived(line.number, frame))
+                self.handle_event(messages.FrameReceived(line.number, frame))
 
     def flushed(self, line: Line, many: int) -> None:
         """So much has left."""
-        self.happen(messages.BytesFlushed(line.number, many))
+        self.handle_event(messages.BytesFlushed(line.number, many))
 
     def left(self, line: Line) -> None:
         """A line is over."""
         if self.lines.pop(line.number, None) is not None:
             self.readers.pop(line.number, None)
-            self.happen(messages.ConnectionClosed(line.number))
+            self.handle_event(messages.ConnectionClosed(line.number))
 
     # ---- the agent -------------------------------------------------------------------------------
 
-    def happen(self, happening: messages.Event) -> None:
+    def handle_event(self, event: messages.Event) -> None:
         """Let the agent judge, and do what follows."""
         if (self.view.hung or self.stuck) and self.on:
-            self._waiting.append(partial(self.happen, happening))
+            self._waiting.append(partial(self.handle_event, event))
             return
-        self._queue.append(happening)
+        self._queue.append(event)
         if self._judging:
             return
         self._judging = True
         try:
             while self._queue and self.state is not None and self.on:
-                self.judge(self._queue.popleft())
+                self.decide(self._queue.popleft())
         finally:
             self._judging = False
             self._queue.clear()
         self.wake()
 
-    def judge(self, happening: messages.Event) -> None:
+    def decide(self, event: messages.Event) -> None:
         """One step, and its deeds in their order."""
         assert self.state is not None
-        self.state, deeds = reduce_event(self.state, happening, self.now(), PURE, THREADED)
-        for deed in deeds:
+        self.state, effects = reduce_event(self.state, event, self.now(), PURE, THREADED)
+        for effect in effects:
             if self.state is None:
                 return
-            DEEDS.get(type(deed), ignored)(self, deed)
+            EFFECTS.get(type(effect), ignored)(self, effect)
 
     def wake(self) -> None:
         """See to it that it is woken in time."""
@@ -313,7 +313,7 @@ class Machine:
         at = next_wake_time(self.state) if self.state is not None else None
         if at is not None:
             wait_s = max(at - self.now(), 0.0) + 1e-4
-            self._timer = self.later(wait_s, self.happen, messages.TimerFired())
+            self._timer = self.later(wait_s, self.handle_event, messages.TimerFired())
 
     def save(self, work: Task, hard: bool) -> None:
         """Write down how a piece of work stands."""
@@ -333,7 +333,7 @@ class Machine:
             log = self.disk.logs.setdefault(id, bytearray())
             log += pack_record(self.now(), port, f"{text}\n".encode())
             self.disk.lines.setdefault(id, []).append(text)
-            self.happen(messages.LogGrew(id, 0, len(log)))
+            self.handle_event(messages.LogGrew(id, 0, len(log)))
 
     # ---- processes -------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class Machine:
 
     def report(self, content: dict[str, Any]) -> None:
         """A process tells the agent its step."""
-        self.happen(messages.StepReported(content))
+        self.handle_event(messages.StepReported(content))
 
     def begin(self, work: Task, boot: int) -> None:
         """The nurse begins a process."""
@@ -354,7 +354,7 @@ class Machine:
         command = work.kind == ATTEMPT and work.stage == len(work.stages) - 1
         env = dict(stage.env)
         process = Process(
-            ground=self,
+            host=self,
             work=work.id,
             pid=self.fleet.pids,
             env={**env, "HERD_WORK": env.get("HERD_WORK") or work.id},
@@ -363,7 +363,7 @@ class Machine:
         self.processes[work.id] = process
         self.disk.pids[work.id] = process.pid
         self.disk.exits.pop(work.id, None)
-        self.happen(messages.ProcessStarted(work.id, process.pid, 1))
+        self.handle_event(messages.ProcessStarted(work.id, process.pid, 1))
         if command:
             self.fleet.gang(process).join(process)
         else:
@@ -388,8 +388,8 @@ class Machine:
         self.disk.exits[process.work] = ending
         if process.gang is not None and process.script.chips_s:
             self.held_until = self.fleet.clock.now() + process.script.chips_s
-        self.happen(messages.ProcessEnded(process.work, Ending(exit, signal), self.now()))
-        self.happen(messages.OutputsClosed(process.work))
+        self.handle_event(messages.ProcessEnded(process.work, Ending(exit, signal), self.now()))
+        self.handle_event(messages.OutputsClosed(process.work))
 
     def later(
         self, seconds: float, work: Callable[..., None], *arguments: Any

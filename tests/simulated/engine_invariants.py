@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import slot_name
-from tests.simulated.engine_world import Asked, Ground, ours
+from tests.simulated.engine_world import Asked, SimulatedCloud, ours
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
@@ -24,7 +24,7 @@ PENDING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 class Watch:
     """Looks on, and writes down what must not be."""
 
-    ground: Ground
+    sim: SimulatedCloud
     slots: Mapping[str, Slot] = field(default_factory=dict)  #: of the submitted jobs
     spare_s: float = SPARE_S
     bystanders: frozenset[str] = frozenset()  #: nodes of other owners
@@ -59,7 +59,7 @@ class Watch:
             self.say(f"{asked.name} is deleted, and is not ours")
             return
         slot = self.slots.get(slot_name(asked.name))
-        if slot is None or slot.goal is Goal.GONE or slot.name in self.ground.fleet.bucket.finished:
+        if slot is None or slot.goal is Goal.GONE or slot.name in self.sim.fleet.bucket.finished:
             return
         members = self.members(asked.name)
         gangs = {
@@ -76,20 +76,20 @@ class Watch:
         """The hosts of a bid, or of a node."""
         return [
             machine
-            for machine in self.ground.machines()
+            for machine in self.sim.machines()
             if machine.view.node == name or machine.view.node.startswith(f"{name}-")
         ]
 
     def healthy(self, name: str) -> bool:
         """Whether the cloud itself finds nothing wrong with it."""
-        nodes = [n for n in self.ground.world.nodes.values() if n.id.startswith(name)]
+        nodes = [n for n in self.sim.world.nodes.values() if n.id.startswith(name)]
         return all(node.state == "READY" and node.health == "HEALTHY" for node in nodes)
 
     def look(self) -> None:
         """Every few seconds."""
-        now = self.ground.clock.now()
+        now = self.sim.clock.now()
         held: dict[str, int] = {}
-        for node in self.ground.world.nodes.values():
+        for node in self.sim.world.nodes.values():
             if ours(node.id) and node.state in HOLDING and node.state != "DELETING":
                 slot = slot_name(node.id)
                 held[slot] = held.get(slot, 0) + 1
@@ -103,14 +103,14 @@ class Watch:
                 self.spare_since[slot] = now
         for slot in set(self.spare_since) - set(held):
             del self.spare_since[slot]
-        if self.ground.fleet.faults:
-            for fault in self.ground.fleet.faults:
+        if self.sim.fleet.faults:
+            for fault in self.sim.fleet.faults:
                 self.say(fault)
-            self.ground.fleet.faults.clear()
+            self.sim.fleet.faults.clear()
 
     def say(self, fault: str) -> None:
         """It must not be."""
-        self.faults.append(f"{self.ground.now():.1f} s: {fault}")
+        self.faults.append(f"{self.sim.now():.1f} s: {fault}")
 
 
 def warned(machine: Machine) -> bool:
@@ -123,12 +123,14 @@ def warned(machine: Machine) -> bool:
 # ---- at the end ----------------------------------------------------------------------------------
 
 
-def unmet(ground: Ground, slots: Mapping[str, Slot], history: Mapping[str, Any]) -> Iterator[str]:
+def unmet_jobs(
+    sim: SimulatedCloud, slots: Mapping[str, Slot], history: Mapping[str, Any]
+) -> Iterator[str]:
     """What differs from the submitted jobs."""
     for slot in slots.values():
-        nodes, requests = ground.nodes(slot.name), ground.requests(slot.name)
+        nodes, requests = sim.nodes(slot.name), sim.requests(slot.name)
         slot_history = history.get(slot.name)
-        finished = slot.trials or slot.name in ground.fleet.bucket.finished
+        finished = slot.trials or slot.name in sim.fleet.bucket.finished
         if slot.goal is Goal.RUN:
             if not finished:
                 yield f"{slot.name} has not run to its end"
@@ -146,7 +148,7 @@ def unmet(ground: Ground, slots: Mapping[str, Slot], history: Mapping[str, Any])
             yield f"{slot.name} should be gone, and has {nodes} {requests}"
 
 
-def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]:
+def missing_trials(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]:
     """Unfinished trials of submitted sweeps."""
     for job in {slot.job for slot in slots if slot.trials and slot.goal is Goal.RUN}:
         sweep = sweeps.get(job, Sweep())
@@ -155,7 +157,7 @@ def untried(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]
             yield f"{job} has no trials"
 
 
-def mistried(events: list[HistoryEvent]) -> Iterator[str]:
+def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
     """Trials that ended twice, or were given to a slot while another had them."""
     at: dict[tuple[str, int], str] = {}
     lost = False
@@ -187,7 +189,7 @@ def written_late(event: HistoryEvent) -> bool:
     return full or event.kind == "attempt.stacks"
 
 
-def misjudged(ground: Ground, events: list[HistoryEvent]) -> Iterator[str]:
+def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[str]:
     """Verdicts that are not what happened."""
     numbers: dict[str, list[int]] = {}
     lost = False
@@ -201,13 +203,13 @@ def misjudged(ground: Ground, events: list[HistoryEvent]) -> Iterator[str]:
                 yield f"attempt {number} of {event.slot} follows {known[-1]}"
             known.append(number)
         idle = "no trial" in str(event.facts.get("why"))  # a sweep has no more for it
-        finished = idle or event.slot in ground.fleet.bucket.finished
+        finished = idle or event.slot in sim.fleet.bucket.finished
         if event.kind == "slot.done" and not finished:
             yield f"{event.slot} is said to be done, and never finished"
         if event.kind != "attempt.ended":
             continue
         attempt, verdict = str(event.facts["attempt"]), event.facts["verdict"]
-        gang = ground.fleet.gangs.get(attempt)
+        gang = sim.fleet.gangs.get(attempt)
         if verdict == Verdict.SUCCESS and (gang is None or not gang.completed):
             yield f"{attempt} is called a success, and never came to its end"
         if verdict == Verdict.FAILURE and not (gang and gang.crashed):
@@ -216,7 +218,7 @@ def misjudged(ground: Ground, events: list[HistoryEvent]) -> Iterator[str]:
             yield f"{attempt} is called stalled, and came to its end by itself"
 
 
-def unaccounted(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterator[str]:
+def wrong_accounts(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterator[str]:
     """Lines of the log that don't go together; a user's clock may have been set back."""
     asked: dict[str, object] = {}
     last = 0.0

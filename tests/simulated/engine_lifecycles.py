@@ -46,9 +46,9 @@ async def preempted(play: Play) -> None:
     """The node is taken back in mid-run, with notice, and all goes on elsewhere."""
     play.submit(SimJob(zones=TWO))
     await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
-    for key, node in list(play.ground.world.nodes.items()):
+    for key, node in list(play.sim.world.nodes.items()):
         if node.state == "READY":
-            play.ground.weather("preempt", target=key, notice_s=30)
+            play.sim.weather("preempt", target=key, notice_s=30)
     await play.until(play.met, PATIENCE_S)
 
 
@@ -98,5 +98,5 @@ LIFECYCLES: Mapping[str, Lifecycle] = {
 
 def progress(play: Play, slot: str) -> int:
     """The step that the slot's latest gang has come to."""
-    gangs = [gang for gang in play.ground.fleet.gangs.values() if gang.slot == slot]
+    gangs = [gang for gang in play.sim.fleet.gangs.values() if gang.slot == slot]
     return max((gang.step for gang in gangs if gang.alive), default=-1)

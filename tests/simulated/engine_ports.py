@@ -64,10 +64,14 @@ class Wire(httpx2.AsyncBaseTransport):
     """Carries requests to the world by a call, at the loop's time."""
 
     def __init__(
-        self, desk: LiveWorld, life: Life, before: Callable[[Request], Spoil | None], page: int
+        self,
+        live_world: LiveWorld,
+        life: Life,
+        before: Callable[[Request], Spoil | None],
+        page: int,
     ) -> None:
         self.page = page
-        self.desk = desk
+        self.live_world = live_world
         self.life = life
         self.before = before  #: the world's watchers, and the fault that is due
 
@@ -82,7 +86,7 @@ class Wire(httpx2.AsyncBaseTransport):
             body=await request.aread(),
         )
         spoil = self.before(asked)
-        answer = self.desk.handle_request(asked)
+        answer = self.live_world.handle_request(asked)
         patience_s = (request.extensions.get("timeout") or {}).get("read") or 30.0
         await asyncio.sleep(min(max(answer.delay_s, 0.05), patience_s))
         if answer.delay_s > patience_s:

@@ -51,7 +51,7 @@ class Bucket:
     worked: dict[str, int] = field(default_factory=dict)  #: steps in all, repeated ones too
 
 
-class Ground(Protocol):
+class ProgramHost(Protocol):
     """What a process stands on: its host."""
 
     @property
@@ -73,7 +73,7 @@ class Ground(Protocol):
 class Process:
     """One leader on one host, with what it leaves behind."""
 
-    ground: Ground
+    host: ProgramHost
     work: str
     pid: int
     env: Mapping[str, str]
@@ -106,7 +106,7 @@ class Process:
         if self.alive:
             self.alive = False
             self.left = self.script.daemons if self.gang is not None else 0
-            self.ground.over(self, exit, signal)
+            self.host.over(self, exit, signal)
             if self.gang is not None:
                 self.gang.missed(self)
 
@@ -163,8 +163,8 @@ class Gang:
         if self.step >= 0 or not self.whole():
             return
         for one in self.members.values():
-            if any(one.ground.name.startswith(node) for node in self.script.chips_busy_on):
-                one.ground.told(one, "The TPU is already in use by another process: vfio busy")
+            if any(one.host.name.startswith(node) for node in self.script.chips_busy_on):
+                one.host.told(one, "The TPU is already in use by another process: vfio busy")
                 one.end(1)
                 return
         self.saved = self.bucket.saved.get(self.run, 0)
@@ -182,7 +182,7 @@ class Gang:
             return
         script = self.script
         hang = script.hangs.get(self.number)
-        frozen = not all(one.ground.runs for one in self.members.values())
+        frozen = not all(one.host.runs for one in self.members.values())
         if frozen or (hang is not None and self.step >= hang and not self.stopping):
             self._later(script.step_s, self.tick)
             return
@@ -197,7 +197,7 @@ class Gang:
         crash = script.crashes.get(self.number)
         if crash is not None and self.step - self.first >= crash.step:
             one = self.members[min(crash.worker, self.workers - 1)]
-            one.ground.told(one, crash.line)
+            one.host.told(one, crash.line)
             self.crashed = True
             one.end(crash.exit)
         elif over or self.stopping:
@@ -244,24 +244,24 @@ class Gang:
         if self.completed or (self.whole() and self.step >= 0):
             return
         for one in list(self.members.values()):
-            if one.alive and one.ground.runs:
-                one.ground.told(one, line)
+            if one.alive and one.host.runs:
+                one.host.told(one, line)
                 one.end(1)
 
     def say(self, text: str) -> None:
         """Into every log."""
         for one in self.members.values():
-            one.ground.told(one, text)
+            one.host.told(one, text)
 
     def report(self, more: dict[str, Any]) -> None:
         """The first worker tells how far it is."""
-        if self.script.reports and 0 in self.members and self.members[0].ground.runs:
+        if self.script.reports and 0 in self.members and self.members[0].host.runs:
             told = {"attempt": self.attempt, "step": self.step, "step_s": self.script.step_s}
             if self.saved:
                 told["saved"] = self.saved
             if self.script.metric:
                 told[self.script.metric] = self.start + 1.0 / (1 + self.step)
-            self.members[0].ground.report({**told, **more})
+            self.members[0].host.report({**told, **more})
 
     def _later(self, seconds: float, work: Callable[..., None], *arguments: Any) -> None:
         asyncio.get_running_loop().call_later(seconds, work, *arguments)

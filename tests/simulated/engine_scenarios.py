@@ -149,7 +149,7 @@ class Stage:
         self.play.submit(sim_job(line.words))
 
     async def script(self, line: Line) -> None:
-        self.play.ground.fleet.scripts[line.words[0]] = script(line.words[1:])
+        self.play.sim.fleet.scripts[line.words[0]] = script(line.words[1:])
 
     async def down(self, line: Line) -> None:
         self.play.down(line.words[0])
@@ -165,7 +165,7 @@ class Stage:
             words = words[: words.index("within")]
         if await self.play.until(self.condition(words), patience_s):
             return []
-        why = f"; unmet: {self.play.unmet()}; nodes: {self.play.ground.nodes()}"
+        why = f"; unmet: {self.play.unmet_jobs()}; nodes: {self.play.sim.nodes()}"
         return [f"never in {patience_s:.0f} s: {' '.join(words)}{why}"]
 
     def condition(self, words: list[str]) -> Callable[[], bool]:
@@ -173,7 +173,7 @@ class Stage:
         if words[0] == "met":
             return self.play.met
         if words[0] == "nothing":
-            return lambda: not self.play.ground.remains()
+            return lambda: not self.play.sim.remains()
         if words[0] == "event":
             return lambda: any(
                 fnmatchcase(line_of(one), " ".join(words[1:]) + "*") for one in self.fresh()
@@ -182,7 +182,7 @@ class Stage:
             return lambda: progress(self.play, words[0]) >= int(words[2])
         return lambda: any(
             name.startswith(f"{words[0]}-") and state == words[1]
-            for name, state in self.play.ground.nodes().items()
+            for name, state in self.play.sim.nodes().items()
         )
 
     def fresh(self) -> list[HistoryEvent]:
@@ -193,7 +193,7 @@ class Stage:
         row = KINDS[line.words[0]]
         bare = [word for word in line.words[1:] if "=" not in word]
         given = dict(zip((argument.name for argument in row.own), bare, strict=False))
-        self.play.ground.weather(row.name, **given, **named(line.words[1:]))
+        self.play.sim.weather(row.name, **given, **named(line.words[1:]))
 
     async def kill(self, line: Line) -> None:
         if line.words[0] == "engine":
@@ -206,7 +206,7 @@ class Stage:
 
     def machines(self, line: Line) -> list[Machine]:
         """Those that a line names."""
-        machines = self.play.ground.machines()
+        machines = self.play.sim.machines()
         return [machine for machine in machines if fits(machine, line.words[-1])]
 
     async def engine(self, line: Line) -> None:
@@ -217,9 +217,7 @@ class Stage:
     async def foreign(self, line: Line) -> None:
         name, zone = line.words
         body = {"acceleratorType": TYPE, "runtimeVersion": "v2-alpha-tpuv5"}
-        self.play.ground.ask(
-            "POST", f"/v2/projects/demo/locations/{zone}/nodes?nodeId={name}", body
-        )
+        self.play.sim.ask("POST", f"/v2/projects/demo/locations/{zone}/nodes?nodeId={name}", body)
 
     async def events(self, line: Line) -> list[str]:
         fresh = self.fresh()
@@ -229,7 +227,7 @@ class Stage:
 
     async def delete(self, line: Line) -> None:
         zone, name = line.words
-        self.play.ground.ask("DELETE", f"/v2/projects/demo/locations/{zone}/nodes/{name}")
+        self.play.sim.ask("DELETE", f"/v2/projects/demo/locations/{zone}/nodes/{name}")
 
     async def spare(self, line: Line) -> None:
         self.play.watch.spare_s = read_duration(line.words[0]) or 0.0
@@ -238,11 +236,11 @@ class Stage:
         self.play.page = int(line.words[0])
 
     async def requests(self, line: Line) -> list[str]:
-        every = self.play.ground.world.requests.values()
+        every = self.play.sim.world.requests.values()
         return differing(sorted(f"{one.id} {one.state}" for one in every), sorted(line.below))
 
     async def nodes(self, line: Line) -> list[str]:
-        every = self.play.ground.world.nodes.values()
+        every = self.play.sim.world.nodes.values()
         return differing(sorted(f"{one.id} {one.state}" for one in every), sorted(line.below))
 
     async def state(self, line: Line) -> list[str]:

@@ -77,7 +77,7 @@ def changed(dice: Dice, known: SimJob) -> SimJob:
 async def stroke(play: Play, dice: Dice, jobs: dict[str, SimJob]) -> None:
     """One thing that goes wrong besides the weather, or somebody's second thought."""
     what = dice.random_fraction()
-    machines = play.ground.machines()
+    machines = play.sim.machines()
     machine = machines[int(dice.random_fraction() * len(machines))] if machines else None
     if what < 0.25:
         play.kill()
@@ -108,7 +108,7 @@ async def stroke(play: Play, dice: Dice, jobs: dict[str, SimJob]) -> None:
     elif machine is not None:
         kind = ("reboot", "preempt", "crash")[int(dice.random_fraction() * 3)]
         place = f"{machine.view.zone}/{machine.view.node}"
-        play.ground.weather(kind, target=place if kind == "preempt" else f"{place}/*")
+        play.sim.weather(kind, target=place if kind == "preempt" else f"{place}/*")
 
 
 def stormy(seed: int) -> list[str]:
@@ -122,12 +122,12 @@ def stormy(seed: int) -> list[str]:
         play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
         jobs = {job: random_job(dice, job) for job in names}
         steps = storm_steps(seed, ZONES, HOURS, strength, nodes=4)
-        play.ground.scenario(steps)
+        play.sim.scenario(steps)
         for one in jobs.values():
             play.submit(one)
             await play.advance(dice.random_between(0.0, 120.0))
-        end = play.ground.now() + HOURS * 3600.0
-        while play.ground.now() < end:
+        end = play.sim.now() + HOURS * 3600.0
+        while play.sim.now() < end:
             await play.advance(dice.random_between(*PLOTS_S))
             await stroke(play, dice, jobs)
         return await play.close(4 * 3600.0)
@@ -153,7 +153,7 @@ def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[Mischief, list[s
         kept.append(mischief)
         await chosen.plot(play)
         mischief.plan = {}
-        quiet(play.ground)
+        quiet(play.sim)
         return await play.close()
 
     found = perform(plot, scripts=chosen.scripts, haste=HASTE)

@@ -1,4 +1,4 @@
-"""The ground of the engine's simulation: a world, its hosts, and who watches its requests."""
+"""The simulated cloud of the engine tests: a world, virtual hosts, and watchers of requests."""
 
 import asyncio
 import json
@@ -32,23 +32,23 @@ MENDED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
-class Rack:
+class VirtualHosts:
     """Keeps virtual machines as the host views say."""
 
-    def __init__(self, desk: LiveWorld, fleet: Fleet) -> None:
-        self.desk = desk
+    def __init__(self, live_world: LiveWorld, fleet: Fleet) -> None:
+        self.live_world = live_world
         self.fleet = fleet
         self.machines: dict[str, Machine] = {}
 
     async def run(self) -> None:
         """Follow the world, without end."""
         while True:
-            for key in sorted(await self.desk.wait_for_changed_hosts()):
+            for key in sorted(await self.live_world.wait_for_changed_hosts()):
                 self.see(key)
 
     def see(self, key: str) -> None:
         """One host changed."""
-        view = self.desk.host_view(key)
+        view = self.live_world.host_view(key)
         machine = self.machines.get(key)
         if view is None:
             if machine is not None:
@@ -59,7 +59,7 @@ class Rack:
             machine = self.machines[key] = Machine(view, self.fleet)
         elif view != machine.view:
             machine.become(view)
-        machine.hear(self.desk.metadata_tree(key)["instance"])
+        machine.hear(self.live_world.metadata_tree(key)["instance"])
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class Asked:
 
 
 @dataclass(kw_only=True)
-class Ground:
+class SimulatedCloud:
     """Everything but the engine."""
 
     seed: int = 1
@@ -101,9 +101,9 @@ class Ground:
 
     def __post_init__(self) -> None:
         self.world = new_world(Settings(seed=self.seed, created=START, time_scale=self.haste))
-        self.desk = LiveWorld(self.world, self.clock)
+        self.live_world = LiveWorld(self.world, self.clock)
         self.fleet = Fleet(clock=self.clock, scripts=dict(self.scripts))
-        self.rack = Rack(self.desk, self.fleet)
+        self.virtual_hosts = VirtualHosts(self.live_world, self.fleet)
 
     def now(self) -> float:
         """Seconds since the begin."""
@@ -123,7 +123,9 @@ class Ground:
         """A request of somebody else's."""
         path, _, query = target.partition("?")
         sent = b"" if body is None else json.dumps(body).encode()
-        answer = self.desk.handle_request(Request(method=method, path=path, query=query, body=sent))
+        answer = self.live_world.handle_request(
+            Request(method=method, path=path, query=query, body=sent)
+        )
         assert answer.status == 200, (target, answer.body)
         return json.loads(answer.body)
 
@@ -131,7 +133,7 @@ class Ground:
         """Something happens to the world; False where there is nobody whom it could hit."""
         path = f"/sim/v1/weather/{kind}"
         body = json.dumps(said).encode()
-        answer = self.desk.handle_request(Request(method="POST", path=path, body=body))
+        answer = self.live_world.handle_request(Request(method="POST", path=path, body=body))
         assert answer.status in (200, 400), answer.body
         return answer.status == 200
 
@@ -157,7 +159,7 @@ class Ground:
 
     def machines(self) -> list[Machine]:
         """All hosts that there are."""
-        return list(self.rack.machines.values())
+        return list(self.virtual_hosts.machines.values())
 
     def nodes(self, slot: str = "") -> dict[str, str]:
         """Our nodes with their states; of one slot, if one is said."""
@@ -184,8 +186,8 @@ class Ground:
     async def live(self) -> None:
         """The world goes on by itself."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.desk.run())
-            group.create_task(self.rack.run())
+            group.create_task(self.live_world.run())
+            group.create_task(self.virtual_hosts.run())
 
 
 def ours(name: str, slot: str = "") -> bool:

@@ -162,7 +162,7 @@ class NearStream:
         return self.answer.content
 
 
-class Desk:
+class ShipRig:
     """A user's side: a folder and the archive."""
 
     def __init__(self, folder: Path) -> None:

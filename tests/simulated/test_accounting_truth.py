@@ -23,7 +23,7 @@ NEAR_S = STEP_S + 2.0  #: each end is known as well as steps are told of
 LIMITS = {"stall_s": 120.0, "first_step_s": 300.0, "stalls": 0, "failures": 0}
 DEADMAN_S = 72 * 3600.0
 
-Deed = Callable[[Play], Awaitable[None]]
+Interruption = Callable[[Play], Awaitable[None]]
 
 
 def job(**limits: float) -> SimJob:
@@ -35,7 +35,7 @@ async def nothing(play: Play) -> None:
 
 
 async def lose_node(play: Play, kind: str, **said: object) -> None:
-    play.ground.weather(kind, target=f"{NODE}/*" if kind == "reboot" else NODE, **said)
+    play.sim.weather(kind, target=f"{NODE}/*" if kind == "reboot" else NODE, **said)
 
 
 async def warn(play: Play) -> None:
@@ -51,12 +51,12 @@ async def reboot(play: Play) -> None:
 
 
 async def freeze(play: Play) -> None:
-    play.ground.weather("hang", target=f"{NODE}/w0")
+    play.sim.weather("hang", target=f"{NODE}/w0")
 
 
 async def kill(play: Play) -> None:
     """One of its processes is killed by somebody else."""
-    machine = next(one for one in play.ground.machines() if one.name == f"{NODE}/w1")
+    machine = next(one for one in play.sim.machines() if one.name == f"{NODE}/w1")
     machine.processes["gpt-0-a1-7kq"].kill_all()
 
 
@@ -84,7 +84,7 @@ async def leave_alone(play: Play) -> None:
 
 SLOW = Script(steps=600, step_s=600.0)
 LONG = Script(steps=400, step_s=STEP_S)
-ENDS: dict[str, tuple[Script, Deed, str, GoodputState | None]] = {
+ENDS: dict[str, tuple[Script, Interruption, str, GoodputState | None]] = {
     "exit 0": (Script(steps=20), nothing, "success", None),
     "failure": (Script(steps=99, crashes={1: Crash(step=20)}), nothing, "failure", None),
     "crash": (LONG, kill, "failure", None),
@@ -119,7 +119,7 @@ ENDS: dict[str, tuple[Script, Deed, str, GoodputState | None]] = {
 @pytest.mark.parametrize("reports", [True, False], ids=["steps", "prints"])
 @pytest.mark.parametrize("end", ENDS)
 def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) -> None:
-    script, deed, verdict, lost_in = ENDS[end]
+    script, interruption, verdict, lost_in = ENDS[end]
     script = replace(script, reports=reports)
 
     async def plot(play: Play) -> None:
@@ -127,7 +127,7 @@ def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) ->
         play.submit(job(stall_s=4000.0, first_step_s=4000.0) if slow else job())
         begun = 0 if script.hangs.get(1) == 0 else 2 if slow else 8
         assert await play.until(lambda: progress(play, "gpt-0") >= begun, 2 * 3600.0)
-        await deed(play)
+        await interruption(play)
         assert await play.until(lambda: bool(play.events("attempt.ended")), 2 * 3600.0)
         ended = play.events("attempt.ended")[0]
         assert ended.facts["verdict"] == verdict, ended.facts
@@ -138,7 +138,7 @@ def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) ->
         if lost_in is not None:
             assert account.seconds.get(lost_in, 0.0) > 60.0
             if verdict != "stopped":
-                after = build_accounts(play.events(), play.ground.clock.now())["gpt-0"]
+                after = build_accounts(play.events(), play.sim.clock.now())["gpt-0"]
                 assert after.state in {GoodputState.GAVE_UP} or find_recoveries(after)
 
     perform(plot, scripts={"gpt": script})
@@ -146,8 +146,8 @@ def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) ->
 
 def compare(play: Play, account: SlotAccount, started: float, reports: bool, step_s: float) -> None:
     """Work is from the first word of it to the last sign of it, to within a step."""
-    times = play.ground.fleet.gangs["gpt-0-a1-7kq"].stepped
-    loop_s = play.ground.clock.start
+    times = play.sim.fleet.gangs["gpt-0-a1-7kq"].stepped
+    loop_s = play.sim.clock.start
     truth = loop_s + times[-1] - (loop_s + times[0] if reports else started) if times else 0.0
     worked = account.seconds.get(GoodputState.PRODUCTIVE, 0.0)
     near = max(NEAR_S, step_s + 2.0)

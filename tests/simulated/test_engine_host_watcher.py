@@ -30,7 +30,7 @@ class Late(Hosts):
     """Links that come to hand a while after the agent has greeted."""
 
     def __init__(self, play: Play, greeted: Callable[[], object]) -> None:
-        super().__init__(play.ground.rack.machines, hello(play), Life())
+        super().__init__(play.sim.virtual_hosts.machines, hello(play), Life())
         self.greeted = greeted
 
     async def open_link(self, host: Host) -> Link:
@@ -70,7 +70,7 @@ def watched(play: Play, hosts: Hosts) -> HostWatcher:
     bid = str(play.events("bid.requested")[0].facts["bid"])
     host = play.engine.parts.cloud.bid_hosts(bid)[0]
     shelf = LogStore(play.folder / "logs-too")
-    means = WatcherDeps(hosts=hosts, shelf=shelf, clock=play.ground.clock, stir=lambda: None)
+    means = WatcherDeps(hosts=hosts, shelf=shelf, clock=play.sim.clock, stir=lambda: None)
     return HostWatcher(host, "gpt-0", means)
 
 
@@ -82,7 +82,7 @@ def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> No
         node = "us-east5-a/gpt-0-g1-7kq"
 
         def strike() -> None:
-            assert play.ground.weather("preempt", target=node, notice_s=60)
+            assert play.sim.weather("preempt", target=node, notice_s=60)
 
         loop = asyncio.get_running_loop()
         watch = watched(play, Late(play, lambda: loop.call_later(moment_s, strike)))
@@ -99,7 +99,7 @@ def test_a_log_is_followed_again_when_its_attempt_will_send_no_more_events() -> 
     async def plot(play: Play) -> list[bool]:
         play.submit(SimJob(zones=("us-east5-a",), limits={"done_keep_s": 3600.0}))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
-        watch = watched(play, Grudges(play.ground.rack.machines, hello(play), Life()))
+        watch = watched(play, Grudges(play.sim.virtual_hosts.machines, hello(play), Life()))
         assert await play.until(lambda: bool(play.events("attempt.ended")), 3600.0)
         watch.wanted.set()
         life = asyncio.create_task(watch.run())

@@ -31,13 +31,13 @@ def test_an_engine_that_lost_its_lease_ends_and_changes_nothing() -> None:
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         life = play.life
         assert life is not None and life.task is not None and play.engine is not None
-        before = sorted(play.ground.nodes())
+        before = sorted(play.sim.nodes())
         play.wanted = False
         play.store.release_lease(play.engine.epoch)
         other = LeaseHolder(pid=1, host="elsewhere", who="you@elsewhere")
-        assert play.store.take_lease(other, play.ground.clock.now(), 3600.0) is not None
+        assert play.store.take_lease(other, play.sim.clock.now(), 3600.0) is not None
         await play.advance(60.0)
-        return life.task.result(), before, sorted(play.ground.nodes())
+        return life.task.result(), before, sorted(play.sim.nodes())
 
     ended, before, after = perform(plot, scripts=LONG)
     assert ended is EndReason.OUTDATED
@@ -60,7 +60,7 @@ def test_unrecorded_steps_are_not_executed(kind: str) -> None:
         said = [event.facts["message"] for event in play.events("engine.problem")]
         assert said == ["the disk is full"]
         full = False
-        assert await play.until(play.met, 3600.0), play.unmet()
+        assert await play.until(play.met, 3600.0), play.unmet_jobs()
         return did, [event.kind for event in play.events(kind)]
 
     did, after = perform(plot, scripts=QUICK)
@@ -127,9 +127,9 @@ def test_only_routine_events_of_long_removed_jobs_are_pruned() -> None:
         for late_s, gone in ((KEEP_S - 3600.0, set()), (KEEP_S + 3600.0, {"gpt"})):
             assert log(play) == before
             past = EventLog(play.store, 0, lambda name, facts: None)
-            assert past.save(play.ground.clock.now() + late_s) == gone
+            assert past.save(play.sim.clock.now() + late_s) == gone
         play.submit(SimJob())
-        assert past.save(play.ground.clock.now() + 2 * KEEP_S) == set()
+        assert past.save(play.sim.clock.now() + 2 * KEEP_S) == set()
         return before, log(play)[:-1]
 
     before, after = perform(plot, scripts=LONG)
@@ -153,8 +153,8 @@ def names(slot_history: SlotHistory) -> tuple[object, ...]:
 def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
     async def plot(play: Play) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
-        assert await play.until(lambda: len(play.ground.machines()) >= 2, 3600.0)
-        machine = max(play.ground.machines(), key=lambda one: one.view.worker)
+        assert await play.until(lambda: len(play.sim.machines()) >= 2, 3600.0)
+        machine = max(play.sim.machines(), key=lambda one: one.view.worker)
         line = machine.open()
         line.multiplexer.send_hello(
             {"protocol": PROTOCOL, "who": "you", "owner": "zzz", "epoch": 1}
@@ -174,10 +174,10 @@ def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
 
 def test_a_direct_create_without_capacity_is_noticed_in_its_operation() -> None:
     async def plot(play: Play) -> str:
-        play.ground.weather("drought", zone="us-east5-a")
+        play.sim.weather("drought", zone="us-east5-a")
         play.submit(SimJob(kind=RequestKind.DIRECT, zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)
-        play.ground.calm()
+        play.sim.calm()
         assert await play.until(lambda: bool(play.events("slot.done")), 7200.0)
         return str(play.events("bid.refused")[0].facts["refusal"])
 

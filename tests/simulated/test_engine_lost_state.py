@@ -21,12 +21,12 @@ async def started(play: Play) -> list[Machine]:
     play.submit(SimJob(zones=("us-east5-a",)))
     assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
     await play.advance(30.0)
-    return sorted(play.ground.machines(), key=lambda one: one.view.worker)
+    return sorted(play.sim.machines(), key=lambda one: one.view.worker)
 
 
 def reboot(play: Play, machine: Machine) -> None:
     place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
-    assert play.ground.weather("reboot", target=place)
+    assert play.sim.weather("reboot", target=place)
 
 
 @pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
@@ -38,7 +38,7 @@ def test_an_attempt_unknown_to_its_agent_has_ended(hosts: list[int], boots: bool
             machine.lose_state()
             if boots:
                 reboot(play, machine)
-        assert await play.until(lambda: bool(play.events("slot.done")), 900.0), play.unmet()
+        assert await play.until(lambda: bool(play.events("slot.done")), 900.0), play.unmet_jobs()
         whys = [str(event.facts["why"]) for event in play.events("attempt.stopping")]
         assert not [why for why in whys if "still lives on" in why]
         ends = [event.facts["verdict"] for event in play.events("attempt.ended")]
@@ -94,7 +94,7 @@ def lose_log(play: Play, machine: Machine) -> None:
 
 def silence(play: Play, machine: Machine) -> None:
     place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
-    assert play.ground.weather("network", target=place, state="down")
+    assert play.sim.weather("network", target=place, state="down")
 
 
 @pytest.mark.parametrize("trouble", [stick, forget, lose_log, silence, reboot])
@@ -105,11 +105,11 @@ def test_down_waits_no_longer_than_grace_kill_and_the_rest_of_a_log(
         for machine in await started(play):
             trouble(play, machine)
         await play.advance(10.0)
-        begun = play.ground.now()
+        begun = play.sim.now()
         play.down("gpt")
         assert await play.until(lambda: bool(play.events("bid.withdrawn")), 3600.0)
-        withdrawn = play.ground.now() - begun
-        assert await play.until(lambda: not play.ground.remains(), DELETE_S)
+        withdrawn = play.sim.now() - begun
+        assert await play.until(lambda: not play.sim.remains(), DELETE_S)
         return withdrawn, play.verdict()
 
     withdrawn, found = perform(plot, scripts=LONG)
@@ -123,7 +123,7 @@ def test_attempts_ended_by_a_users_clean_are_no_failures_of_the_job(hosts: list[
         machines = await started(play)
         attempt = str(play.events("attempt.started")[0].facts["attempt"])
         for machine in (machines[number] for number in hosts):
-            machine.happen(TasksCleaned((attempt,), "ended by herd clean of you@vm"))
+            machine.handle_event(TasksCleaned((attempt,), "ended by herd clean of you@vm"))
             machine.processes[attempt].signal(TERM)
         assert await play.until(lambda: len(play.events("attempt.ended")) > 0, 300.0)
         end = play.events("attempt.ended")[0]

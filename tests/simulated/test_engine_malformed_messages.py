@@ -46,7 +46,7 @@ def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
     async def plot(play: Play) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
-        machines = play.ground.machines()
+        machines = play.sim.machines()
         for machine in machines:
             say(machine, SAID[what])
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
@@ -67,7 +67,7 @@ def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         said = json.loads(f'{{"attempt": "{ATTEMPT}", "loss": {"7" * 400}}}')
-        play.ground.machines()[0].happen(messages.StepReported(said))
+        play.sim.machines()[0].handle_event(messages.StepReported(said))
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         assert play.troubles == []
         return play.lives, [str(one.facts["problem"]) for one in play.events("host.invalid_data")]

@@ -34,15 +34,15 @@ class Half:
         [frame] = frames.FrameReader().feed(piece)
         if frame.content.get("verb") != "start" or len(self.struck) >= self.times:
             return True
-        self.struck.append(self.play.ground.clock.now())
+        self.struck.append(self.play.sim.clock.now())
         self.how(self, line, frame.id)
         return False
 
     def alone(self) -> list[str]:
         """Hosts whose command runs while the other host of its gang has none."""
         found = []
-        for gang in self.play.ground.fleet.gangs.values():
-            alive = [one.ground.name for one in gang.members.values() if one.alive]
+        for gang in self.play.sim.fleet.gangs.values():
+            alive = [one.host.name for one in gang.members.values() if one.alive]
             if len(alive) == 1:
                 found += alive
         return found
@@ -76,20 +76,20 @@ def killed(half: Half, line: Line, call: int) -> None:
 def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int) -> None:
     async def plot(play: Play) -> Half:
         half = Half(play=play, worker=worker, how=how, times=times)
-        play.ground.fleet.called = half.called
+        play.sim.fleet.called = half.called
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: len(half.struck) == times, 3600.0)
         lonely_since: float | None = None
         while not play.events("slot.done"):
             await play.advance(5.0)
-            now = play.ground.clock.now()
+            now = play.sim.clock.now()
             lonely_since = (lonely_since or now) if half.alone() else None
             assert lonely_since is None or now - lonely_since < PATIENCE_S, half.alone()
-            assert now - half.struck[0] < 3600.0, play.unmet()
+            assert now - half.struck[0] < 3600.0, play.unmet_jobs()
         assert await play.close() == []
         return half
 
     half = perform(plot, scripts=SCRIPTS)
-    done = [gang for gang in half.play.ground.fleet.gangs.values() if gang.completed]
+    done = [gang for gang in half.play.sim.fleet.gangs.values() if gang.completed]
     assert [sorted(gang.members) for gang in done] == [[0, 1]]
     assert half.play.remembered.slots["gpt-0"].failures == 0, "none of it was the user's fault"

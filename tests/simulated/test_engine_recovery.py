@@ -35,9 +35,9 @@ def test_a_second_engine_finds_the_lease_taken() -> None:
     async def plot(play: Play) -> None:
         play.submit(SimJob(zones=ZONE))
         await begun(play)
-        rival = Database(play.folder, play.ground.clock.now())
+        rival = Database(play.folder, play.sim.clock.now())
         holder = LeaseHolder(pid=1, host="another", who="me@another")
-        assert rival.take_lease(holder, play.ground.clock.now(), 30.0) is None
+        assert rival.take_lease(holder, play.sim.clock.now(), 30.0) is None
         rival.close()
         assert await play.close() == [] and play.lives == 1
 
@@ -50,8 +50,8 @@ def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
     async def plot(play: Play) -> None:
         play.submit(SimJob(zones=ZONE))
         await begun(play)
-        rival = Database(play.folder, play.ground.clock.now())
-        now = play.ground.clock.now()
+        rival = Database(play.folder, play.sim.clock.now())
+        now = play.sim.clock.now()
         first = play.engine
         epoch = rival.take_lease(
             LeaseHolder(pid=1, host="another", who="me@another"), now + 3600.0, 30.0
@@ -126,7 +126,7 @@ async def found_again(play: Play) -> None:
     play.update_wanted_slots()
     assert await play.close() == []
     assert "success" in verdicts(play)
-    created = [asked.name for asked in play.ground.asked if asked.creates]
+    created = [asked.name for asked in play.sim.asked if asked.creates]
     assert created == ["gpt-0-g1-7kq"]
 
 
@@ -163,7 +163,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
         assert await play.until(lambda: len(play.store.stored_jobs()) == len(jobs), 300.0)
         play.update_wanted_slots()
         assert await play.close() == []
-        created = sorted(asked.name for asked in play.ground.asked if asked.creates)
+        created = sorted(asked.name for asked in play.sim.asked if asked.creates)
         assert created == [f"{job}-0-g1-7kq" for job in jobs]
 
     perform(plot, scripts={"*": Script(steps=60)})
@@ -174,7 +174,7 @@ def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
 
     async def plot(play: Play) -> None:
         await lose(play)
-        assert play.ground.weather("unreachable-zone", zone=ZONE[0], times=2)
+        assert play.sim.weather("unreachable-zone", zone=ZONE[0], times=2)
         await found_again(play)
 
     perform(plot, scripts=LONG)
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_actions_and_nothing_else() -> None:
         await begun(play)
         full.append(True)
         mark = len(play.mutations())
-        play.ground.weather("preempt", target="us-east5-a/*", notice_s=0)
+        play.sim.weather("preempt", target="us-east5-a/*", notice_s=0)
         await play.advance(600.0)
         assert len(play.mutations()) == mark
         full.clear()
@@ -224,7 +224,7 @@ def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
         await play.advance(300.0)
         play.wanted = True
         await play.until(play.met, 900.0)
-        assert list(play.ground.nodes()) == ["gpt-0-g1-7kq"]
+        assert list(play.sim.nodes()) == ["gpt-0-g1-7kq"]
         assert await play.close() == []
 
     perform(plot)
@@ -235,7 +235,7 @@ def test_the_same_seed_gives_the_same_history() -> None:
         async def plot(play: Play) -> list[HistoryEvent]:
             play.submit(SimJob(copies=2))
             await begun(play)
-            play.ground.weather("preempt", target="*/*", notice_s=30)
+            play.sim.weather("preempt", target="*/*", notice_s=30)
             await play.close()
             return play.events()
 

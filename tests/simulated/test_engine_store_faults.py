@@ -59,7 +59,7 @@ def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
         await play.until(play.met, 3600.0)
         play.down("gpt")
         await play.until(lambda: bool(play.events("bid.withdrawn")), 60.0)
-        assert play.ground.remains()  # its deletion takes a while
+        assert play.sim.remains()  # its deletion takes a while
 
         def fail(connection: sqlite3.Connection, statement: str) -> None:
             play.stated = lambda connection, statement: None
@@ -69,7 +69,7 @@ def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
         assert await play.until(lambda: bool(play.events("store.recovered")), 300.0)
         assert len(play.events("job.submitted")) == 1
         assert not play.store.stored_jobs()
-        assert await play.until(lambda: not play.ground.remains(), 600.0)
+        assert await play.until(lambda: not play.sim.remains(), 600.0)
         assert len(play.events("bid.requested")) == 1
 
     perform(plot)

@@ -22,7 +22,7 @@ def sweep_of(play: Play) -> Sweep:
 def over(play: Play) -> bool:
     """All trials have ended, and everything is given back."""
     sweep = sweep_of(play)
-    return len(sweep.trials) == TRIALS and not sweep.unfinished and not play.ground.remains()
+    return len(sweep.trials) == TRIALS and not sweep.unfinished and not play.sim.remains()
 
 
 def runs(events: list[HistoryEvent]) -> dict[int, str]:
@@ -42,7 +42,7 @@ async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
 
 def complete(play: Play, sweep: Sweep) -> None:
     """Every trial ran to its last step under its one run id, and is known by its last loss."""
-    bucket = play.ground.fleet.bucket
+    bucket = play.sim.fleet.bucket
     assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
     assert runs(play.events("trial.created")) == {one.number: one.run for one in sweep.trials}
     assert bucket.saved == {one.run: STEPS for one in sweep.trials}
@@ -70,7 +70,7 @@ def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> No
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         await play.advance(after_s)
-        play.ground.weather("preempt", target="gpt-1-*", notice_s=notice_s)
+        play.sim.weather("preempt", target="gpt-1-*", notice_s=notice_s)
         complete(play, await ended(play))
 
     perform(plot, scripts={"*": SCRIPT})
@@ -81,8 +81,8 @@ def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.events("trial.reported")) > 2, 3600.0)
         lost = next(one for one in sweep_of(play).unfinished if one.slot == "gpt-1")
-        play.ground.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
-        play.ground.weather("preempt", target="gpt-1-*", notice_s=30)
+        play.sim.weather("capacity", zone="us-east5-a", nodes=1)  # there is no other node
+        play.sim.weather("preempt", target="gpt-1-*", notice_s=30)
         sweep = await ended(play)
         complete(play, sweep)
         slots = [
@@ -93,7 +93,7 @@ def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
         assert slots == ["gpt-1", "gpt-0"]
         order = [event.facts["trial"] for event in play.events("trial.assigned")]
         assert order == [0, 1, lost.number, 2, 3, 4, 5]
-        assert play.ground.fleet.bucket.worked[lost.run] <= STEPS + SCRIPT.save_every
+        assert play.sim.fleet.bucket.worked[lost.run] <= STEPS + SCRIPT.save_every
 
     perform(plot, scripts={"*": SCRIPT})
 
@@ -107,9 +107,9 @@ def test_engines_are_killed_and_nodes_preempted_at_random(seed: int) -> None:
             await play.advance(dice.random_between(20.0, 120.0))
             if dice.random_fraction() < 0.5:
                 play.kill()
-            elif play.ground.nodes():
+            elif play.sim.nodes():
                 slot = f"gpt-{int(dice.random_fraction() * 2)}"
-                play.ground.weather("preempt", target=f"{slot}-*", notice_s=30)
+                play.sim.weather("preempt", target=f"{slot}-*", notice_s=30)
         complete(play, await ended(play))
 
     perform(plot, scripts={"*": SCRIPT}, haste=2.0)
@@ -149,7 +149,7 @@ def test_a_stopped_sweep_resumes() -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
         play.submit(SimJob(copies=2, sweep=SWEEP, goal=Goal.GONE))
-        assert await play.until(lambda: not play.ground.remains(), 3600.0)
+        assert await play.until(lambda: not play.sim.remains(), 3600.0)
         many = len(play.events("trial.assigned"))
         await play.advance(600.0)
         assert len(play.events("trial.assigned")) == many
@@ -173,7 +173,7 @@ def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
         play.wanted = True
         sweep = await ended(play)  # what had ended runs again, from the last of its checkpoints
         assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
-        assert {one.run for one in sweep.trials} == set(play.ground.fleet.bucket.saved)
+        assert {one.run for one in sweep.trials} == set(play.sim.fleet.bucket.saved)
 
     perform(plot, scripts={"*": SCRIPT})
 

@@ -110,13 +110,13 @@ def test_an_engine_records_cloud_problems_and_their_end(status: int) -> None:
         await play.advance(60.0)
         assert play.store.troubles.read() == []
         if status:
-            play.ground.weather("http-error", http=status)
+            play.sim.weather("http-error", http=status)
         else:
             play.before = raising
         await play.advance(120.0)
         bad = play.store.troubles.read()
         play.before = lambda request: None
-        play.ground.calm()
+        play.sim.calm()
         await play.advance(120.0)
         return bad, play.store.troubles.read()
 

@@ -32,12 +32,12 @@ WEATHER: tuple[tuple[str, str, Any], ...] = (
 def lived(state: WorldStore) -> LiveWorld:
     """A desk at which a lot was asked for over an hour."""
     clock = StandingClock(START)
-    desk = LiveWorld(fresh(), clock, state)
-    state.save(desk.world)
+    live_world = LiveWorld(fresh(), clock, state)
+    state.save(live_world.world)
     for method, path, body in WEATHER:
         clock.at += 111.1
-        ask(desk, method, path, body)
-    return desk
+        ask(live_world, method, path, body)
+    return live_world
 
 
 def later(state: WorldStore) -> str:
@@ -53,34 +53,34 @@ def place(tmp_path: Path) -> Path:
 
 
 def test_the_journal_rebuilds_the_same_world(place: Path) -> None:
-    desk = lived(WorldStore(place))
-    advance_world(desk.world, START + 4000)
+    live_world = lived(WorldStore(place))
+    advance_world(live_world.world, START + 4000)
     again = WorldStore(place)
     recovered = again.load()
     assert recovered is not None
     assert not recovered.torn
     assert recovered.entries == len(WEATHER)  # the GETs too: a rule was in force
-    assert later(again) == world_digest(desk.world)
+    assert later(again) == world_digest(live_world.world)
 
 
 def test_a_snapshot_rebuilds_the_same_world(place: Path) -> None:
     state = WorldStore(place)
-    desk = lived(state)
-    state.save(desk.world)
-    advance_world(desk.world, START + 4000)
+    live_world = lived(state)
+    state.save(live_world.world)
+    advance_world(live_world.world, START + 4000)
     again = WorldStore(place)
     recovered = again.load()
     assert recovered is not None
     assert recovered.entries == 0
-    assert later(again) == world_digest(desk.world)
+    assert later(again) == world_digest(live_world.world)
 
 
 def test_reads_are_not_recorded_in_fine_weather(place: Path) -> None:
     state = WorldStore(place)
-    desk = LiveWorld(fresh(), StandingClock(START), state)
-    state.save(desk.world)
+    live_world = LiveWorld(fresh(), StandingClock(START), state)
+    state.save(live_world.world)
     for _ in range(5):
-        ask(desk, "GET", NODES)
+        ask(live_world, "GET", NODES)
     assert not list(place.glob("journal-*"))
 
 
@@ -108,8 +108,8 @@ def test_a_torn_line_does_not_spoil_later_lines(place: Path) -> None:
     assert again.load() is not None
     assert again.world is not None
     again.save(again.world)
-    desk = LiveWorld(again.world, StandingClock(START + 5000), again)
-    ask(desk, "POST", f"{NODES}?nodeId=e", NODE)
+    live_world = LiveWorld(again.world, StandingClock(START + 5000), again)
+    ask(live_world, "POST", f"{NODES}?nodeId=e", NODE)
     last = WorldStore(place)
     recovered = last.load()
     assert recovered is not None
@@ -131,23 +131,23 @@ def test_a_damaged_line_is_named(place: Path) -> None:
 def test_a_long_journal_becomes_a_snapshot(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(states, "JOURNAL_BYTES", 2000)
     state = WorldStore(place)
-    desk = lived(state)
+    live_world = lived(state)
     for number in range(400):
-        ask(desk, "POST", f"{NODES}/nobody:stop", {"number": number, "long": "x" * 400})
+        ask(live_world, "POST", f"{NODES}/nobody:stop", {"number": number, "long": "x" * 400})
     assert state.generation > 1
     assert len(list(place.glob("journal-*"))) == 1
-    advance_world(desk.world, START + 4000)
+    advance_world(live_world.world, START + 4000)
     again = WorldStore(place)
     again.load()
-    assert later(again) == world_digest(desk.world)
+    assert later(again) == world_digest(live_world.world)
 
 
 def test_journal_entries_older_than_the_snapshot_are_ignored(place: Path) -> None:
     state = WorldStore(place)
-    desk = lived(state)
+    live_world = lived(state)
     [old] = place.glob("journal-*")
     kept = old.read_bytes()
-    state.save(desk.world)
+    state.save(live_world.world)
     old.write_bytes(kept)  # as if we had been killed before it was removed
     recovered = WorldStore(place).load()
     assert recovered is not None

@@ -27,16 +27,16 @@ def fresh() -> World:
     return new_world(Settings(seed=1, created=START))
 
 
-def ask(desk: LiveWorld, method: str, path: str, body: Any = None) -> Response:
+def ask(live_world: LiveWorld, method: str, path: str, body: Any = None) -> Response:
     path, _, query = path.partition("?")
     content = (
         body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     )
-    return desk.handle_request(Request(method=method, path=path, query=query, body=content))
+    return live_world.handle_request(Request(method=method, path=path, query=query, body=content))
 
 
-def state(desk: LiveWorld, name: str) -> str:
-    answer = ask(desk, "GET", f"{NODES}/{name}")
+def state(live_world: LiveWorld, name: str) -> str:
+    answer = ask(live_world, "GET", f"{NODES}/{name}")
     return str(json.loads(answer.body)["state"])
 
 
@@ -53,16 +53,16 @@ class StandingClock(LoopClock):
 
 def test_due_events_happen_without_a_request() -> None:
     async def main() -> tuple[list[str], float]:
-        desk = LiveWorld(fresh(), LoopClock(START))
+        live_world = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(desk.run())
-            ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
-            await desk.wait_for_changed_hosts()
-            while desk.world.nodes["us-central2-b/a"].state != "READY":
-                await desk.wait_for_changed_hosts()
+            running = group.create_task(live_world.run())
+            ask(live_world, "POST", f"{NODES}?nodeId=a", NODE)
+            await live_world.wait_for_changed_hosts()
+            while live_world.world.nodes["us-central2-b/a"].state != "READY":
+                await live_world.wait_for_changed_hosts()
             at = asyncio.get_running_loop().time()
             running.cancel()
-        return [note.name for note in desk.world.log], at
+        return [note.name for note in live_world.world.log], at
 
     log, at = run(main())
     assert log
@@ -71,14 +71,14 @@ def test_due_events_happen_without_a_request() -> None:
 
 def test_an_earlier_event_wakes_the_runtime_from_a_longer_sleep() -> None:
     async def main() -> float:
-        desk = LiveWorld(fresh(), LoopClock(START))
+        live_world = LiveWorld(fresh(), LoopClock(START))
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(desk.run())
-            ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("clear", 7200)]})
+            running = group.create_task(live_world.run())
+            ask(live_world, "POST", "/sim/v1/scenario", {"steps": [late("clear", 7200)]})
             await asyncio.sleep(1)
-            ask(desk, "POST", "/sim/v1/scenario", {"steps": [late("http-error", 5)]})
-            lines = len(desk.world.log)
-            await desk.wait_for_log_lines(lines)
+            ask(live_world, "POST", "/sim/v1/scenario", {"steps": [late("http-error", 5)]})
+            lines = len(live_world.world.log)
+            await live_world.wait_for_log_lines(lines)
             at = asyncio.get_running_loop().time()
             running.cancel()
         return at
@@ -91,28 +91,28 @@ def test_an_earlier_event_wakes_the_runtime_from_a_longer_sleep() -> None:
 
 def test_time_never_goes_backwards() -> None:
     clock = StandingClock(START + 100)
-    desk = LiveWorld(fresh(), clock)
-    assert desk.current_time() == START + 100
+    live_world = LiveWorld(fresh(), clock)
+    assert live_world.current_time() == START + 100
     clock.at = START
-    assert desk.current_time() == START + 100
-    ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
-    assert desk.world.nodes["us-central2-b/a"].created == START + 100
+    assert live_world.current_time() == START + 100
+    ask(live_world, "POST", f"{NODES}?nodeId=a", NODE)
+    assert live_world.world.nodes["us-central2-b/a"].created == START + 100
 
 
 def test_a_watcher_of_one_host_hears_only_its_changes() -> None:
     async def main() -> tuple[bool, bool]:
-        desk = LiveWorld(fresh(), LoopClock(START))
+        live_world = LiveWorld(fresh(), LoopClock(START))
         for name in ("a", "b"):
-            ask(desk, "POST", f"{NODES}?nodeId={name}", NODE)
+            ask(live_world, "POST", f"{NODES}?nodeId={name}", NODE)
         async with asyncio.TaskGroup() as group:
-            running = group.create_task(desk.run())
-            while {state(desk, "a"), state(desk, "b")} != {"READY"}:
-                await desk.wait_for_changed_hosts()
-            keys = {view.node: key for key, view in desk.host_views().items()}
-            hears_a = group.create_task(desk.wait_for_change(keys["a"]))
-            hears_b = group.create_task(desk.wait_for_change(keys["b"]))
+            running = group.create_task(live_world.run())
+            while {state(live_world, "a"), state(live_world, "b")} != {"READY"}:
+                await live_world.wait_for_changed_hosts()
+            keys = {view.node: key for key, view in live_world.host_views().items()}
+            hears_a = group.create_task(live_world.wait_for_change(keys["a"]))
+            hears_b = group.create_task(live_world.wait_for_change(keys["b"]))
             await asyncio.sleep(0)
-            ask(desk, "POST", "/sim/v1/weather/skew", {"target": "a", "seconds": 5})
+            ask(live_world, "POST", "/sim/v1/weather/skew", {"target": "a", "seconds": 5})
             await asyncio.sleep(1)
             done = hears_a.done(), hears_b.done()
             hears_b.cancel()
@@ -130,21 +130,21 @@ class FullDisk:
 
 
 def test_a_change_that_cannot_be_recorded_is_not_made() -> None:
-    desk = LiveWorld(fresh(), StandingClock(START), FullDisk())
-    answer = ask(desk, "POST", f"{NODES}?nodeId=a", NODE)
+    live_world = LiveWorld(fresh(), StandingClock(START), FullDisk())
+    answer = ask(live_world, "POST", f"{NODES}?nodeId=a", NODE)
     error = json.loads(answer.body)["error"]
     assert (answer.status, error["status"]) == (503, "UNAVAILABLE")
     assert "No space left on device" in error["message"]
-    assert desk.world.nodes == {}
-    assert ask(desk, "GET", NODES).status == 200
+    assert live_world.world.nodes == {}
+    assert ask(live_world, "GET", NODES).status == 200
 
 
 # -- the app, in one process ----------------------------------------------------------------------
 
 
-async def client(desk: LiveWorld, clock: LoopClock) -> httpx2.AsyncClient:
+async def client(live_world: LiveWorld, clock: LoopClock) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
-        transport=InProcessTransport(create_app(desk, clock)), base_url="http://world"
+        transport=InProcessTransport(create_app(live_world, clock)), base_url="http://world"
     )
 
 
@@ -165,8 +165,8 @@ def test_every_answer_has_googles_headers() -> None:
 def test_a_lost_answer_is_a_broken_connection_after_the_effect() -> None:
     async def main() -> str:
         clock = LoopClock(START)
-        desk = LiveWorld(fresh(), clock)
-        async with await client(desk, clock) as http:
+        live_world = LiveWorld(fresh(), clock)
+        async with await client(live_world, clock) as http:
             await http.post("/sim/v1/weather/lost-response", json={"times": 1})
             with pytest.raises(httpx2.TransportError):
                 await http.post(f"{NODES}?nodeId=a", json=NODE)

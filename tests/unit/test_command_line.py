@@ -14,14 +14,14 @@ from tpuherd.commands.command_types import ExecRequest
 
 def understand(line: str, environ: dict[str, str] | None = None) -> ParsedCommand:
     """What a command line comes to, without doing it."""
-    errands: list[ParsedCommand] = []
+    commands: list[ParsedCommand] = []
 
-    def keep(errand: Any) -> int:
-        errands.append(errand)
+    def keep(command: Any) -> int:
+        commands.append(command)
         return 0
 
     assert command_line.run(shlex.split(line), environ or {}, keep) == 0, line
-    return errands[0]
+    return commands[0]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_options_of_the_remote_command_are_not_ours(verb: str, words: str, argv:
 
 
 def test_a_value_that_looks_like_an_option_is_a_value() -> None:
-    errand = understand("logs gpt --grep -v")
-    assert (errand.work.args[0].grep, errand.said.loud) == ("-v", 0)  # type: ignore[attr-defined]
+    command = understand("logs gpt --grep -v")
+    assert (command.work.args[0].grep, command.said.loud) == ("-v", 0)  # type: ignore[attr-defined]
 
 
 def test_words_after_the_dashes_of_run_are_its_command() -> None:
-    errand = understand("run --name a --accelerator v4-8 -v -- python x.py -q --world w")
-    assert errand.work.args[0].said.command == (  # type: ignore[attr-defined]
+    command = understand("run --name a --accelerator v4-8 -v -- python x.py -q --world w")
+    assert command.work.args[0].said.command == (  # type: ignore[attr-defined]
         "python", "x.py", "-q", "--world", "w",
     )  # fmt: skip
-    assert (errand.said.loud, errand.said.world) == (1, None)
+    assert (command.said.loud, command.said.world) == (1, None)

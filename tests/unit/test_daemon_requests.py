@@ -61,13 +61,13 @@ def test_a_request_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) ->
     words = ["exec", "pod", "", "-c", "echo 'a=b'\n", "\udcff"]
     sent = launcher.encode_request(words, b"/where/\xff")
     assert request_length(sent) == len(sent) - LENGTH
-    letter = decode_request(sent[LENGTH:])
-    assert letter.arguments == tuple(words)
-    assert letter.stamp == install_stamp(tpuherd.__version__)
-    assert bytes(letter.folder) == b"/where/\xff"
-    assert letter.environ["HOME"] == "/home/ü"
-    assert letter.environ["HERD_WORLD"] == "a=b"
-    assert "SECRET" not in letter.environ
+    request = decode_request(sent[LENGTH:])
+    assert request.arguments == tuple(words)
+    assert request.stamp == install_stamp(tpuherd.__version__)
+    assert bytes(request.folder) == b"/where/\xff"
+    assert request.environ["HOME"] == "/home/ü"
+    assert request.environ["HERD_WORLD"] == "a=b"
+    assert "SECRET" not in request.environ
 
 
 @pytest.fixture
@@ -122,11 +122,11 @@ def test_compiled_files_do_not_change_the_version(
     for room in FOLDERS:
         (tmp_path / room).mkdir(parents=True)
         (tmp_path / room / "module.py").write_text("old")
-    keeper = Daemon(WallClock(), 60.0)
+    daemon = Daemon(WallClock(), 60.0)
 
     def answer() -> bytes:
         now = install_stamp(tpuherd.__version__)
-        return keeper.choose_answer(
+        return daemon.choose_answer(
             DaemonRequest(stamp=now, folder=tmp_path, arguments=("exec",), environ={})
         )
 

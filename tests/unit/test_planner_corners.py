@@ -198,7 +198,7 @@ def test_how_an_end_is_described() -> None:
 # ---- the verdict ---------------------------------------------------------------------------------
 
 
-def judged(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> Any:
+def verdict_of(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> Any:
     """What two hosts that say the same come to."""
     hosts = tuple(host(one, works=(work,)) for one in range(2))
     observed = replace(seen(hosts={NAME: hosts}), **changes)
@@ -208,18 +208,18 @@ def judged(work: HostRun, attempt: AttemptRecord = ATTEMPT, **changes: Any) -> A
 
 def test_a_survey_counts_if_it_began_after_the_end() -> None:
     well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
-    assert isinstance(judged(well, surveyed_at=NOW - 5), Pending)
-    assert judged(well, surveyed_at=NOW - 4.9).verdict is Verdict.SUCCESS
+    assert isinstance(verdict_of(well, surveyed_at=NOW - 5), Pending)
+    assert verdict_of(well, surveyed_at=NOW - 4.9).verdict is Verdict.SUCCESS
 
 
 def test_a_success_before_our_stop_arrived_is_a_success() -> None:
     stopping = replace(ATTEMPT, stopping_at=NOW - 6, stopping_why="changed", stopping_s=30.0)
     well = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 5)
-    assert judged(well, stopping).verdict is Verdict.SUCCESS
-    assert judged(replace(well, termed=True), stopping).verdict is Verdict.STOPPED
-    assert judged(replace(well, exit=75), stopping).verdict is Verdict.STOPPED
+    assert verdict_of(well, stopping).verdict is Verdict.SUCCESS
+    assert verdict_of(replace(well, termed=True), stopping).verdict is Verdict.STOPPED
+    assert verdict_of(replace(well, exit=75), stopping).verdict is Verdict.STOPPED
     one = (host(0, works=(well,)), host(1, works=(replace(well, termed=True),)))
-    assert judged(well, stopping, hosts={NAME: one}).verdict is Verdict.STOPPED
+    assert verdict_of(well, stopping, hosts={NAME: one}).verdict is Verdict.STOPPED
 
 
 def test_after_a_notice_the_cloud_is_surveyed_soon() -> None:
@@ -236,11 +236,11 @@ def test_only_reports_of_this_attempt_count_for_it() -> None:
     other = HostRun(attempt="gpt-0-a0-me", word=RunState.RUNNING)
     for works in ((other, well), (well, other)):
         hosts = tuple(host(one, works=works) for one in range(2))
-        assert judged(well, hosts={NAME: hosts}).verdict is Verdict.SUCCESS
+        assert verdict_of(well, hosts={NAME: hosts}).verdict is Verdict.SUCCESS
     young = replace(well, word=RunState.RUNNING, exit=None, ended=None)
     ended = replace(other, word=RunState.ENDED)
     hosts = tuple(host(one, works=(ended, young)) for one in range(2))
-    assert judged(young, hosts={NAME: hosts}) == Pending()
+    assert verdict_of(young, hosts={NAME: hosts}) == Pending()
 
 
 @pytest.mark.parametrize("change", [{"code_digest": "d"}, {"goal": Goal.RUN, "code_digest": "e"}])
@@ -283,7 +283,7 @@ def test_zones_with_known_node_lifetimes_come_before_unknown_ones() -> None:
 
 def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:
     silent = (host(0, reached=False, heard_at=1.0), host(1))
-    for exact, outdated, worn in (
+    for exact, outdated, unhealthy in (
         (True, Role.DEAD, Role.DEAD),
         (False, Role.OUTDATED, Role.UNHEALTHY),
     ):
@@ -292,7 +292,7 @@ def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:
         wanted_slot = slot(exact=exact)
         assert bidding.fixed_role(case(slot=wanted_slot), stood())[0] is Role.INCUMBENT
         old = stood(hosts=silent, whole=False)
-        assert bidding.fixed_role(case(slot=wanted_slot), old)[0] is worn
+        assert bidding.fixed_role(case(slot=wanted_slot), old)[0] is unhealthy
 
 
 def test_a_log_is_complete_when_all_reachable_hosts_have_sent_theirs() -> None:

@@ -68,24 +68,24 @@ def test_a_gang_stalls_on_its_own_node_even_with_a_successor() -> None:
     quiet = works(stepped_at=NOW - STALL_S, logged_at=NOW - STALL_S, started=1.0)
     hosts = tuple(host(worker, works=(quiet,)) for worker in (0, 1))
     old, new = stood(role=Role.UNHEALTHY, hosts=hosts), stood("gpt-0-g2-me")
-    judged = case(
+    context = case(
         old, new, incumbent=new, home=old, slot_history=SlotHistory(attempt=launched(), attempts=1),
         slot=slot(limits=Limits(stall_s=STALL_S)),
     )  # fmt: skip
-    assert gang_actions.gang_bid(judged) is old
-    assert gang_actions.gang_state(judged, gang_actions.gang_bid(judged)) is GangState.STALLED
+    assert gang_actions.gang_bid(context) is old
+    assert gang_actions.gang_state(context, gang_actions.gang_bid(context)) is GangState.STALLED
 
 
 def test_outputs_are_collected_if_and_only_if_the_table_says_so() -> None:
     for verdict, goal in product(Verdict, Goal):
         ended = launched(ended_at=NOW - 9, verdict=verdict)
         here = stood()
-        judged = case(
+        context = case(
             here, incumbent=here, home=here, slot_history=SlotHistory(attempt=ended, attempts=1),
             slot=slot(goal=goal, outputs=True),
         )  # fmt: skip
-        shape = gang_actions.choose_gang_action(judged)
-        found = [step.action for step in judged.steps if isinstance(step.action, Collect)]
+        shape = gang_actions.choose_gang_action(context)
+        found = [step.action for step in context.steps if isinstance(step.action, Collect)]
         assert bool(found) == (GANG[shape][goal] is GangAction.COLLECT), (verdict, goal)
 
 
@@ -168,8 +168,8 @@ def test_the_gang_state_on_a_prepared_node_is_that_of_its_last_attempt() -> None
             (here, None, ended, GangState.PREPARED),
             (here, None, None, GangState.PREPARED),
         ]:
-            judged = case(seat, home=home, slot_history=SlotHistory(attempt=attempt))
-            assert gang_actions.gang_state(judged, seat) is shape
+            context = case(seat, home=home, slot_history=SlotHistory(attempt=attempt))
+            assert gang_actions.gang_state(context, seat) is shape
 
 
 def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
@@ -178,7 +178,7 @@ def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
     for need, limit, home, whole, stage, code in space:
         here = stood(stage=stage, whole=whole)
         here.bid = replace(here.bid, prepared=code)
-        judged = case(
+        context = case(
             here,
             home=here if home else None,
             need=need,
@@ -188,7 +188,7 @@ def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
         works = whole and stage in {BidPhase.READY, BidPhase.HIDDEN}
         known = stage not in {BidPhase.UNKNOWN, BidPhase.CALLING}
         settled = known and home and whole and (need is not NodeNeed.SEEK or bool(limit))
-        found = gang_actions.gang_state(judged, here)
+        found = gang_actions.gang_state(context, here)
         assert (found is GangState.SUCCEEDED) == (settled or (works and home and code == "c"))
         assert (found is GangState.BARE) == (works and not settled and code != "c")
         assert (found is GangState.PREPARED) == (works and not home and code == "c")
@@ -246,7 +246,7 @@ def test_an_attempt_runs_if_and_only_if_a_reachable_host_runs_it() -> None:
 def test_the_goal_and_its_reason_if_it_differs_from_the_job() -> None:
     space = product(("", "so"), NodeNeed, Goal, (None, 5.0), (None, 6.0))
     for limit, need, goal, done, gave_up in space:
-        judged = case(
+        context = case(
             limit=limit, need=need, slot=slot(goal=goal),
             slot_history=SlotHistory(done_at=done, gave_up_at=gave_up),
         )  # fmt: skip
@@ -258,16 +258,16 @@ def test_the_goal_and_its_reason_if_it_differs_from_the_job() -> None:
             expected = (Goal.GONE, "it is done")
         else:
             expected = (goal, "the job should not run now")
-        assert gang_actions.gang_goal(judged) == expected
+        assert gang_actions.gang_goal(context) == expected
 
 
 def test_a_gang_ends_with_its_node_for_the_reason_of_the_node() -> None:
     for role, why in product(Role, ("", "it is sick")):
         home = stood(role=role, why=why)
-        judged = case(home, home=home, slot_history=SlotHistory(attempt=launched()))
+        context = case(home, home=home, slot_history=SlotHistory(attempt=launched()))
         goes = role in {Role.DEAD, Role.SURPLUS, Role.WITHDRAWN}
         expected = (Goal.IDLE, why or "its node is going away")
-        assert gang_actions.gang_goal(judged) == (
+        assert gang_actions.gang_goal(context) == (
             expected if goes else (Goal.RUN, "the job should not run now")
         )
     homeless = case(slot_history=SlotHistory(attempt=launched()))
@@ -286,7 +286,7 @@ def test_a_stall_needs_all_hosts_and_more_time_before_the_first_step() -> None:
             )  # fmt: skip
             here = stood(hosts=hosts)
             attempt = replace(launched(), first_step_at=told)
-            judged = case(
+            context = case(
                 here,
                 incumbent=here,
                 home=here,
@@ -296,7 +296,7 @@ def test_a_stall_needs_all_hosts_and_more_time_before_the_first_step() -> None:
             begun = told is not None or one is not None
             begun = begun or (two is not None and word is RunState.RUNNING)
             stalls = word is RunState.RUNNING and quiet >= (stall_s if begun else first_s)
-            assert bool(gang_actions.stall_reason(judged, here)) == stalls, (
+            assert bool(gang_actions.stall_reason(context, here)) == stalls, (
                 told,
                 one,
                 two,
@@ -311,12 +311,12 @@ def test_there_is_something_to_collect_if_outputs_or_log_lines_remain() -> None:
         said = works(word=RunState.ENDED, exit=0, drained=drained)
         here = stood(hosts=(host(0, works=(said,)), host(1)))
         here.bid = replace(here.bid, collected=collected, lost_at=lost)
-        judged = case(
+        context = case(
             here, home=here, need=need, limit=limit, slot=slot(outputs=outputs),
             slot_history=SlotHistory(attempt=launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)),
         )  # fmt: skip
         left = (outputs or not drained) and not collected and lost is None
-        assert bidding.needs_collecting(judged, here) == left
+        assert bidding.needs_collecting(context, here) == left
 
 
 def test_a_checkpoint_is_recorded_after_a_minute_or_a_share_of_the_run() -> None:
@@ -326,10 +326,10 @@ def test_a_checkpoint_is_recorded_after_a_minute_or_a_share_of_the_run() -> None
             begun = launched(saved=1, saved_at=NOW - ago)
             attempt = replace(begun, launched_at=NOW - ran)
             here = stood(hosts=(host(0, works=(works(saved=2),)),))
-            judged = case(here, slot_history=SlotHistory(attempt=attempt))
-            step_events.record_progress(judged)
-            assert len(judged.steps) == (ago == pause)
-            assert judged.wake_at == (inf if ago == pause else NOW + 1)
+            context = case(here, slot_history=SlotHistory(attempt=attempt))
+            step_events.record_progress(context)
+            assert len(context.steps) == (ago == pause)
+            assert context.wake_at == (inf if ago == pause else NOW + 1)
 
 
 def test_silence_counts_only_where_the_cloud_reports_healthy_nodes() -> None:
@@ -361,12 +361,12 @@ def test_without_a_node_no_host_gets_a_message() -> None:
 def test_a_repeated_start_resumes_unless_it_is_the_first_attempt() -> None:
     for number in (1, 2, 3):
         here = stood()
-        judged = case(
+        context = case(
             here, home=here, slot_history=SlotHistory(attempt=launched(number=number)),
             open=gang_progress.Pending(absent="w0"),
         )  # fmt: skip
-        gang_actions.resend_to_hosts(judged)
-        (found,) = [step.action for step in judged.steps if isinstance(step.action, Launch)]
+        gang_actions.resend_to_hosts(context)
+        (found,) = [step.action for step in context.steps if isinstance(step.action, Launch)]
         assert (found.number, found.resume) == (number, number > 1)
 
 
@@ -381,47 +381,47 @@ def test_the_reason_of_a_stop_is_that_of_the_gang_state() -> None:
             (GangState.DOOMED, "a part is over"),
             (GangState.RUNNING, "so"),
         ):
-            judged = case(
+            context = case(
                 here, home=here, slot_history=SlotHistory(attempt=attempt),
                 open=gang_progress.Pending(broken="a part is over"),
             )  # fmt: skip
-            gang_actions.stop_attempt(judged, shape, "so")
-            assert why in judged.steps[0].why
+            gang_actions.stop_attempt(context, shape, "so")
+            assert why in context.steps[0].why
 
 
 def test_a_withdrawal_waits_ten_minutes_for_unreachable_hosts() -> None:
     for ago in (COLLECT_S_MAX - 1, COLLECT_S_MAX):
         here = stood(whole=False, hosts=(host(0), host(1, reached=False)))
         ended = launched(ended_at=NOW - ago, verdict=Verdict.STOPPED)
-        judged = case(
+        context = case(
             here,
             home=here,
             need=NodeNeed.NONE,
             slot=slot(outputs=True),
             slot_history=SlotHistory(attempt=ended),
         )
-        assert bidding.needs_collecting(judged, here) == (ago < COLLECT_S_MAX)
-        assert judged.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
+        assert bidding.needs_collecting(context, here) == (ago < COLLECT_S_MAX)
+        assert context.wake_at == (NOW + 1 if ago < COLLECT_S_MAX else inf)
 
 
 def test_a_request_is_resent_at_once_and_then_after_a_pause() -> None:
     for sends, pause in ((1, 0.0), (2, 10.0), (3, 20.0), (4, 40.0), (9, 300.0)):
         for ago in (pause - 1, pause):
-            judged = case()
-            bidding.resend_ask(judged, bid(sends=sends, sent_at=NOW - ago))
-            assert len(judged.requests) == (ago >= pause)
-            assert judged.wake_at == (inf if ago >= pause else NOW + 1)
+            context = case()
+            bidding.resend_ask(context, bid(sends=sends, sent_at=NOW - ago))
+            assert len(context.requests) == (ago >= pause)
+            assert context.wake_at == (inf if ago >= pause else NOW + 1)
 
 
 def test_an_impossible_request_gives_up_when_nothing_is_held() -> None:
     for held in (True, False):
         here = stood(role=Role.WITHDRAWN)
         bids = {NAME: here.bid} if held else {}
-        judged = case(
+        context = case(
             slot=slot(offers=(), no_offer="no zone has it"), slot_history=SlotHistory(bids=bids)
         )
-        bidding.ask_for_nodes(judged)
-        assert (judged.slot_history.gave_up_at is not None) == (not held)
+        bidding.ask_for_nodes(context)
+        assert (context.slot_history.gave_up_at is not None) == (not held)
 
 
 def test_another_running_attempt_says_nothing_about_this_one() -> None:
@@ -441,16 +441,16 @@ def test_while_an_older_attempt_is_stopped_nothing_else_happens() -> None:
     wait_s = slot().limits.grace_s + gang_progress.NOTICE_S
     for halted, steps in ((None, 1), (NOW - wait_s + 1, 0), (NOW - wait_s, 1)):
         here = stood(hosts=(host(0, works=(old,)), host(1)))
-        judged = case(here, incumbent=here, slot_history=SlotHistory(halted_at=halted))
-        gang_actions.choose_gang_action(judged)
-        assert [type(step.action) for step in judged.steps] == [Stop] * steps
-        assert judged.wake_at == (inf if steps else NOW + 1)
+        context = case(here, incumbent=here, slot_history=SlotHistory(halted_at=halted))
+        gang_actions.choose_gang_action(context)
+        assert [type(step.action) for step in context.steps] == [Stop] * steps
+        assert context.wake_at == (inf if steps else NOW + 1)
 
 
 def test_a_request_names_the_node_that_it_replaces() -> None:
     for role, why in product(Role, ("", "it is sick")):
-        judged = case(stood(role=role, why=why))
+        context = case(stood(role=role, why=why))
         names = why and role is not Role.WITHDRAWN
-        assert bidding.reason_to_ask(judged) == (
+        assert bidding.reason_to_ask(context) == (
             f"instead of {NAME}: {why}" if names else "for the job"
         )

@@ -400,10 +400,10 @@ def test_exact_jobs_try_the_next_zone_only_after_their_patience() -> None:
     alone.tick()
     alone.now += 900
     assert not actions(again(alone), Withdraw)
-    worn = running(exact=True)
-    worn.home.node = NodeState.UNHEALTHY
-    worn.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
-    assert not worn.kinds("bid.requested")[1:]
+    unhealthy = running(exact=True)
+    unhealthy.home.node = NodeState.UNHEALTHY
+    unhealthy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
+    assert not unhealthy.kinds("bid.requested")[1:]
 
 
 # ---- words ---------------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ def test_the_incumbent() -> None:
             left = [one for one in left if one.bid.name != name]
 
 
-def worn(
+def unhealthy(
     mine: BidRecord,
     hosts: tuple[HostStatus, ...] = (),
     history: History | None = None,
@@ -241,28 +241,28 @@ def worn(
 def test_unhealthy() -> None:
     ready = bid(granted_at=NOW - 800, ready_at=NOW - 700)
     both = (host(0), host(1))
-    assert worn(ready, both) == ("", inf)
+    assert unhealthy(ready, both) == ("", inf)
     quarantined = History(bad_nodes={NAME: 1.0})
-    assert worn(ready, both, quarantined) == ("its chips failed to initialize", None)
+    assert unhealthy(ready, both, quarantined) == ("its chips failed to initialize", None)
     most = bid_status.NODE_FAILURES_MAX
-    assert worn(replace(ready, node_failures=most - 1), both)[0] == ""
-    assert "failed 5 times" in worn(replace(ready, node_failures=most), both)[0]
-    assert "failed 6 times" in worn(replace(ready, unprepared=most + 1), both)[0]
+    assert unhealthy(replace(ready, node_failures=most - 1), both)[0] == ""
+    assert "failed 5 times" in unhealthy(replace(ready, node_failures=most), both)[0]
+    assert "failed 6 times" in unhealthy(replace(ready, unprepared=most + 1), both)[0]
     for ago, over in ((bid_status.UNHEALTHY_S_MAX, True), (bid_status.UNHEALTHY_S_MAX - 1, False)):
-        why, due = worn(replace(ready, unhealthy_at=NOW - ago), both)
+        why, due = unhealthy(replace(ready, unhealthy_at=NOW - ago), both)
         assert ("unhealthy" in why, due) == (over, None if over else NOW + 1)
     for ago, over in ((bid_status.MAKING_S_MAX, True), (bid_status.MAKING_S_MAX - 1, False)):
-        why, due = worn(bid(granted_at=NOW - ago))
+        why, due = unhealthy(bid(granted_at=NOW - ago))
         assert ("READY" in why, due) == (over, None if over else NOW + 1)
-    assert worn(bid()) == ("", inf)
+    assert unhealthy(bid()) == ("", inf)
 
 
 def test_nothing_is_unhealthy_before_the_first_survey_after_an_absence() -> None:
     sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=3.0)
-    assert worn(sick)[0]
-    assert worn(sick, awake_at=NOW) == ("", inf)
-    assert worn(sick, None or (), History(started_at=NOW)) == ("", inf)
-    assert worn(sick, awake_at=NOW - 1)[0]
+    assert unhealthy(sick)[0]
+    assert unhealthy(sick, awake_at=NOW) == ("", inf)
+    assert unhealthy(sick, None or (), History(started_at=NOW)) == ("", inf)
+    assert unhealthy(sick, awake_at=NOW - 1)[0]
 
 
 def test_silence_counts_from_when_the_engine_could_have_heard() -> None:
@@ -278,7 +278,7 @@ def test_silence_counts_from_when_the_engine_could_have_heard() -> None:
     ]:
         hosts = (host(0), host(1, reached=False, heard_at=heard))
         history = History(started_at=started, frozen_at=frozen)
-        why, due = worn(ready, hosts, history, awake_at=awake)
+        why, due = unhealthy(ready, hosts, history, awake_at=awake)
         assert bool(why) == over, (heard, awake, started, frozen)
         assert (due is None) == over
 
@@ -293,10 +293,10 @@ def test_unreached_hosts_are_waited_for_an_hour_and_in_large_pods_two() -> None:
         (64, 2 * bid_status.BOOT_S_MAX, True),
     ]:
         mine = bid(granted_at=1.0, ready_at=NOW - ago, offer=offer("a", hosts=hosts_many))
-        assert bool(worn(mine, never)[0]) == over
-        assert bool(worn(mine)[0]) == over
-        assert worn(mine, never, History(started_at=NOW - 1))[0] == ""
-        assert worn(mine, never, awake_at=NOW - 1)[0] == ""
+        assert bool(unhealthy(mine, never)[0]) == over
+        assert bool(unhealthy(mine)[0]) == over
+        assert unhealthy(mine, never, History(started_at=NOW - 1))[0] == ""
+        assert unhealthy(mine, never, awake_at=NOW - 1)[0] == ""
 
 
 # ---- notes ---------------------------------------------------------------------------------------

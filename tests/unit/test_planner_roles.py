@@ -87,26 +87,26 @@ def space() -> Iterator[tuple[frozenset[str], NodeNeed, bool, int, float]]:
 def test_each_role_of_a_single_bid_if_and_only_if() -> None:
     for facts, need, exact, offers, age in space():
         wanted_slot = replace(WANTED_SLOT, exact=exact, offers=tuple(map(offer, "abc"[:offers])))
-        judged = case(wanted_slot, need, known(facts, age))
-        assign_roles(judged)
-        role = judged.bid_statuses[0].role
+        context = case(wanted_slot, need, known(facts, age))
+        assign_roles(context)
+        role = context.bid_statuses[0].role
         gone = facts & {"refused", "lost", "noticed"}
         free = need is not NodeNeed.NONE and "withdrawn" not in facts
         old = need is NodeNeed.SEEK and "outdated" in facts
         tired = exact and offers > 1 and age >= PATIENCE
-        worn = need is NodeNeed.SEEK and "worn" in facts
+        unhealthy = need is NodeNeed.SEEK and "worn" in facts
         held = "granted" in facts
         fresh = free and not gone and not old
         assert {
             Role.WITHDRAWN: "withdrawn" in facts,
             Role.UNWANTED: "withdrawn" not in facts and need is NodeNeed.NONE,
             Role.DEAD: (free and bool(gone or (exact and old) or (tired and not held and not old)))
-            or (fresh and held and exact and worn),
+            or (fresh and held and exact and unhealthy),
             Role.OUTDATED: free and not gone and old and not exact,
             Role.CANDIDATE: fresh and not held and not tired and need is NodeNeed.SEEK,
             Role.SURPLUS: fresh and not held and not tired and need is NodeNeed.HOLD,
-            Role.UNHEALTHY: fresh and held and worn and not exact,
-            Role.INCUMBENT: fresh and held and not worn,
+            Role.UNHEALTHY: fresh and held and unhealthy and not exact,
+            Role.INCUMBENT: fresh and held and not unhealthy,
         }[role], (sorted(facts), need, exact, offers, age, role)
 
 
@@ -114,9 +114,9 @@ def test_a_candidate_beside_an_incumbent_is_surplus() -> None:
     held, waits = known(frozenset({"granted"}), 9.0), bid(name="gpt-0-g2-me", generation=2)
     for need in (NodeNeed.SEEK, NodeNeed.HOLD):
         for bids in ((held, waits), (waits, held)):
-            judged = case(WANTED_SLOT, need, *bids)
-            assign_roles(judged)
-            roles = {one.bid.name: one.role for one in judged.bid_statuses}
+            context = case(WANTED_SLOT, need, *bids)
+            assign_roles(context)
+            roles = {one.bid.name: one.role for one in context.bid_statuses}
             assert roles == {NAME: Role.INCUMBENT, waits.name: Role.SURPLUS}
 
 
@@ -131,26 +131,26 @@ def test_hedges_are_withdrawn_with_their_reason_when_one_is_granted() -> None:
 
 def test_the_plan_wakes_when_an_unhealthy_node_reaches_its_limit() -> None:
     for ago in (1.0, UNHEALTHY_S_MAX - 1):
-        judged = case(
+        context = case(
             WANTED_SLOT,
             NodeNeed.SEEK,
             replace(known(frozenset({"granted"}), 9.0), unhealthy_at=NOW - ago),
         )
-        assign_roles(judged)
-        assert judged.wake_at == NOW - ago + UNHEALTHY_S_MAX
+        assign_roles(context)
+        assert context.wake_at == NOW - ago + UNHEALTHY_S_MAX
 
 
 def test_a_withdrawal_goes_to_the_zone_of_the_node_and_wakes_the_plan() -> None:
     for shown, withdrawn_ago, sent in (("a", None, True), ("b", None, True), ("a", 4.0, False)):
         gone = bid(withdrawn_at=withdrawn_ago and NOW - withdrawn_ago, withdrawals=1)
-        judged = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
-        judged.bid_statuses[0].observation = sight(NodeState.READY, zone=shown)
-        assign_roles(judged)
-        apply_bid_table(judged)
-        assert [step.action for step in judged.steps] == (
+        context = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
+        context.bid_statuses[0].observation = sight(NodeState.READY, zone=shown)
+        assign_roles(context)
+        apply_bid_table(context)
+        assert [step.action for step in context.steps] == (
             [Withdraw(bid=NAME, slot="gpt-0", zone=shown)] if sent else []
         )
-        assert judged.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
+        assert context.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
 
 
 def test_an_event_of_an_unknown_slot_changes_nothing() -> None:

@@ -80,18 +80,18 @@ def test_the_action_for_a_bid_in_each_role_and_phase() -> None:
 def test_the_action_for_a_gang_in_each_state() -> None:
     over = {GangState.SUCCEEDED, GangState.FAILED, GangState.INTERRUPTED}
     for shape, goal in product(GangState, Goal):
-        deed, run, gone = GANG[shape][goal], goal is Goal.RUN, goal is Goal.GONE
-        assert (deed is GangAction.PREPARE) == (shape is GangState.BARE and not gone)
+        action, run, gone = GANG[shape][goal], goal is Goal.RUN, goal is Goal.GONE
+        assert (action is GangAction.PREPARE) == (shape is GangState.BARE and not gone)
         starts = {GangState.PREPARED, GangState.FAILED, GangState.INTERRUPTED}
-        assert (deed is GangAction.LAUNCH) == (run and shape in starts)
+        assert (action is GangAction.LAUNCH) == (run and shape in starts)
         ends = (
             {GangState.DOOMED, GangState.STALLED}
             if run
             else {GangState.DOOMED, GangState.STALLED, GangState.RUNNING}
         )
-        assert (deed is GangAction.STOP) == (shape in ends)
+        assert (action is GangAction.STOP) == (shape in ends)
         brings = over if gone else ({GangState.SUCCEEDED} if run else set())
-        assert (deed is GangAction.COLLECT) == (shape in brings)
+        assert (action is GangAction.COLLECT) == (shape in brings)
 
 
 @dataclass(frozen=True)
@@ -227,11 +227,11 @@ def slot_of(state: State) -> Slot:
 
 
 @cache
-def judged(state: State) -> EnginePlan:
-    return judged_with(state)
+def planned(state: State) -> EnginePlan:
+    return plan_with(state)
 
 
-def judged_with(state: State, **changes: object) -> EnginePlan:
+def plan_with(state: State, **changes: object) -> EnginePlan:
     desired = DesiredSlots(slots={"gpt-0": slot_of(state)}, owner="me")
     observed = replace(observed_of(state), **changes)  # type: ignore[arg-type]
     return plan(desired, observed, History(slots={"gpt-0": slot_history_of(state)}), NOW)
@@ -267,7 +267,7 @@ def test_withdraw_if_and_only_if() -> None:
         old = wants(state) and not state.fits and state.stage == "making"
         dead = dies(state)
         expected = may and over and (state.withdrawn or not wants(state) or dead or old)
-        found = actions(judged(state), Withdraw)
+        found = actions(planned(state), Withdraw)
         assert bool(found) == expected, state
         assert len(found) <= 1
     assert many > 5000
@@ -276,7 +276,7 @@ def test_withdraw_if_and_only_if() -> None:
 def test_ask_if_and_only_if_nothing_fills_the_slot() -> None:
     for state in states():
         fills = not state.withdrawn and not dies(state) and state.fits
-        found = actions(judged(state), Ask)
+        found = actions(planned(state), Ask)
         assert len(found) == (3 if wants(state) and not fills else 0), state
         zones = [ask.offer.zone for ask in found if isinstance(ask, Ask)]
         assert zones == ["a", "b", "c"][: len(zones)]
@@ -298,7 +298,7 @@ def test_prepare_if_and_only_if() -> None:
             and state.past != "running"
             and not (state.prepared and state.code)
         )
-        assert bool(actions(judged(state), Prepare)) == expected, state
+        assert bool(actions(planned(state), Prepare)) == expected, state
 
 
 def test_launch_if_and_only_if() -> None:
@@ -311,7 +311,7 @@ def test_launch_if_and_only_if() -> None:
             and state.code
             and state.past in {"none", "failed", "stopped"}
         )
-        found = actions(judged(state), Launch)
+        found = actions(planned(state), Launch)
         assert len(found) == expected, state
         for launch in found:
             assert isinstance(launch, Launch)
@@ -324,7 +324,7 @@ def test_stop_if_and_only_if() -> None:
     for state in states():
         goes = dies(state) or state.withdrawn or state.goal is not Goal.RUN or not state.code
         expected = state.past == "running" and not ends(state) and goes
-        found = actions(judged(state), Stop)
+        found = actions(planned(state), Stop)
         assert len(found) == expected, state
         for stop in found:
             assert isinstance(stop, Stop)
@@ -335,9 +335,9 @@ def test_stop_if_and_only_if() -> None:
 
 def test_nothing_is_repeated_while_it_is_under_way() -> None:
     for state in states():
-        first = judged(state)
+        first = planned(state)
         calls = [step.action.bid for step in first.steps if isinstance(step.action, Ask | Withdraw)]
-        again = judged_with(state, calling=frozenset([*calls, NAME]), working=frozenset(["gpt-0"]))
+        again = plan_with(state, calling=frozenset([*calls, NAME]), working=frozenset(["gpt-0"]))
         assert not actions(again, Withdraw), state
         for kind in (Prepare, Launch, Collect):
             assert not actions(again, kind), state
@@ -348,7 +348,7 @@ def test_every_step_has_a_reason_and_every_slot_a_message(goal: Goal) -> None:
     for state in states():
         if state.goal is not goal:
             continue
-        found = judged(state)
+        found = planned(state)
         assert all(step.why for step in found.steps), state
         assert found.states["gpt-0"], state
         assert found.wake_at >= NOW
@@ -359,7 +359,7 @@ def test_every_step_has_a_reason_and_every_slot_a_message(goal: Goal) -> None:
 
 def test_at_rest_if_and_only_if_nothing_is_held_or_wanted() -> None:
     for state in states():
-        assert not judged(state).rest, state
+        assert not planned(state).rest, state
     for goal, done, gave_up in product(Goal, [None, NOW], [None, NOW]):
         slot_history = SlotHistory(done_at=done, gave_up_at=gave_up)
         desired = DesiredSlots(slots={"gpt-0": slot(goal=goal)}, owner="me")

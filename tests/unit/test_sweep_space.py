@@ -159,8 +159,8 @@ def told(number: int, *values: float, start: int = 1) -> TrialRecord:
 
 
 def pruned(rule: str, last: TrialRecord, *others: TrialRecord, **fields: object) -> bool:
-    judged = search(metric="loss", prune=Prune(rule=rule, **fields))  # type: ignore[arg-type]
-    return bool(prune_reason(judged, Sweep(trials=(*others, last)), last))
+    pruned_search = search(metric="loss", prune=Prune(rule=rule, **fields))  # type: ignore[arg-type]
+    return bool(prune_reason(pruned_search, Sweep(trials=(*others, last)), last))
 
 
 def test_a_trial_worse_than_the_median_is_hopeless() -> None:
@@ -198,11 +198,11 @@ def test_hyperband_brackets_start_one_after_another() -> None:
 
 
 def test_when_maximizing_small_values_are_hopeless() -> None:
-    judged = search(metric="accuracy", goal="maximize", prune=Prune(rule="median", after=2))
+    pruned_search = search(metric="accuracy", goal="maximize", prune=Prune(rule="median", after=2))
     others = (told(0, 0.5, 0.8), told(1, 0.5, 0.9))
     for value, expected in ((0.2, True), (0.95, False)):
         last = told(2, 0.1, value)
-        assert bool(prune_reason(judged, Sweep(trials=(*others, last)), last)) is expected
+        assert bool(prune_reason(pruned_search, Sweep(trials=(*others, last)), last)) is expected
 
 
 # ---- the log -------------------------------------------------------------------------------------

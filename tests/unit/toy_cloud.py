@@ -235,7 +235,7 @@ class Toy:
     # -- what is done
 
     def do(self, step: PlannedStep) -> None:
-        deeds: dict[type, Callable[[PlannedStep, Any], None]] = {
+        actions: dict[type, Callable[[PlannedStep, Any], None]] = {
             Ask: self.create,
             Withdraw: self.withdraw,
             Prepare: self.prepare,
@@ -244,7 +244,7 @@ class Toy:
             Collect: self.collect,
             RecordEvent: lambda step, action: None,
         }
-        deeds[type(step.action)](step, step.action)
+        actions[type(step.action)](step, step.action)
 
     def withdraw(self, step: PlannedStep, action: Withdraw) -> None:
         thing = self.things.get(action.bid)
