@@ -1,4 +1,4 @@
-"""What this machine lacks is skipped with a word, and listed once more at the end."""
+"""Tests that this machine cannot run are skipped with a reason, and listed at the end."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""One world without hosts for all tests of the API, and Google's libraries pointed at it."""
+"""One world without hosts for all tests of the API, with Google's libraries pointed at it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing

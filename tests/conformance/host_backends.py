@@ -1,4 +1,4 @@
-"""Grounds on which the way to hosts is tried, and the way itself with a key and pins of its own."""
+"""Two kinds of hosts for tests of connections, and a connection pool with its own key and pins."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

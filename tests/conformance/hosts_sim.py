@@ -1,4 +1,4 @@
-"""The simulator's hosts as those of a node, and what its weather does to them."""
+"""Simulated hosts as the hosts of a node, and the weather that affects them."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager

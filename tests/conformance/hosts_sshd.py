@@ -1,4 +1,4 @@
-"""Real OpenSSH servers as hosts: each in a process namespace, with a home of its own."""
+"""Real OpenSSH servers as hosts: each in a process namespace, with its own home."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A user's key, in a file and in an agent, and ssh as that user calls it."""
+"""A user's key in a file and in an ssh-agent, and ssh as that user calls it."""
 
 import os
 import re

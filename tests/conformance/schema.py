@@ -1,4 +1,4 @@
-"""Whether an answer fits the schema that a discovery document gives it, unknown fields included."""
+"""Checks whether an answer fits the schema of a discovery document, unknown fields included."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The stream to an agent: many calls, credit, lost interest, and what is no frame."""
+"""The stream to an agent: concurrent calls, credit, cancelled calls, and invalid frames."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Commands outlive the connection that began them: the real agent, on both kinds of hosts."""
+"""Commands outlive the connection that started them: the real agent, on both kinds of hosts."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Requests that must be refused: which exceptions client programs catch, with which texts."""
+"""Requests that must be refused: which exceptions clients raise, with which text."""
 
 import http.client
 import json

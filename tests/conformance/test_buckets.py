@@ -1,4 +1,4 @@
-"""What is in buckets: with Google's own client, and as our checkpoints are written and read."""
+"""Objects in buckets: with Google's own client, and as our checkpoints are written and read."""
 
 import json
 import urllib.error

@@ -1,4 +1,4 @@
-"""An engine that ends unexpectedly again and again: an event, the first line, growing pauses."""
+"""An engine that crashes repeatedly: an event, a line above command output, growing pauses."""
 
 import asyncio
 import os

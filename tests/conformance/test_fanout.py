@@ -1,4 +1,4 @@
-"""One thing on many hosts: results as they come, the dead named, bugs not hidden."""
+"""One operation on many hosts: results as they arrive, failures by name, no hidden bugs."""
 
 import asyncio
 from contextlib import aclosing

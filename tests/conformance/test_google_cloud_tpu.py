@@ -1,4 +1,4 @@
-"""google-cloud-tpu over REST (v2). Its v2alpha1 speaks gRPC only, which a world does not serve."""
+"""google-cloud-tpu over REST (v2). Its v2alpha1 uses gRPC only, which a world does not serve."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Compute, Storage and Service Usage by google-api-python-client, held to their schemas."""
+"""Compute, Storage and Service Usage with google-api-python-client, checked by their schemas."""
 
 import json
 from typing import Any

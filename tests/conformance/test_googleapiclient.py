@@ -1,4 +1,4 @@
-"""google-api-python-client: every method of three API versions, every answer held to its schema."""
+"""google-api-python-client: all methods of three API versions, checked against their schemas."""
 
 import json
 from collections.abc import Callable

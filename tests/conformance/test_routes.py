@@ -1,4 +1,4 @@
-"""The ways to hosts: one suite for the simulator's hosts and for real OpenSSH servers."""
+"""Connections to hosts: one suite for simulated hosts and for real OpenSSH servers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

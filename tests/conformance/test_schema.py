@@ -1,4 +1,4 @@
-"""The judge of answers is strict itself."""
+"""The schema checker itself is strict."""
 
 from typing import Any
 

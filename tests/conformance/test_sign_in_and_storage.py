@@ -1,4 +1,4 @@
-"""google-auth's two ways to a token, and where google-cloud-storage finds a bucket to be."""
+"""How google-auth gets a token, and how google-cloud-storage locates a bucket."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A damaged store is set aside and said; what can be read of it is there again."""
+"""A damaged store is moved aside with a message; its readable part is kept."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A small agent for tests of the way to it: it speaks frames and does next to nothing."""
+"""A small agent for tests of connections: it understands frames and does next to nothing."""
 
 import hashlib
 import io

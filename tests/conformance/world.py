@@ -1,4 +1,4 @@
-"""A world started as users start one, and the environments that other people's software runs in."""
+"""A world started as users start one, and the environments of other projects' software."""
 
 import json
 import os

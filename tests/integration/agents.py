@@ -1,4 +1,4 @@
-"""Agents for tests: in a home of their own, spoken to through `attach` as SSH would."""
+"""Agents for tests: each in its own home, called through `attach` as SSH would."""
 
 import contextlib
 import functools

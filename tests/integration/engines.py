@@ -1,4 +1,4 @@
-"""A user with a world and nothing in it, his engine, and what its store says."""
+"""A user with an empty world, an engine, and what its store contains."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A controller that is there to be killed: eight hosts with processes that hold on."""
+"""A controller that is started to be killed: eight hosts with stubborn processes."""
 
 import asyncio
 import sys

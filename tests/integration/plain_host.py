@@ -1,4 +1,4 @@
-"""A host without namespaces, for tests of what is served to hosts: plain processes on loopback."""
+"""A host without namespaces, for tests of host services: plain processes on loopback."""
 
 import asyncio
 import fcntl

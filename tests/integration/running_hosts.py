@@ -1,4 +1,4 @@
-"""Running hosts for tests: a desk that only listens, and programs run inside."""
+"""Running hosts for tests: a log of their reports, and programs run inside."""
 
 import asyncio
 import json

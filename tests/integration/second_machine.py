@@ -1,4 +1,4 @@
-"""A second machine: a real sshd on loopback whose logins have another home, and a way to it."""
+"""A second machine: a real sshd on loopback whose logins have another home, and a route to it."""
 
 import os
 import shutil

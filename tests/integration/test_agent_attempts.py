@@ -1,4 +1,4 @@
-"""Attempts on a host: begun once, fenced, watched, warned, stopped properly, cleaned up after."""
+"""Attempts on a host: started once, fenced, watched, warned, stopped and cleaned up."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""An agent lives for its host: through cuts, kills, other versions and nonsense."""
+"""An agent lives as long as its host: through cuts, kills, other versions and malformed input."""
 
 import ctypes.util
 import json

@@ -1,4 +1,4 @@
-"""Whatever commands write and however slowly it is read: whole, in order, and in bounded memory."""
+"""Whatever commands write and however slowly it is read: complete, in order, in bounded memory."""
 
 import hashlib
 import os

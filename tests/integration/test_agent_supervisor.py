@@ -1,4 +1,4 @@
-"""What an agent's nurse keeps open, when it speaks, and what it writes down."""
+"""What an agent's supervisor keeps open, when it sends messages, and what it records."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`herd sim` as it is typed: what it prints, what it refuses, and with which exit status."""
+"""`herd sim` as typed: its output, its refusals, and its exit statuses."""
 
 import json
 import socket

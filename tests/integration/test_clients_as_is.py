@@ -1,4 +1,4 @@
-"""Programs that believe to talk to Google Cloud: only their environment is another one."""
+"""Unmodified programs that talk to Google Cloud: only their environment differs."""
 
 import json
 from collections.abc import Iterator

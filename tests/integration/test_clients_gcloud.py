@@ -1,4 +1,4 @@
-"""The real gcloud, command by command: what it prints of a world, and of its refusals."""
+"""The real gcloud, command by command: what it prints about a world, and about refusals."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Tools of the TPU community that nobody maintains any more, as the package index has them."""
+"""Unmaintained tools of the TPU community, as published."""
 
 from collections.abc import Iterator
 

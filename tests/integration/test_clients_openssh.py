@@ -1,4 +1,4 @@
-"""OpenSSH's own programs and rsync against real hosts."""
+"""OpenSSH's own programs and rsync against running hosts."""
 
 import filecmp
 import os

@@ -1,4 +1,4 @@
-"""Ray on simulated hosts: its unmodified accelerator plug-in sees a TPU pod."""
+"""Ray on simulated hosts: its unmodified accelerator plug-in detects a TPU pod."""
 
 import json
 from collections.abc import Iterator

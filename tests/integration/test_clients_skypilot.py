@@ -1,4 +1,4 @@
-"""SkyPilot's TPU provisioner, unmodified: it believes to talk to Google Cloud."""
+"""SkyPilot's TPU provisioner, unmodified."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Google's tpu-info inside a host: chips, who holds them, and how full they are."""
+"""Google's tpu-info inside a host: chips, the processes that use them, and their memory."""
 
 from collections.abc import Iterator
 from pathlib import Path

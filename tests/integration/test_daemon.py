@@ -1,4 +1,4 @@
-"""The keeper: begun by whoever comes first, shared, killed, replaced, and gone when idle."""
+"""The daemon: started by the first command, shared, killed, replaced, and ended when idle."""
 
 import os
 import signal

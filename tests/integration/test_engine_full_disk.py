@@ -1,4 +1,4 @@
-"""The disk of the state runs full under a living engine: people are told, and work goes on."""
+"""The state directory's disk is full while the engine runs: users are told, and jobs continue."""
 
 import subprocess
 from collections.abc import Iterator

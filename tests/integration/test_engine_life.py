@@ -1,4 +1,4 @@
-"""The engine as a process: killed at any moment, begun twice, ended, and what stays of it."""
+"""The engine as a process: killed at any moment, started twice, ended, and what remains of it."""
 
 import os
 import random

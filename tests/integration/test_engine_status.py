@@ -1,4 +1,4 @@
-"""What commands say of an engine that is about to lead, and of a world that never was."""
+"""What commands say about an engine that is starting, and about a world that never existed."""
 
 from collections.abc import Iterator
 from pathlib import Path

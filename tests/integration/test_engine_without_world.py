@@ -1,4 +1,4 @@
-"""Engines whose world is stopped or gone: ended, told of, and stopped all the same."""
+"""Engines whose world is stopped or gone: they end, or can be stopped, with a message."""
 
 import json
 import os

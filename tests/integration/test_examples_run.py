@@ -1,4 +1,4 @@
-"""The examples in a world: a node is taken away in the middle; nothing is lost or done twice."""
+"""The examples in a world: a node is preempted halfway; nothing is lost or done twice."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Terminals: Ctrl+C with its question, sessions on hosts, their size, and leaving them."""
+"""Terminals: Ctrl+C and its question, sessions on hosts, window size, and detaching."""
 
 import os
 import re

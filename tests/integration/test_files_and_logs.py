@@ -1,4 +1,4 @@
-"""Files to hosts and from them, and logs that are read on this machine, as a user does it."""
+"""Files to and from hosts, and logs that are read on this machine, as a user does it."""
 
 import json
 import subprocess

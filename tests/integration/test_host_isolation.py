@@ -1,4 +1,4 @@
-"""What is inside a host can neither see nor harm what is outside it."""
+"""Programs inside a host can neither see nor harm what is outside."""
 
 import asyncio
 import subprocess

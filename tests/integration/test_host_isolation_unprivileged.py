@@ -1,4 +1,4 @@
-"""The same hosts for a user without any privilege: other tests, run as one."""
+"""The isolation tests again, run by a user without privileges."""
 
 import shutil
 import subprocess

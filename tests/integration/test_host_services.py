@@ -1,4 +1,4 @@
-"""What serves a host, as the programs inside see it: metadata, agent, packages, metrics."""
+"""Services of a host as programs inside see them: metadata, guest agent, packages, metrics."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Files by SFTP, served by us where the machine has no sftp-server: they are the host's own."""
+"""SFTP served by us where the machine has no sftp-server: the files are the host's own."""
 
 import os
 from pathlib import Path

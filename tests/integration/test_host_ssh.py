@@ -1,4 +1,4 @@
-"""OpenSSH's programs and rsync at the door of one host."""
+"""OpenSSH's programs and rsync against the SSH server of one host."""
 
 import asyncio
 import contextlib

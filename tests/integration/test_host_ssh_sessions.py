@@ -1,4 +1,4 @@
-"""The door with real hosts behind it: terminals that hang up, ways in and out, a host that dies."""
+"""SSH sessions on isolated hosts: closed terminals, forwarding, a host that dies."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A host looks like a TPU VM to what runs in it and to what serves it."""
+"""A host looks like a TPU VM to the programs inside and to the services outside."""
 
 import asyncio
 import os

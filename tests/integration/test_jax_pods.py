@@ -1,4 +1,4 @@
-"""JAX on simulated pods: a bare `jax.distributed.initialize()` finds its pod, and no other."""
+"""JAX on simulated pods: a bare `jax.distributed.initialize()` finds its own pod only."""
 
 import json
 from collections.abc import Iterator

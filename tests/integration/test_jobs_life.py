@@ -1,4 +1,4 @@
-"""Jobs as their users make, change and drop them, in a world with an engine."""
+"""Jobs as users submit, change and remove them, in a world with an engine."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Two slices are one program, whose processes meet by MEGASCALE_*; one goes away, both go on."""
+"""Two slices are one program that meets by MEGASCALE_*; one is preempted, both restart."""
 
 import re
 from collections.abc import Iterator

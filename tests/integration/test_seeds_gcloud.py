@@ -1,4 +1,4 @@
-"""The five seed documents' own gcloud lines, run by the real gcloud against real hosts."""
+"""The gcloud lines of the five seed documents, run by the real gcloud against running hosts."""
 
 import re
 import subprocess

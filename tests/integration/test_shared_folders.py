@@ -1,4 +1,4 @@
-"""A folder can be shown to hosts: they read it, and what they write into it is thrown away."""
+"""A folder can be shared with hosts: they read it, and their writes to it are discarded."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Hosts without namespaces refuse what would harm, and leave nothing behind."""
+"""Hosts without namespaces refuse harmful calls, and leave nothing behind."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The same law of git's word, for longer."""
+"""Random changes to a repository, for longer: no snapshot is wrong."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The store is damaged under a living engine, or a dead one: the fleet is not forgotten."""
+"""The store is damaged with and without a running engine: no job is forgotten."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The store among several processes, killed ones too, and on disks that are full or read-only."""
+"""The store with several processes, killed ones too, and on full or read-only disks."""
 
 import os
 import signal

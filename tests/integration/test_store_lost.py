@@ -1,4 +1,4 @@
-"""Store, code and secrets are gone: what the cloud and the hosts know brings them back."""
+"""Store, code and secrets are lost: they are recovered from the cloud and the hosts."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A sweep as its user begins it: five trials on two nodes, of which one is taken away meanwhile."""
+"""A sweep as users run it: five trials on two nodes, one of which is preempted."""
 
 import json
 from collections.abc import Iterator

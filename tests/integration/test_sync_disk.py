@@ -1,4 +1,4 @@
-"""Filling a host whose disk runs full while it is filled: a small one, and no look ahead."""
+"""A host whose disk runs full during a transfer."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""Filling hosts over SSH by the real agent: simulated hosts and real sshd's, whole and broken."""
+"""Code is shipped over SSH by the real agent: to simulated hosts and real sshds, with faults."""
 
 import asyncio
 import os

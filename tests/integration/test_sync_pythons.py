@@ -1,4 +1,4 @@
-"""A host is filled under the oldest and newest Pythons that hosts have."""
+"""A host receives code under the oldest and the newest Python that hosts have."""
 
 import subprocess
 from pathlib import Path

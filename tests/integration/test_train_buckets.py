@@ -1,4 +1,4 @@
-"""Shards in a bucket of a world are read like files, and never more of them lie here than fit."""
+"""Shards in a bucket are read like files, and the local copies never exceed their limit."""
 
 import io
 import json

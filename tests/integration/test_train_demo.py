@@ -1,4 +1,4 @@
-"""The demo's training, taken away in the middle, ends with the bits of one left in peace."""
+"""The demo's training, preempted halfway, ends with the same bits as an uninterrupted one."""
 
 import os
 import re

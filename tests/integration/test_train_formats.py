@@ -1,4 +1,4 @@
-"""Both forms of checkpoint do the same, on several hosts, in a folder and in a world's bucket."""
+"""Both checkpoint formats behave alike, on several hosts, in a folder and in a bucket."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Trainings that are disturbed at a moment of their own, under the engine: the end is the same."""
+"""Trainings interrupted at chosen moments, under the engine: the result is the same."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The loaders of others take our splitter and our batches as they are."""
+"""Loaders of other libraries use our splitter and our batches unchanged."""
 
 import io
 import json

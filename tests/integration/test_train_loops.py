@@ -1,4 +1,4 @@
-"""A loop that is left early saves what was kept; a state that can't be saved is refused at once."""
+"""A loop left early saves the kept state; a state that can't be saved is refused at once."""
 
 import json
 import socket

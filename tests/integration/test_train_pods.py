@@ -1,4 +1,4 @@
-"""Real JAX programs of several processes: told to stop, killed, damaged, and on other shapes."""
+"""Real JAX programs of several processes: stopped, killed, damaged, and on other shapes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What can't be trained is said in one sentence by one host, before the first step."""
+"""Impossible trainings are refused by one host with one sentence, before the first step."""
 
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

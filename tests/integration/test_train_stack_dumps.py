@@ -1,4 +1,4 @@
-"""Where a program that hangs stands, as its agent sees it."""
+"""The stacks of a hanging program, as its agent reads them."""
 
 import os
 import shutil

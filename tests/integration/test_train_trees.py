@@ -1,4 +1,4 @@
-"""Trees, keys and conversions as the docs have them, with real JAX, optax, flax and PyTorch."""
+"""Trees, keys and conversions as documented, with real JAX, optax, flax and PyTorch."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Processes that are no part of JAX's pod: workers of loaders, and programs that have no JAX."""
+"""Processes outside of JAX's pod: workers of loaders, and programs without JAX."""
 
 import sys
 from pathlib import Path

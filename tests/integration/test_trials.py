@@ -1,4 +1,4 @@
-"""Trials of a sweep on a slot that is killed and stopped, by processes alone: no W&B is there."""
+"""Trials of a sweep on a slot that is killed and stopped, by processes alone, without W&B."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Two users of one project whose jobs have one name: each command reaches its user's nodes only."""
+"""Two users of one project with a job of the same name: commands reach only their own nodes."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Jobs whose engine is on another machine: commands go there, and a fleet moves there and back."""
+"""Jobs whose engine is on another machine: commands go there, and jobs move there and back."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The real `wandb agent` on slots that are taken away: every trial ends once, in one curve."""
+"""The real `wandb agent` on preempted slots: every trial ends once, in one curve."""
 
 import json
 import os

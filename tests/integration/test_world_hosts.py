@@ -1,4 +1,4 @@
-"""A world with hosts that run: they come with their nodes, and come back when the world does."""
+"""A world with running hosts: they start with their nodes, and again with the world."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What travels over TCP: lost answers, keep-alive, the front that plays Google, the sign-in."""
+"""What crosses TCP: lost answers, keep-alive, the proxy that stands in for Google, the sign-in."""
 
 import http.client
 import json

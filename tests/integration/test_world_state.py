@@ -1,4 +1,4 @@
-"""Worlds that are killed, stopped, cut off from their disk and started again, as processes."""
+"""Worlds as processes: killed, stopped, without disk space, and started again."""
 
 import json
 import resource

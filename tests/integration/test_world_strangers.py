@@ -1,4 +1,4 @@
-"""Who may use a world: its owner does unasked; other users and web pages hear a sentence."""
+"""Who may use a world: its owner freely; other users and web pages are refused with a sentence."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""A user with a home, a world with a pod of four hosts, and a terminal of his own."""
+"""A user with a home, a world with a pod of four hosts, and a terminal."""
 
 import fcntl
 import json

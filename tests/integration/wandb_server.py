@@ -1,4 +1,4 @@
-"""A stand-in for the W&B service: as much of it as `wandb` and `wandb agent` ask for.
+"""A stand-in for the W&B service: as much of it as `wandb` and `wandb agent` need.
 
 Which calls these are was found by listening to wandb 0.31. What it keeps can be read while it
 serves. It refuses a key that it does not know, as the service does.

@@ -1,4 +1,4 @@
-"""Worlds started, killed and looked at as a user does it, in folders that vanish with the test."""
+"""Worlds started, killed and inspected as a user does it, in folders removed after the test."""
 
 import http.client
 import json

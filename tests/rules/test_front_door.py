@@ -1,4 +1,4 @@
-"""What a user meets first: the public names, the start of `herd`, its help and its refusals."""
+"""What a user meets first: public names, start-up time, help and refusals."""
 
 import re
 import subprocess

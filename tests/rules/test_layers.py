@@ -1,4 +1,4 @@
-"""Who may import whom, and who may tell the time, start processes or read the environment."""
+"""Which module may import which, read the time, start processes or read the environment."""
 
 import ast
 from collections.abc import Iterator

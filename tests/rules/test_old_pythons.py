@@ -1,4 +1,4 @@
-"""The agent's folder under the oldest Pythons that TPU VM images ship, where they are installed."""
+"""The agent under the oldest Pythons that TPU VM images have, where they are installed."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Packaging: the licence, the authors, how to install it, and published types."""
+"""Packaging: licence, authors, installation, and published types."""
 
 import re
 import tomllib

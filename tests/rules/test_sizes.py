@@ -1,4 +1,4 @@
-"""The house rules that no linter has: each names the file and line that breaks it."""
+"""Limits that no linter checks, each with the file and line that exceeds it."""
 
 import ast
 from pathlib import Path

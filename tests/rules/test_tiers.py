@@ -1,4 +1,4 @@
-"""The list of long tests names tests that there are."""
+"""The list of long tests names existing tests."""
 
 from pathlib import Path
 

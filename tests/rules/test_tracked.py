@@ -1,4 +1,4 @@
-"""What must not stand in any file that goes into the repository."""
+"""What no file of the repository may contain."""
 
 import re
 import subprocess

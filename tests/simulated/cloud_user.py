@@ -1,4 +1,4 @@
-"""Our client of the cloud, bound to a world in this process and in virtual time."""
+"""Our cloud client, bound to a world in this process and in virtual time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What follows from a virtual agent's judgement: frames, logs, processes, and a disk."""
+"""Effects of a virtual agent's decisions: frames, logs, processes, and a disk."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Faults at chosen moments: the n-th request, journal write or call of an agent goes wrong.
+"""Faults at chosen moments: the n-th request, journal write or agent call fails.
 
 A moment is named `api:17:lost`, `life:40`, `clock:12:back`, `link:9:cut`, `store:31:torn`:
 what is counted, which one, and what is done there.

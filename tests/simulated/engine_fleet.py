@@ -1,4 +1,4 @@
-"""What virtual hosts have: a disk each, and a bucket, programs and gangs together."""
+"""What virtual hosts have: a disk each, and a bucket, programs and gangs in common."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A play: the real engine in a world of this process, killed and begun anew as a plot says."""
+"""The real engine in a world of this process, killed and restarted as a test says."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""Parts of a play: the user's clock, what an engine makes of jobs, and how its errors are told."""
+"""Parts of the engine harness: the user's clock, the desired state, and how errors are shown."""
 
 from collections.abc import Mapping
 

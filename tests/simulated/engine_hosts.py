@@ -1,4 +1,4 @@
-"""Virtual hosts: the agent's own judgement, its deeds done by a small daemon, on a disk that lasts.
+"""Virtual hosts: the agent's real state machine, its effects on a small virtual daemon and disk.
 
 A machine lives as long as its node. Its agent may be killed and come again, its power may go and
 come back; what the agent saved is there still, what it did not save is not.

@@ -1,4 +1,4 @@
-"""What must hold at every moment of every history, and what must be true at its end."""
+"""What must hold at every moment of every history, and at its end."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping

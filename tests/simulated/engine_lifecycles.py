@@ -1,4 +1,4 @@
-"""The lifecycles of which every moment is struck: what a user does, and what must come of it."""
+"""Lifecycles whose every moment is tested with a fault: what a user does, and the expected end."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

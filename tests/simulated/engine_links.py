@@ -1,4 +1,4 @@
-"""Lines between an engine and virtual agents: frames in order, late, held up, or cut."""
+"""Links between an engine and virtual agents: frames in order, late, held up, or cut."""
 
 import asyncio
 from collections import deque

@@ -1,4 +1,4 @@
-"""Training programs of virtual hosts: gangs that step together, save, crash, hang, or go on."""
+"""Training programs of virtual hosts: gangs that step together, save, crash, hang, or continue."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Histories thrown by a seed: jobs, scripts, weather, kills, second thoughts, and a calm end."""
+"""Random histories from a seed: jobs, scripts, weather, kills, changes, and a calm end."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Requests that a seed makes up from the discovery documents: right, nearly right, and nonsense."""
+"""Random requests made from the discovery documents: valid, nearly valid, and invalid."""
 
 import json
 import random

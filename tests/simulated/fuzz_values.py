@@ -1,4 +1,4 @@
-"""What the fuzz test says and asks beside the TPU API's own methods, and words that fit nowhere."""
+"""Values of the fuzz test, requests outside of the TPU API, and words that fit nowhere."""
 
 from collections.abc import Mapping
 from typing import Any

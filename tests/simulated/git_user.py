@@ -1,4 +1,4 @@
-"""Somebody whom git knows, with nothing set."""
+"""A git user without any configuration."""
 
 import os
 

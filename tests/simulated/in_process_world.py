@@ -1,4 +1,4 @@
-"""A world in this process and the shortest way to ask it something."""
+"""A world in this process and the shortest way to call it."""
 
 import json
 from dataclasses import dataclass, field

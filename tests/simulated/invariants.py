@@ -1,4 +1,4 @@
-"""What must hold of a world after whatever was asked of it."""
+"""What must hold of a world after any requests."""
 
 import heapq
 import json

@@ -1,4 +1,4 @@
-"""Hosts whose agents are threads of the test (the real verbs, files and relay, no SSH), and a desk
+"""Hosts whose agents are threads of the test (real methods, files and relays, no SSH), and a rig
 that ships to them."""
 
 import asyncio

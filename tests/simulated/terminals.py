@@ -1,4 +1,4 @@
-"""A command in a terminal of a given width, and what is to be seen there when it has ended."""
+"""Runs a command in a terminal of a given width and returns what is shown at the end."""
 
 import fcntl
 import os

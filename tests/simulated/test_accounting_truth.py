@@ -1,4 +1,4 @@
-"""The books against the truth: what a gang really worked, for each way in which it may end.
+"""Accounting against the known truth: what a gang really worked, for each way it may end.
 
 The gang's own clock is the truth here: it works from its first step to its last one.
 """

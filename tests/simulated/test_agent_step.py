@@ -1,4 +1,4 @@
-"""The agent's judgement without an agent: histories thrown by seeds, and what must hold in each."""
+"""The agent's state machine alone: random histories from seeds, and what must hold in each."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Which cloud is meant, who we are to it, and what is said where nobody knows."""
+"""Which cloud is used, with which identity, and the messages if that is unclear."""
 
 import json
 import stat

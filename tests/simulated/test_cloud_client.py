@@ -1,4 +1,4 @@
-"""What our client makes of the cloud's answers, and how it lets keys in without harm to others."""
+"""How our client reads the cloud's answers, and how it adds keys without harm to others."""
 
 import asyncio
 from dataclasses import replace

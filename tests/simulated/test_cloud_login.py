@@ -1,4 +1,4 @@
-"""Tokens of every kind of login: how each is had and renewed, and what is said without one."""
+"""Tokens of every kind of login: how each is obtained and renewed, and the message without one."""
 
 import asyncio
 import json

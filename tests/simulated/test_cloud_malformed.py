@@ -1,4 +1,4 @@
-"""Answers that make no sense are errors of their call: nothing is ever read out of them."""
+"""Malformed answers are errors of their call: nothing is read from them."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The client of commands: looks outlive a moment of trouble, what changes anything is said once."""
+"""The client of commands: reads are retried for a moment, writes are sent once."""
 
 from collections.abc import Callable
 

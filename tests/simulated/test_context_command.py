@@ -1,4 +1,4 @@
-"""`herd context`, and what a command line comes to as a job."""
+"""`herd context`, and how a command line becomes a job."""
 
 import json
 import stat

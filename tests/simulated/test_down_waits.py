@@ -1,4 +1,4 @@
-"""For what `down` waits, on a world whose requests hang in SUSPENDING without a node."""
+"""What `down` waits for, in a world whose requests hang in SUSPENDING without a node."""
 
 import asyncio
 import json

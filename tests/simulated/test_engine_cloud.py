@@ -1,4 +1,4 @@
-"""The engine's cloud against the model of it: asked twice, refused, withdrawn, and seen."""
+"""The engine's cloud adapter against the simulated API: repeats, refusals, withdrawals."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What a host has to say reaches the judgement, whenever the engine begins to listen."""
+"""A host's messages reach the planner, whenever the engine starts to listen."""
 
 import asyncio
 from collections.abc import Callable

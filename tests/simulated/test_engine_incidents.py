@@ -1,4 +1,4 @@
-"""Incidents of others and traps of the cloud, each a transcript: `tests/scenarios/engine`."""
+"""Incidents from other projects and traps of the cloud, in `tests/scenarios/engine`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The engine's loop: it yields to another engine, does nothing unwritten, and ends at rest."""
+"""The engine's loop: it yields to another engine, executes nothing unrecorded, and ends at rest."""
 
 from functools import reduce
 from typing import Any

@@ -1,4 +1,4 @@
-"""Agents that lose what they knew, that fall silent, and attempts a user's command ends."""
+"""Agents that lose their state or stop answering, and attempts that a user's command ends."""
 
 from collections.abc import Callable
 from typing import Any

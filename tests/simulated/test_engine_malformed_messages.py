@@ -1,4 +1,4 @@
-"""Hosts that say nonsense, or say it in a row: the engine goes on, and tells of it."""
+"""Malformed messages of hosts, once or repeatedly: the engine continues and reports them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A gang that only half begins: one host has its command, the other not. It is one or none."""
+"""A launch that reaches one host of two: in the end both run or neither."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What an engine must survive besides faults of a moment: rivals, sleep, lost and full disks."""
+"""What an engine survives besides short faults: rivals, sleep, lost stores and full disks."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every moment of a lifecycle goes wrong in turn: here a sample of them, all by `make storm`.
+"""Every moment of a lifecycle fails in turn: here a sample, all of them with `make storm`.
 
 A failure names the command that plays its history again.
 """

@@ -1,4 +1,4 @@
-"""Storms over jobs: weather, kills, cuts and second thoughts by chance; all by `make storm`."""
+"""Storms over jobs: random weather, kills, cuts and changes; all of them with `make storm`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sweeps by the real engine in a world in virtual time: nodes are taken, engines are killed."""
+"""Sweeps with the real engine in virtual time: nodes are preempted, engines are killed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Ten thousand requests that nobody would send: no 500, no broken promise, all of it repeatable.
+"""Ten thousand odd requests: no 500, no broken invariant, all of it reproducible.
 
 Every test's name holds its seed: `pytest 'tests/simulated/test_fuzz.py::test_…[seed-7]'` is
 the same run again.

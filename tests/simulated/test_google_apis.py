@@ -1,4 +1,4 @@
-"""The little of Storage, Service Usage, tokens and discovery that TPU users meet."""
+"""The parts of Storage, Service Usage, tokens and discovery that TPU users need."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The little of Compute that TPU users meet: metadata, firewall rules, networks, places."""
+"""The parts of Compute that TPU users need: metadata, firewall rules, networks, zones."""
 
 import json
 from typing import Any

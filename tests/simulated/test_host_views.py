@@ -1,4 +1,4 @@
-"""What a host of the model is like, what its metadata says, and what it reports."""
+"""A host of the model: its view, its metadata, and its reports."""
 
 import json
 

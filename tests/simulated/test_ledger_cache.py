@@ -1,4 +1,4 @@
-"""The kept books: as good as reading the whole log, and thrown away where they do not fit."""
+"""The cached ledger: equal to reading the whole log, and discarded where it does not fit."""
 
 from pathlib import Path
 from random import Random

@@ -1,4 +1,4 @@
-"""Behind a proxy that answers 200 with a page of its own no command says what it can't know."""
+"""Behind a proxy that answers 200 with a page of its own, no command claims to know the cloud."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A node that was seen before proves by its hosts that it is still there, and no cloud is asked."""
+"""A known node proves by its hosts that it still exists, without a request to the cloud."""
 
 import asyncio
 from dataclasses import replace

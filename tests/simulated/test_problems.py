@@ -1,4 +1,4 @@
-"""The last trouble stands first in what people read, and goes with a good answer."""
+"""The last problem is the first line of what people read, and disappears with a good answer."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The commands that read what is remembered, on a store that no engine looks after."""
+"""The commands that read the store, without an engine."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Who gets a snapshot from whom: laws that hold for any nodes, whatever is known of them."""
+"""Which host receives a snapshot from which: properties for any nodes and any knowledge of them."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""What a target means right now, and when the cloud is asked about it."""
+"""Which hosts a target means now, and when the cloud is asked about it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`herd logs` and `herd events` of a name that was a job before, and how much of it they show."""
+"""`herd logs` and `herd events` of a name used by an earlier job, and how much they show."""
 
 import asyncio
 from collections.abc import Callable

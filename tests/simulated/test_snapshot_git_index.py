@@ -1,4 +1,4 @@
-"""Where git's word is taken for files: whatever is done to a repository, no snapshot is wrong."""
+"""Where git's index is trusted: whatever happens to a repository, no snapshot is wrong."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Taking snapshots: of folders as git sees them, of commits, of what changes meanwhile."""
+"""Taking snapshots: of folders as git sees them, of commits, and of files that change meanwhile."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""A store that goes to another machine: it is used at one place only, whatever is cut."""
+"""A store that moves to another machine is used in one place only, whatever is interrupted."""
 
 import io
 import socket

@@ -1,4 +1,4 @@
-"""What `herd sync` does beside shipping."""
+"""What `herd sync` does besides shipping."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Copying files and folders as they are, to hosts and from them."""
+"""Copying files and folders as they are, to and from hosts."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Shipping when things break: cut lines, dead and hung hosts, strangers, two at once."""
+"""Shipping with faults: cut links, dead and hung hosts, strangers, two users at once."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""A snapshot that was lost here comes back from a host, exactly as it was, or not at all."""
+"""A snapshot lost here is recovered from a host, exactly as it was or not at all."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Every refusal in the words in which users saw it, and nothing half done after one."""
+"""Every refusal with Google's text, and nothing half done after one."""
 
 import re
 from collections.abc import Callable

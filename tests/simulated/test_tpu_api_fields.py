@@ -1,4 +1,4 @@
-"""What clients may say in how many ways, and how it is read back."""
+"""The ways in which clients may write a field, and how it is read back."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Random histories: replayed, cut elsewhere, written down in the middle, they end the same."""
+"""Random histories: replayed, split differently, saved halfway, they end the same."""
 
 import json
 import random

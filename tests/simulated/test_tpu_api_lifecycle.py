@@ -1,4 +1,4 @@
-"""What happens to nodes and queued resources by themselves, in the order in which users see it."""
+"""How nodes and queued resources change over time, in the order in which users see it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Code that goes to the machine of a context's `via`: only what that machine lacks travels."""
+"""Code for the machine of a context's `via`: only what that machine lacks travels."""
 
 import os
 import random

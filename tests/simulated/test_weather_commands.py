@@ -1,4 +1,4 @@
-"""The weather over HTTP: refused, planned, told, and always the same."""
+"""The weather over HTTP: refused, planned, reported, and reproducible."""
 
 from pathlib import Path
 from typing import Any

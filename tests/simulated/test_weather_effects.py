@@ -1,4 +1,4 @@
-"""Every kind of weather, seen through what a client or a host sees of it."""
+"""Every kind of weather, as a client or a host sees it."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A stubborn user under a storm: whatever happens is an answer, is told, and is the same again."""
+"""A stubborn user in a storm: every result is an answer, is logged, and is reproducible."""
 
 from itertools import count
 from typing import Any

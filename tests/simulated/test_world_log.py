@@ -1,4 +1,4 @@
-"""The log of a world that has had more to say than anybody reads."""
+"""The log of a world that has grown too long."""
 
 from tests.simulated.in_process_world import Asker
 from tpuherd_sim.model.world import LOG_LINES_MAX, log_entries_from, log_event, log_length

@@ -1,4 +1,4 @@
-"""What a world keeps on disk: whatever is cut off, and wherever, the same world comes back."""
+"""What a world keeps on disk: wherever it is cut off, the same world returns."""
 
 import json
 from pathlib import Path

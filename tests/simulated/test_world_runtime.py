@@ -1,4 +1,4 @@
-"""The desk in virtual time: the moment of every request, what happens by itself, who is told."""
+"""The world's runtime in virtual time: times of requests, scheduled events, notified watchers."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""A user of the Cloud TPU API in this process: the calls that tests of the model make."""
+"""A user of the Cloud TPU API in this process: the calls that tests of the simulator make."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Logs as an engine writes them: of one slot with where its time really went, and nonsense."""
+"""Event logs of one slot with known truth, and random ones."""
 
 from collections import Counter
 from dataclasses import asdict

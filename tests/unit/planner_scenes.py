@@ -1,4 +1,4 @@
-"""What laws of the judgement are tried on: one bid with its node and hosts, and toys under way."""
+"""What tests of the planner start from: one bid with its node and hosts, and running toy worlds."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Frames, records, logs and what is read off a host: right for every cut and every sample."""
+"""Frames, records, logs and host facts: right for every cut and every sample."""
 
 import random
 from pathlib import Path

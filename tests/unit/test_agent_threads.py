@@ -1,4 +1,4 @@
-"""The agent lives on where the user's processes have used up all that a host can have."""
+"""The agent survives when the user's processes have used up all threads of a host."""
 
 import _thread
 import os

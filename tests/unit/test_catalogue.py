@@ -1,4 +1,4 @@
-"""The tables agree with each other, are dated, and say where they come from."""
+"""The tables agree with each other, are dated, and name their sources."""
 
 import re
 import subprocess

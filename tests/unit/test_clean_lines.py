@@ -1,4 +1,4 @@
-"""What `herd clean` says of many hosts."""
+"""What `herd clean` prints about many hosts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The engine's clock: whatever the machine's own is set to, it goes on."""
+"""The engine's clock continues, whatever the machine's clock is set to."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""How a command line is read: options that may stand anywhere, words of another command."""
+"""How a command line is parsed: options that may be anywhere, words of the remote command."""
 
 import shlex
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is written to a user's file comes there whole and in order, however little it takes."""
+"""What is written to a user's file is complete and in order, however little fits at once."""
 
 import asyncio
 import os

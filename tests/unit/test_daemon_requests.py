@@ -1,4 +1,4 @@
-"""What front and keeper say to each other, whose which command is, and the small tables."""
+"""What launcher and daemon exchange, which commands the daemon runs, and the small tables."""
 
 import os
 import signal

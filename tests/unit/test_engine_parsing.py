@@ -1,4 +1,4 @@
-"""The engine's pure parts: the cloud's words, the agents' words, a gang's variables, the memory."""
+"""The engine's pure parts: refusals, agent messages, a gang's variables, the history codec."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The examples are what they say: valid jobs, shards that are a partition, saves that are found."""
+"""The examples: valid jobs, shards that are a partition, checkpoints that are found."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Outputs of many hosts become one text in which nothing is lost and no host's order is changed."""
+"""Outputs of many hosts become one text: nothing is lost, and each host's order is kept."""
 
 from collections.abc import Iterable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The books: every second is in one state, whatever happens, and in the right one where we know."""
+"""Accounting: every second is in one state, and in the right one where it is known."""
 
 from itertools import pairwise
 from random import Random

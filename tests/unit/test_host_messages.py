@@ -1,4 +1,4 @@
-"""What agents and scripts say is typed and bounded at the edge, or refused with a sentence."""
+"""Messages of agents and scripts are typed and bounded at the edge, or refused with a sentence."""
 
 import json
 import math

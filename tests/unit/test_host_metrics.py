@@ -1,4 +1,4 @@
-"""The load of chips, computed from who holds them, and its way onto the wire."""
+"""The load of chips, computed from the processes that use them, and its encoding."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Who counts as somebody else on a machine where hosts would be processes of their user."""
+"""Who counts as another user on a machine where hosts are processes of their user."""
 
 import pwd
 from pathlib import Path

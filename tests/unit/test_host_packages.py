@@ -1,4 +1,4 @@
-"""What a host is told of this machine's package sources, and where its proxy lets it go."""
+"""Which package sources a host knows, and which addresses its proxy allows."""
 
 import configparser
 import ipaddress

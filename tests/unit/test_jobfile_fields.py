@@ -1,4 +1,4 @@
-"""What a job file says is what is kept of it, whichever way it was written."""
+"""What a job file says is what is kept, whichever way it was written."""
 
 import json
 from math import inf

@@ -1,4 +1,4 @@
-"""What is wrong in a job file is said all at once, each with its line and what would be right."""
+"""All mistakes of a job file are reported at once, each with its line and a correction."""
 
 import re
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""From a job to its slots: where it may go, at which price, and what must not change under it."""
+"""From a job to its slots: allowed zones, prices, and what must never change."""
 
 from dataclasses import replace
 from itertools import product

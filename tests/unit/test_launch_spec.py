@@ -1,4 +1,4 @@
-"""What the agents are told: the same for every attempt, and set up again only for a reason."""
+"""What agents are told to launch: equal for every attempt, and set up again only for a reason."""
 
 import subprocess
 from collections.abc import Mapping

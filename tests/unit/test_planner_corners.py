@@ -1,4 +1,4 @@
-"""Corners of the judgement that no story passes through: one law each, found by changing it."""
+"""Rare cases of the planner, one rule each, found by mutation tests."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Edges of the judgement: the moment itself, the one more, the word in a reason."""
+"""Boundaries of the planner: exact times, limits, and words of a reason."""
 
 from dataclasses import replace
 from itertools import permutations

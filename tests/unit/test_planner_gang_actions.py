@@ -1,4 +1,4 @@
-"""What is done with a gang where several bids, or several reasons, speak at once."""
+"""What is done with a gang when several bids or several reasons apply at once."""
 
 from dataclasses import replace
 from itertools import product

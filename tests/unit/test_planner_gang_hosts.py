@@ -1,4 +1,4 @@
-"""A gang that begins, ends or is stopped, for all that its hosts may say meanwhile."""
+"""A gang that starts, ends or is stopped, for all that its hosts may report meanwhile."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""What is done with gangs and their nodes in the cases between: stalls, collects, ghosts, words."""
+"""What is done with gangs and nodes in special cases: stalls, collecting, old attempts."""
 
 from dataclasses import replace
 from itertools import pairwise

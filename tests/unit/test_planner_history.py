@@ -1,4 +1,4 @@
-"""What is remembered: every kind of event alone, and the whole log of a life."""
+"""What the history remembers: every kind of event alone, and whole logs."""
 
 import json
 from dataclasses import asdict, replace

@@ -1,4 +1,4 @@
-"""The plan in a closed loop with a toy world: it ends where it should, whatever happens."""
+"""The plan in a closed loop with a toy world: it ends as it should, whatever happens."""
 
 from dataclasses import replace
 

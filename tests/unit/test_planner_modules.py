@@ -1,4 +1,4 @@
-"""The smaller rooms of the judgement: stages, roles, limits, the guard, notes, adoption."""
+"""The planner's smaller modules: phases, roles, limits, the deletion guard, events, adoption."""
 
 from dataclasses import asdict, replace
 from itertools import product

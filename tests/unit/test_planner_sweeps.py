@@ -1,4 +1,4 @@
-"""Laws of sweeps: in a closed loop with the judge, whatever happens to whichever node when."""
+"""Sweeps in a closed loop with the planner, whatever happens to whichever node when."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""How a gang of two ends, for everything that its hosts, its node and we can have said."""
+"""How a gang of two ends, for every combination of reports, node states and our own actions."""
 
 from dataclasses import dataclass, replace
 from functools import cache

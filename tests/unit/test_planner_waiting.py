@@ -1,4 +1,4 @@
-"""Who is asked for first, who need not wait, what an unhealthy node is for, what costs none."""
+"""Which slot asks first, which need not wait, and what unhealthy and withdrawn nodes cost."""
 
 from dataclasses import replace
 

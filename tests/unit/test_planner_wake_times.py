@@ -1,4 +1,4 @@
-"""When the plan wants to think again, if nothing is heard meanwhile: no later, and not at once."""
+"""When the planner wants to run again if nothing happens: no later, and not at once."""
 
 from dataclasses import replace
 from math import inf

@@ -1,4 +1,4 @@
-"""Where is bid, in which order, how often: offers, seasons, ranks, patience, budgets."""
+"""Where bids are made, in which order and how often: offers, pauses, ranks, patience, budgets."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""What others wrote can't act on a terminal: escapes and direction marks are shown, colours end."""
+"""Foreign output can't control a terminal: escapes and direction marks are shown, colors end."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The Python API: typed for type checkers, answers in dataclasses, shown by help, quick to load."""
+"""The Python API: typed for type checkers, results in dataclasses, shown by help, quick to load."""
 
 import inspect
 import subprocess

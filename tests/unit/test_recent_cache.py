@@ -1,4 +1,4 @@
-"""What is remembered of hosts is bounded, and is not believed for ever."""
+"""What is cached about hosts is bounded, and expires."""
 
 from tpuherd.sync.recent_cache import RecentCache
 

@@ -1,4 +1,4 @@
-"""The line between the controller and its hosts, when one side is slower than the other."""
+"""The link between the controller and a host, when one side is slower than the other."""
 
 import asyncio
 import gc

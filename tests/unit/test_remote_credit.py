@@ -1,4 +1,4 @@
-"""An agent that sends more than it was granted, or what is no frame, is cut off with an error."""
+"""An agent that exceeds its credit, or sends an invalid frame, is disconnected with an error."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a command without a library of ours says of itself: by a function, and from a shell."""
+"""How a command without our library reports its progress: from Python, and from a shell."""
 
 import json
 import socket

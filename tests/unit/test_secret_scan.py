@@ -1,4 +1,4 @@
-"""What is asked about before it leaves the machine, and what isn't."""
+"""What needs consent before it leaves the machine, and what does not."""
 
 import pytest
 

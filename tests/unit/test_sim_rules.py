@@ -1,4 +1,4 @@
-"""Small laws of the model: sizes, quotas, times, routes, addresses."""
+"""Small rules of the simulator: sizes, quotas, times, routes, addresses."""
 
 import re
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Who may be asked what in which state: every pair, as a law."""
+"""Which calls are allowed in which state: every pair, as a rule."""
 
 from collections.abc import Callable
 

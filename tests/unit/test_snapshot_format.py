@@ -1,4 +1,4 @@
-"""Rows, changes, the stream and the plan: what must hold for any snapshot whatever."""
+"""Rows, changes, the stream and the plan: what holds for any snapshot."""
 
 import hashlib
 import stat

@@ -1,4 +1,4 @@
-"""Listening sockets of simulated hosts: what takes their connections lets go of them at once."""
+"""Listening sockets of simulated hosts: accepted connections are released at once."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Kept logs: whatever is written in whatever pieces, it is read once, in order, from any offset."""
+"""Stored logs: however it was written, it is read once, in order, from any offset."""
 
 import os
 from collections.abc import Iterator

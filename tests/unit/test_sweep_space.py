@@ -1,4 +1,4 @@
-"""The parameters of trials, how they reach a command, and who is pruned by whom."""
+"""The parameters of trials, how they reach a command, and which trials are pruned."""
 
 from itertools import product
 from math import log10

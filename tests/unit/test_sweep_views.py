@@ -1,4 +1,4 @@
-"""Laws of what is shown of sweeps: nothing is left out, and every picture can be looked at."""
+"""How sweeps are shown: nothing is left out, and every chart renders."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Scripts and job files that were written for the former names of modules still work."""
+"""Scripts and job files written for the former names of modules still work."""
 
 import subprocess
 import sys

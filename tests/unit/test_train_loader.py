@@ -1,4 +1,4 @@
-"""Batches by number, tar shards read anywhere, and what of it webdataset and others are given."""
+"""Batches by number, tar shards read at random, and what webdataset and others receive."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Every sample once an epoch, equal steps on all hosts, the same batches whatever the hosts."""
+"""Every sample once an epoch, equal steps on all hosts, the same batches for any hosts."""
 
 from collections import Counter
 from itertools import chain

@@ -1,4 +1,4 @@
-"""How often to save, who is the odd one out, what is told, and where checkpoints lie."""
+"""How often to save, which host is slow, what is reported, and where checkpoints are."""
 
 import json
 import math

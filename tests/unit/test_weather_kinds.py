@@ -1,4 +1,4 @@
-"""The table of the weather: complete, sayable in bare words, and told in sentences."""
+"""The table of weather kinds: complete, parsable in bare words, and shown as sentences."""
 
 from collections.abc import Iterator
 from itertools import product

@@ -1,4 +1,4 @@
-"""Scenario files: each mistake is told with its line and field; what is right becomes steps."""
+"""Scenario files: each mistake is reported with its line and field; the rest becomes steps."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The storm has the statistics of measured spot capacity, and is the same for the same seed."""
+"""The storm has the statistics of measured spot capacity, and is reproducible from its seed."""
 
 from itertools import combinations, pairwise
 from math import sqrt

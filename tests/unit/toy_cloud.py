@@ -1,4 +1,4 @@
-"""A toy cloud with toy hosts, in one file: the plan runs in a closed loop with it until at rest."""
+"""A toy cloud with toy hosts in one file: the planner runs with it in a loop until at rest."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Moments of a program at which a test may act: it says that one has come, and waits to be let on.
+"""Moments of a program at which a test may act: it reports one, and waits until it may continue.
 
 STORY is a folder of the world's bucket, WATCHED the moments there, each as moment@host. A moment
 comes once in a story, whatever the number of attempts.

@@ -1,4 +1,4 @@
-"""Google's own libraries as in any program: nothing here says that the cloud is a simulated one."""
+"""Google's own libraries as in any program: nothing here knows that the cloud is simulated."""
 
 import json
 import sys

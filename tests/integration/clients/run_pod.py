@@ -1,4 +1,4 @@
-"""A training program's first lines, with nothing told to it: who am I, and who else is here?"""
+"""The first lines of a training program without any arguments: its own rank, and its peers."""
 
 import json
 import socket

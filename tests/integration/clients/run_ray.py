@@ -1,4 +1,4 @@
-"""What Ray makes of the machine it was started on."""
+"""What Ray detects on the machine where it was started."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A Flax and optax training that reads by a DataLoader with three workers: FOLDER HOW STEPS."""
+"""A Flax and optax training that reads with a DataLoader and three workers: FOLDER HOW STEPS."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Saves a state of many types, or loads it in others: PLACE FORM save | load."""
+"""Saves a state of many types, or loads it into others: PLACE FORM save | load."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What four hosts read of seven shards: by a webdataset pipeline, and by Grain. Prints JSON."""
+"""What four hosts read from seven shards with webdataset and with Grain. Prints JSON."""
 
 import json
 import os

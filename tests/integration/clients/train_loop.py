@@ -1,4 +1,4 @@
-"""A training whose loop is left early, or that keeps some of its steps only: FOLDER HOW."""
+"""A training whose loop is left early, or that keeps only some of its steps: FOLDER HOW."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A training without JAX: [PLACE] [arrays | imports]. Says what this host is told, and reads."""
+"""A training without JAX: [PLACE] [arrays | imports]. Prints what this host knows, and reads."""
 
 import json
 import sys

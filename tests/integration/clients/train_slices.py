@@ -1,4 +1,4 @@
-"""A training on several slices, that says whom it met: train_slices.py [megascale].
+"""A training on several slices that prints its peers: train_slices.py [megascale].
 
 With that word it forgets where the engine says that processes meet. What is left is what any script
 finds, and what JAX looks for by itself: MEGASCALE_*.

@@ -1,4 +1,4 @@
-"""A training of a second that can be told to misbehave: --at 7 --who 1 --do term.
+"""A training of one second that can misbehave on request: --at 7 --who 1 --do term.
 
 In a story (gate.py) it stops at the moments that the test watches, and does what the test says.
 """

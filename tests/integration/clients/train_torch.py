@@ -1,4 +1,4 @@
-"""What four hosts read of seven shards by PyTorch's loaders, whose workers are processes: JSON.
+"""What four hosts read from seven shards with PyTorch's loaders and worker processes. Prints JSON.
 
     train_torch.py HOW TAR…
 

@@ -1,4 +1,4 @@
-"""A plain PyTorch training over gloo, beside a JAX that it does not use: FOLDER STEPS [AT WHO].
+"""A plain PyTorch training over gloo, beside an unused JAX: FOLDER STEPS [AT WHO].
 
 It saves by itself. At a step one host is told to stop, and all of them stop after that step.
 """

@@ -1,4 +1,4 @@
-"""A training without mathematics, told to W&B and TensorBoard: --at 7 --do kill."""
+"""A training without computations that reports to W&B and TensorBoard: --at 7 --do kill."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What docs/howto/training.md says of trees, keys and conversions; every warning is an error."""
+"""The examples of docs/howto/training.md on trees, keys and conversions; warnings are errors."""
 
 import json
 import warnings
