@@ -1,6 +1,7 @@
 """Both checkpoint formats behave alike, on several hosts, in a folder and in a bucket."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,31 @@ def test_types_damage_and_commits_on_several_hosts(
     (alone,) = pod.run(there.location, form, "load", count=1, chips=4, **env)
     assert alone.said["start"] == 2
     assert [number for piece in alone.said["rows"][1] for number in flat(piece)] == rows
+
+
+def test_what_stays_and_a_part_of_it_on_several_hosts(
+    pod: Pod, form: str, place: tuple[Place, dict[str, Any]]
+) -> None:
+    there, env = place
+    pod = replace(pod, program=PROGRAM.with_name("train_kept.py"))
+    saved = pod.run(f"{there.location}/kept", form, "train", **env)
+    well(saved)
+    steps = {name.split("/")[1] for name in there.names("kept/step-")}
+    assert steps == {f"step-{step:08d}" for step in (4, 6, 12, 15, 20)}
+    wider = pod.run(f"{there.location}/kept", form, "wider", **env)
+    well(wider)
+    for one in wider:
+        assert one.said["start"] == 20
+        assert one.said["leaves"]["['rows']"] == [21.0]
+        assert one.said["leaves"]["['added']"] == [7.0]
+    assert wider[0].log.count("keeps its initial value") == 2
+    assert "keeps its initial value" not in wider[1].log, "one host says it"
+    again = pod.run(f"{there.location}/kept", form, "partial", count=1, chips=4, **env)
+    assert well(again)["leaves"]["['rows']"] == [22.0]
+    assert "loaded 7 of 7 arrays from the checkpoint of step 21" in again[0].log
+    typo = pod.run(f"{there.location}/typo", form, "typo", count=1, **env)
+    well(typo)
+    assert "no checkpoint is the best: run.keep() was never given typo=" in typo[0].log
 
 
 def test_one_format_is_the_default_everywhere(pod: Pod, form: str, tmp_path: Path) -> None:

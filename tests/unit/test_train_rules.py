@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuherd_host.train import checkpoint_commit, join_pod, process_env
-from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint
+from tpuherd_host.train.checkpoint_commit import PARTIAL, Commit, DamagedCheckpoint
 from tpuherd_host.train.checkpoints import raise_trouble, trouble_message
 from tpuherd_host.train.join_pod import Pod
 from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed
 from tpuherd_host.train.process_group import ProcessGroup, describe_odd_host
+from tpuherd_host.train.retention import Retention
 from tpuherd_host.train.run import Run
+from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.save_interval import (
     COST_TIMES_MIN,
     LONGEST_S,
@@ -234,6 +237,9 @@ def test_buckets_are_googles_by_default() -> None:
     assert (bucket.bucket, bucket.path, bucket.base) == (
         "b", "run/1/", "https://storage.googleapis.com",
     )  # fmt: skip
+    mine = place("gs://b", {"CLOUDSDK_AUTH_ACCESS_TOKEN": "ya29"})
+    assert isinstance(mine, Bucket)
+    assert (mine.token, mine.until) == ("ya29", math.inf)
     there_it_is = place("gs://b", {"STORAGE_EMULATOR_HOST": "127.0.0.1:9"})
     assert isinstance(there_it_is, Bucket)
     assert (there_it_is.base, there_it_is.path) == ("http://127.0.0.1:9", "")
@@ -272,14 +278,77 @@ def test_a_commit_is_read_back_and_garbage_is_damage() -> None:
     [
         ({"w": [2]}, {"w": [2]}, None),
         ({"w": [2]}, {"w": [3]}, "w is [2] in the checkpoint, [3] in the program"),
-        ({"w": [2], "b": []}, {"w": [2]}, "the checkpoint has b, the program has not"),
-        ({}, {"w": [2]}, "the program has w, the checkpoint has not"),
+        ({"w": [2], "b": []}, {"w": [2]}, f"the checkpoint has b, the program has not; {PARTIAL}"),
+        ({}, {"w": [2]}, f"the program has w, the checkpoint has not; {PARTIAL}"),
     ],
 )
 def test_another_model_is_described_by_one_difference(
     saved: dict[str, list[int]], wanted: dict[str, list[int]], says: str | None
 ) -> None:
     assert checkpoint_commit.find_difference(saved, wanted) == says
+
+
+@pytest.mark.parametrize(
+    ("saved", "wanted", "says"),
+    [
+        ({"w": [2], "b": []}, {"w": [2], "c": [1]}, None),
+        ({"w": [2], "b": [1]}, {"w": [3], "b": [1]}, "w is [2] in the checkpoint, [3] in the "
+         "program"),
+        ({"b": [2]}, {"w": [2]}, "it has none of the program's arrays"),
+    ],
+)  # fmt: skip
+def test_a_part_is_loaded_unless_shapes_differ(
+    saved: dict[str, list[int]], wanted: dict[str, list[int]], says: str | None
+) -> None:
+    assert checkpoint_commit.find_difference(saved, wanted, partial=True) == says
+
+
+@pytest.mark.parametrize("nonsense", [
+    {"step": -1}, {"step": "7"}, {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]},
+])  # fmt: skip
+def test_a_commit_of_other_types_is_damage(nonsense: object) -> None:
+    with pytest.raises(DamagedCheckpoint):
+        checkpoint_commit.parse_commit(json.dumps(nonsense).encode())
+
+
+def test_milestones_the_best_and_the_newest_are_retained() -> None:
+    scores = {1: 0.5, 2: math.nan, 3: 0.9, 4: 0.9, 6: 0.1}
+    commits = [
+        Commit(
+            step=step, milestone=step == 5, metrics={"s": scores[step]} if step in scores else {}
+        )
+        for step in range(1, 9)
+    ]
+
+    def kept(**rule: Any) -> set[int]:
+        return Retention(newest=2, **rule).retained_steps(commits)
+
+    assert kept() == {5, 7, 8}, "a milestone of an earlier rule stays, too"
+    assert kept(best="s") == {5, 6, 7, 8}
+    assert kept(best="s", better="higher") == {3, 5, 7, 8}, "of equal ones the earlier"
+    assert kept(best="s", best_count=9) == {1, 3, 4, 5, 6, 7, 8}, "what is no number is no value"
+    assert kept(best="another") == {5, 7, 8}
+
+
+def test_a_milestone_is_the_first_kept_step_from_there_on() -> None:
+    each, some = Retention(milestones=100), Retention(milestones=[5, 7])
+    steps = [0, 60, 120, 180, 190, 300, 500]
+    assert [until for after, until in pairwise(steps) if each.has_milestone(after, until)] == [
+        120, 300, 500,
+    ]  # fmt: skip
+    assert [until for after, until in pairwise(range(10)) if some.has_milestone(after, until)] == [
+        5, 7,
+    ]  # fmt: skip
+    assert not Retention().has_milestone(0, 1000)
+
+
+@pytest.mark.parametrize("words", [
+    {"milestones": 0}, {"milestones": [3, "x"]}, {"better": "smaller"}, {"newest": 0},
+    {"best_count": -1},
+])  # fmt: skip
+def test_a_wrong_rule_is_one_sentence(words: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetup, match=next(iter(words))):
+        Retention(**words)
 
 
 def test_packages_are_imported_late_and_their_lack_is_a_sentence() -> None:

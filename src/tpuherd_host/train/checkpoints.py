@@ -2,13 +2,15 @@
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Protocol
 
 from tpuherd_host.train import checkpoint_commit as commits
 from tpuherd_host.train import compile_cache, process_env
 from tpuherd_host.train.checkpoint_commit import (
+    EMPTY,
     Commit,
     DamagedCheckpoint,
     ModelMismatch,
@@ -18,6 +20,7 @@ from tpuherd_host.train.lazy_import import MissingPackage, is_installed
 from tpuherd_host.train.native_format import NativeFormat
 from tpuherd_host.train.orbax_format import OrbaxFormat
 from tpuherd_host.train.process_group import ProcessGroup
+from tpuherd_host.train.retention import Retention
 from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.storage import (
     Place,
@@ -42,8 +45,8 @@ class CheckpointFormat(Protocol):
         """Write the copy, in a thread; on process 0 return all files of the step."""
         ...
 
-    def load(self, commit: Commit, like: Any) -> Any:
-        """Load the tree, or raise DamagedCheckpoint."""
+    def load(self, commit: Commit, like: Any, names: Collection[str]) -> Any:
+        """Load these arrays of the tree, the others stay; or raise DamagedCheckpoint."""
         ...
 
 
@@ -57,11 +60,16 @@ class Checkpoints:
     """Holds the save that is in progress."""
 
     def __init__(
-        self, location: str, circle: ProcessGroup | None = None, *, keep: int = 2, form: str = ""
+        self,
+        location: str,
+        circle: ProcessGroup | None = None,
+        *,
+        keep: int | Retention = 2,
+        form: str = "",
     ) -> None:
         self.circle = circle or ProcessGroup()
         self.place: Place = place(location)
-        self.keep = max(1, keep)
+        self.retention = Retention(newest=max(1, keep)) if isinstance(keep, int) else keep
         self.form = check_format(form or OWN, location)
         self.forms: Mapping[str, CheckpointFormat] = {
             ORBAX: OrbaxFormat(self.place, self.circle),
@@ -69,24 +77,41 @@ class Checkpoints:
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
+        self.commits: dict[int, Commit] = {}  #: of complete steps, as far as process 0 read them
+        self.marks: Mapping[str, int] = {}  #: the best step and the newest milestone
         self.skipped: set[int] = set()  #: damaged: removed once there is a newer whole one
         self.given = False  #: what was compiled in this attempt
         self.busy: threading.Thread | None = None
         self.trouble: Exception | None = None
 
-    def save(self, commit: Commit, tree: Any, *, wait: bool = False) -> float:
+    def save(
+        self,
+        commit: Commit,
+        tree: Any,
+        *,
+        metrics: Mapping[str, Any] = EMPTY,
+        wait: bool = False,
+    ) -> float:
         """Start a save after the previous one; return for how many seconds training stood still."""
         began = process_env.monotonic_time()
         self.wait()
         form = self.forms[self.form]
-        whole = replace(commit, form=self.form, leaves=commits.array_shapes(tree))
+        whole = replace(
+            commit,
+            form=self.form,
+            leaves=commits.array_shapes(tree),
+            types=commits.array_types(tree),
+            best_by=self.retention.best,
+            better=self.retention.better if self.retention.best else "",
+        )
         begun = form.start_save(commit.step, tree)
 
         def finish() -> None:
             try:
                 parts = form.finish_save(commit.step, begun)
                 if self.circle.index == 0:
-                    self._commit_step(replace(whole, parts=parts))
+                    self._commit_step(replace(whole, parts=parts, metrics=finite_metrics(metrics)))
+                    self._remove_old_steps()
                     if not self.given:
                         self.given = True
                         compile_cache.upload_programs(self.place)
@@ -112,15 +137,18 @@ class Checkpoints:
                 f"a checkpoint could not be saved to {self.place.location}: {trouble}"
             )
 
-    def load(self, like: Any) -> LoadedCheckpoint | None:
-        """Load the newest complete checkpoint in this tree's shape, the same in every process."""
+    def load(self, like: Any, *, partial: bool = False) -> LoadedCheckpoint | None:
+        """Load the newest complete checkpoint in this tree's shape, the same in every process.
+
+        `partial` loads the arrays that both have, and logs each that only one of them has.
+        """
         leads = self.circle.index == 0
         steps, trouble = json.loads(
             self.circle.broadcast_word(json.dumps(self._find_steps() if leads else None))
         )
         raise_trouble(trouble)
         for step in steps:
-            found, mine = self._try_load(step, like)
+            found, mine = self._try_load(step, like, partial=partial)
             words = self.circle.gather_words(json.dumps(mine))
             heard = {kind: value for word in words for kind, value in json.loads(word).items()}
             where = f"{self.place.location}/{step_folder(step)}"
@@ -129,21 +157,27 @@ class Checkpoints:
                 raise ModelMismatch(f"{where} belongs to another model: {heard['other']}")
             if found is not None and not heard:
                 self.newest = step
+                if leads and partial:
+                    log_comparison(step, found.commit, like)
                 return found
             if leads:
                 process_env.log_message(f"skipped the checkpoint of step {step}: {heard['damage']}")
                 self.skipped.add(step)
         return None
 
-    def _try_load(self, step: int, like: Any) -> tuple[LoadedCheckpoint | None, dict[str, str]]:
+    def _try_load(
+        self, step: int, like: Any, *, partial: bool
+    ) -> tuple[LoadedCheckpoint | None, dict[str, str]]:
         """Return what loading gives here: the tree, the damage, the mismatch, or a failure that
         says nothing about the checkpoint."""
         try:
             commit = commits.parse_commit(self.place.read(step_folder(step) + commits.NAME))
-            other = commits.find_difference(commit.leaves, commits.array_shapes(like))
+            shapes = commits.array_shapes(like)
+            other = commits.find_difference(commit.leaves, shapes, partial=partial)
             if other:
                 return None, {"other": other}
-            tree = self.forms[commit.form].load(commit, like)
+            names = commits.compare_leaves(commit.leaves, shapes).common
+            tree = self.forms[commit.form].load(commit, like, frozenset(names))
         except (DamagedCheckpoint, FileNotFoundError, KeyError) as damage:
             return None, {"damage": str(damage) or "it can't be read"}
         except OSError as trouble:
@@ -159,32 +193,87 @@ class Checkpoints:
 
     def _list_steps(self) -> list[int]:
         """List steps, newest first. Log and remove incomplete ones: their writers are dead."""
-        whole: set[int] = set()
-        torsos: set[int] = set()
-        for name in self.place.names("step-"):
-            top, _, rest = name.partition("/")
-            number = top.removeprefix("step-")
-            if rest and number.isdecimal():
-                (whole if rest == commits.NAME else torsos).add(int(number))
-        for step in sorted(torsos - whole):
+        whole, torsos = commits.split_steps(self.place.names("step-"))
+        for step in sorted(torsos):
             process_env.log_message(
                 f"skipped the checkpoint of step {step}: its save was cut short"
             )
             self.place.remove(step_folder(step))
+        if self.retention.best or self.retention.milestones:
+            self._read_commits(whole)
+            self._find_marks()
         return sorted(whole, reverse=True)
 
+    def is_among_best(self, step: int, value: float) -> bool:
+        """Whether a step with this value of the metric would be one of the best. For process 0."""
+        self.wait()
+        try:
+            self._read_commits(commits.split_steps(self.place.names("step-"))[0])
+        except OSError:
+            return True  # if the save fails as well, that is logged
+        metrics = {step: commit.metrics for step, commit in self.commits.items()}
+        return step in self.retention.best_steps({**metrics, step: {self.retention.best: value}})
+
     def _commit_step(self, commit: Commit) -> None:
-        """Mark a step as complete and remove old steps."""
+        """Mark a step as complete."""
         self.place.write(step_folder(commit.step) + commits.NAME, [commit.to_json_bytes()])
         self.skipped.discard(commit.step)
-        end = "/" + commits.NAME
-        tops = [name.removesuffix(end) for name in self.place.names("step-") if name.endswith(end)]
-        steps = [int(top.removeprefix("step-")) for top in tops]
-        good = [step for step in steps if step not in self.skipped]
-        for step in {*good[: -self.keep], *self.skipped}:
-            self.place.remove(step_folder(step) + commits.NAME)
-            self.place.remove(step_folder(step))
-        self.skipped.clear()
+        self.commits[commit.step] = commit
+
+    def _remove_old_steps(self) -> None:
+        """Remove what the retention does not keep. What is interrupted here is done next time."""
+        try:
+            whole, _ = commits.split_steps(self.place.names("step-"))
+            self._read_commits(whole)
+            good = [commit for step, commit in self.commits.items() if step not in self.skipped]
+            kept = self.retention.retained_steps(good)
+            for step in {*self.commits, *(self.skipped & whole)} - kept:
+                # First what makes it complete: a rest of it is never taken for a checkpoint.
+                self.place.remove(step_folder(step) + commits.NAME)
+                self.place.remove(step_folder(step))
+                self.commits.pop(step, None)
+            self.skipped.clear()
+            self._find_marks()
+        except OSError as trouble:
+            process_env.log_message(f"old checkpoints could not be removed: {trouble}")
+
+    def _read_commits(self, whole: Collection[int]) -> None:
+        """Know the commits of these complete steps. One that can't be read is left alone."""
+        for step in self.commits.keys() - whole:
+            self.commits.pop(step, None)
+        for step in sorted(whole - self.commits.keys()):
+            try:
+                text = self.place.read(step_folder(step) + commits.NAME)
+                self.commits[step] = commits.parse_commit(text)
+            except (DamagedCheckpoint, FileNotFoundError):
+                continue
+
+    def _find_marks(self) -> None:
+        """Find the best step and the newest milestone among the known commits."""
+        metrics = {step: commit.metrics for step, commit in self.commits.items()}
+        milestones = [step for step, commit in self.commits.items() if commit.milestone]
+        best = self.retention.best_steps(metrics)[:1]
+        self.marks = {
+            **({"best_step": best[0]} if best else {}),
+            **({"milestone": max(milestones)} if milestones else {}),
+        }
+
+
+def finite_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics that are finite numbers; the step that computes them is over."""
+    found = {name: float(value) for name, value in metrics.items()}
+    return {name: value for name, value in found.items() if isfinite(value)}
+
+
+def log_comparison(step: int, commit: Commit, like: Any) -> None:
+    """Log each array that a partial restore did not load."""
+    found = commits.compare_leaves(commit.leaves, commits.array_shapes(like))
+    loaded = len(found.common)
+    process_env.log_message(
+        f"loaded {loaded} of {loaded + len(found.added)} arrays from the checkpoint of step {step}"
+    )
+    for sentence in found.sentences():
+        process_env.log_message(sentence)
 
 
 def trouble_message(trouble: OSError) -> dict[str, str]:

@@ -1,20 +1,16 @@
 """Trees of arrays as bytes: each process writes what it alone holds, and reads what it needs."""
 
 import json
-import struct
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tpuherd_host.train.array_trees import is_key, named_leaves
-from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint, step_folder
+from tpuherd_host.train.checkpoint_commit import Commit, step_folder
 from tpuherd_host.train.lazy_import import jax, numpy
+from tpuherd_host.train.part_files import ArraySlice, PartReader, encode_part
 from tpuherd_host.train.process_group import ProcessGroup
-from tpuherd_host.train.storage import Bytes, Place
+from tpuherd_host.train.storage import Place
 
-LENGTH = struct.Struct("<Q")  #: before the table at a part's beginning
-TABLE_BYTES_MAX = 1 << 28
 WRITE_S = 600.0
 
 
@@ -43,32 +39,14 @@ class NativeFormat:
             words = self.circle.gather_words(summary, f"saved/{step}", WRITE_S)
         return dict(json.loads(word) for word in words if word)
 
-    def load(self, commit: Commit, like: Any) -> Any:
-        return PartReader(self.place, sorted(commit.parts)).read_tree(like)
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySlice:
-    """A slice of one array, as copied off a device."""
-
-    leaf: str
-    whole: tuple[int, ...]  #: the array's shape
-    start: tuple[int, ...]
-    content: Any
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SliceEntry:
-    """A slice in a part's table."""
-
-    leaf: str
-    dtype: str
-    whole: tuple[int, ...]
-    start: tuple[int, ...]
-    shape: tuple[int, ...]
-    first: int  #: byte in the part, after its table
-    length: int
-    crc: int
+    def load(self, commit: Commit, like: Any, names: Collection[str]) -> Any:
+        """Read arrays in the sharding and type of this tree, whose shapes are the same."""
+        reader = PartReader(self.place, sorted(commit.parts))
+        found = [
+            read_leaf(reader, name, leaf) if name in names else leaf
+            for name, leaf in named_leaves(like)
+        ]
+        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
 
 
 def own_slices(tree: Any, process: int) -> list[ArraySlice]:
@@ -103,117 +81,21 @@ def writer_processes(tree: Any) -> set[int]:
     return found
 
 
-def encode_part(boxes: Sequence[ArraySlice]) -> list[Bytes]:
-    """Return a part's bytes: the table's length, the table, the contents."""
-    table: list[dict[str, Any]] = []
-    bodies: list[Bytes] = []
-    first = 0
-    for box in boxes:
-        flat = numpy.ascontiguousarray(box.content).reshape(-1)
-        body = memoryview(flat.view(numpy.uint8))
-        entry = SliceEntry(
-            leaf=box.leaf,
-            dtype=str(flat.dtype),
-            whole=tuple(box.whole),
-            start=box.start,
-            shape=box.content.shape,
-            first=first,
-            length=len(body),
-            crc=zlib.crc32(body),
-        )
-        table.append(asdict(entry))
-        bodies.append(body)
-        first += len(body)
-    head = json.dumps(table).encode()
-    return [LENGTH.pack(len(head)), head, *bodies]
+def read_leaf(reader: PartReader, name: str, like: Any) -> Any:
+    if is_key(like):
+        content = read_array(reader, name, jax.random.key_data(like))
+        return jax.random.wrap_key_data(content, impl=jax.random.key_impl(like))
+    if isinstance(like, jax.Array):
+        return read_array(reader, name, like)
+    content = reader.read_whole(name)
+    if isinstance(like, numpy.ndarray):
+        return content.astype(like.dtype, copy=False)
+    return type(like)(content)
 
 
-class PartReader:
-    """Reads what this process needs from the parts of one checkpoint."""
-
-    def __init__(self, place: Place, names: Sequence[str]) -> None:
-        self.place = place
-        self.at: dict[str, list[tuple[str, int, SliceEntry]]] = {}
-        self.seen: dict[tuple[str, int], Any] = {}
-        for name in names:
-            first, table = self._read_table(name)
-            for entry in table:
-                self.at.setdefault(entry.leaf, []).append((name, first, entry))
-
-    def read_tree(self, like: Any) -> Any:
-        """Read the arrays in the sharding and type of this tree, whose shapes are the same."""
-        found = [self._read_leaf(name, leaf) for name, leaf in named_leaves(like)]
-        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
-
-    def _read_table(self, name: str) -> tuple[int, list[SliceEntry]]:
-        try:
-            (length,) = LENGTH.unpack(self.place.read(name, 0, LENGTH.size))
-            if length > TABLE_BYTES_MAX:
-                raise ValueError("its table is too long")
-            rows = json.loads(self.place.read(name, LENGTH.size, length))
-            return LENGTH.size + length, [parse_entry(row) for row in rows]
-        except FileNotFoundError:
-            raise DamagedCheckpoint(f"{name} is missing") from None
-        except (ValueError, TypeError, KeyError, struct.error) as error:
-            raise DamagedCheckpoint(f"{name} can't be read: {error}") from error
-
-    def _read_leaf(self, name: str, like: Any) -> Any:
-        if is_key(like):
-            content = self._read_array(name, jax.random.key_data(like))
-            return jax.random.wrap_key_data(content, impl=jax.random.key_impl(like))
-        if isinstance(like, jax.Array):
-            return self._read_array(name, like)
-        content = self._read_slice(name, tuple(slice(0, size) for size in numpy.shape(like)))
-        if isinstance(like, numpy.ndarray):
-            return content.astype(like.dtype, copy=False)
-        return type(like)(content)
-
-    def _read_array(self, name: str, like: Any) -> Any:
-        return jax.make_array_from_callback(
-            like.shape,
-            like.sharding,
-            lambda index: self._read_slice(name, index).astype(like.dtype, copy=False),
-        )
-
-    def _read_slice(self, name: str, index: tuple[slice, ...]) -> Any:
-        """Assemble a slice of an array from all entries that it touches."""
-        entries = self.at.get(name)
-        if not entries:
-            raise DamagedCheckpoint(f"{name} is missing from all parts")
-        first = entries[0][2]
-        cut = [one.indices(size)[:2] for one, size in zip(index, first.whole, strict=True)]
-        out = numpy.empty([end - start for start, end in cut], jax.numpy.dtype(first.dtype))
-        missing = out.size
-        for part_name, offset, entry in entries:
-            into, taken = [], []
-            for (start, end), at, size in zip(cut, entry.start, entry.shape, strict=True):
-                low, high = max(start, at), min(end, at + size)
-                into.append(slice(low - start, high - start))
-                taken.append(slice(low - at, high - at))
-            if all(one.start < one.stop for one in into):
-                content = self._read_entry(part_name, offset, entry)[tuple(taken)]
-                out[tuple(into)] = content
-                missing -= content.size
-        if missing:
-            raise DamagedCheckpoint(f"{missing} numbers of {name} are missing from all parts")
-        return out
-
-    def _read_entry(self, name: str, offset: int, entry: SliceEntry) -> Any:
-        """Read a slice as it was written, or raise DamagedCheckpoint."""
-        key = (name, entry.first)
-        if key not in self.seen:
-            try:
-                body = self.place.read(name, offset + entry.first, entry.length)
-            except FileNotFoundError:
-                raise DamagedCheckpoint(f"{name} is missing or too short") from None
-            if len(body) != entry.length or zlib.crc32(body) != entry.crc:
-                raise DamagedCheckpoint(f"{name} was changed after it was written, at {entry.leaf}")
-            content = numpy.frombuffer(body, jax.numpy.dtype(entry.dtype))
-            self.seen[key] = content.reshape(entry.shape)
-        return self.seen[key]
-
-
-def parse_entry(row: Mapping[str, Any]) -> SliceEntry:
-    """Parse a row of the table; TypeError or KeyError if it is invalid."""
-    boxes = {name: tuple(row[name]) for name in ("whole", "start", "shape")}
-    return SliceEntry(**{**row, **boxes})
+def read_array(reader: PartReader, name: str, like: Any) -> Any:
+    return jax.make_array_from_callback(
+        like.shape,
+        like.sharding,
+        lambda index: reader.read_slice(name, index).astype(like.dtype, copy=False),
+    )

@@ -22,6 +22,7 @@ from tpuherd_host.train.join_pod import (
 )
 from tpuherd_host.train.lazy_import import jax
 from tpuherd_host.train.process_group import PeerSilent
+from tpuherd_host.train.retention import Retention
 from tpuherd_host.train.sample_order import derive_seed
 from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.save_interval import SaveCosts, parse_node_life
@@ -41,6 +42,8 @@ class KeptState:
     step: int
     state: Any
     record: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    milestone: bool
 
 
 class Run:
@@ -48,11 +51,12 @@ class Run:
 
     `checkpoints` is a folder that all hosts see, or `gs://…`; by default the job's own.
     `every_s`: seconds between saves; by default Young's rule decides. `form`: "orbax" or "pieces".
+    `keep`: how many of the newest checkpoints stay, or a Retention with milestones and the best.
     """
 
     def __init__(
         self, checkpoints: str = "", *, seed: int = 0, every_s: float = 0.0,
-        keep: int = 2, form: str = "",
+        keep: int | Retention = 2, form: str = "",
     ) -> None:  # fmt: skip
         environ = process_env.process_environment()
         self.pod = init()
@@ -77,6 +81,8 @@ class Run:
         usual = parse_node_life(environ.get("HERD_LIFE_S", ""))
         self._costs = SaveCosts(blocked=[], took=[], usual_s=usual)
         self._kept: KeptState | None = None
+        self._judged = False  #: the last keep() named the metric of the best checkpoints
+        self._ever_judged = False
         self._metrics: Mapping[str, Any] = {}
         self._step = self._done = self._due = self._total = self._begun = self._own = 0
         self._trained_s = self._earlier_s = 0.0
@@ -86,16 +92,17 @@ class Run:
         self._compiled_s = 0.0  #: before the first step
         self._news: dict[str, Any] = {}  #: reported once
 
-    def restore(self, state: Any) -> Any:
+    def restore(self, state: Any, *, partial: bool = False) -> Any:
         """Return the state of the newest complete checkpoint, or this one if there is none.
 
-        It has the shape, type and sharding of this state, whatever pod saved it.
+        It has the shape, type and sharding of this state, whatever pod saved it. `partial` accepts
+        a checkpoint that has more arrays than this state, or fewer: those keep their values here.
         """
         if self.checkpoints is None:
             return state
         began = process_env.monotonic_time()
         try:
-            found = self.checkpoints.load(state)
+            found = self.checkpoints.load(state, partial=partial)
         except TemporarilyUnreachable as error:
             refuse(str(error), FAILED)
         except (ModelMismatch, Unreachable) as error:
@@ -147,8 +154,13 @@ class Run:
         self._done = self._step + 1
         if state is None and record is None:
             return  # only metrics: the program saves by itself
-        self._kept = KeptState(self._step + 1, state, record or {})
-        if self._kept.step >= self._due:
+        before = self._kept.step if self._kept else self.start
+        checkpoints = self.checkpoints
+        milestone = checkpoints is not None and checkpoints.retention.has_milestone(
+            before, self._step + 1
+        )
+        self._kept = KeptState(self._step + 1, state, record or {}, metrics, milestone)
+        if self._is_among_best() or milestone or self._kept.step >= self._due:
             self._save_kept(self._kept)
 
     def saved(self, step: int) -> None:
@@ -217,6 +229,7 @@ class Run:
         report: dict[str, Any] = {"step": step, "total": self._total, **self._news}
         if self.is_main:  # the other processes don't know when all of it was on the disk
             report["saved"] = self._saved_step()
+            report.update(self.checkpoints.marks if self.checkpoints else {})
         for name, value in self._metrics.items():
             ready = getattr(value, "is_ready", None)
             if ready is None or ready():
@@ -239,10 +252,13 @@ class Run:
             trained_s=round(self._earlier_s + self._trained_s, 3),
             pod=f"{self.pod.count} × {jax.local_device_count()}",
             record=kept.record,
+            milestone=kept.milestone,
         )
         if checkpoints.took_s:
             self._costs.add_duration(checkpoints.took_s)
-        self._costs.add_blocked(checkpoints.save(commit, kept.state, wait=wait))
+        self._costs.add_blocked(
+            checkpoints.save(commit, kept.state, metrics=kept.metrics, wait=wait)
+        )
         self._due = kept.step + int(self.pod.circle.broadcast_word(str(self._steps_until_save())))
 
     def _steps_until_save(self) -> int:
@@ -252,6 +268,24 @@ class Run:
             return max(1, round(self._every_s / max(step_s, 1e-6)))
         trained_s = self._earlier_s + self._trained_s
         return self._costs.steps_until_save(step_s, trained_s, self.attempt - 1)
+
+    def _is_among_best(self) -> bool:
+        """Whether this step is evaluated and one of the best, as process 0 decides for all.
+
+        If the step before was evaluated as well, this is no reason to save more often.
+        """
+        checkpoints = self.checkpoints
+        before, self._judged = self._judged, False
+        if checkpoints is None or checkpoints.retention.best not in self._metrics:
+            return False
+        self._judged = self._ever_judged = True
+        if before:
+            return False
+        word = ""
+        if self.is_main:
+            value = float(self._metrics[checkpoints.retention.best])
+            word = "1" if checkpoints.is_among_best(self._step + 1, value) else ""
+        return bool(self.pod.circle.broadcast_word(word))
 
     def _check_kept(self, step: int) -> None:
         """End at the first step after which a preemption would lose the state."""
@@ -293,6 +327,12 @@ class Run:
             else:
                 self._save_kept(kept, wait=True)
         self.checkpoints.wait()
+        best = self.checkpoints.retention.best
+        if best and kept is not None and self.is_main and not self._ever_judged:
+            process_env.log_message(
+                f"no checkpoint is the best: run.keep() was never given {best}=…, by which "
+                "they are compared"
+            )
 
     def _end_interrupted(self, step: int) -> None:
         """Save, and end on all hosts with the same status."""

@@ -10,6 +10,7 @@ import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlencode
 from tpuherd_host.train import process_env
 
 GOOGLE = "https://storage.googleapis.com"
+TOKEN_VARIABLE = "CLOUDSDK_AUTH_ACCESS_TOKEN"  #: of a user's own machine, as gcloud reads it
 TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"
 TRIES = 4
 PATIENCE_S = 60.0
@@ -152,7 +154,9 @@ class Bucket:
         self.base = emulated or GOOGLE
         metadata = environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
         self.door = "" if emulated else f"http://{metadata}{TOKEN}"
-        self.token, self.until = "", 0.0
+        self.token, self.until = environ.get(TOKEN_VARIABLE, ""), 0.0
+        if self.token:
+            self.until = inf
 
     def names(self, beginning: str = "") -> list[str]:
         return sorted(
@@ -263,7 +267,8 @@ class Bucket:
                 none = isinstance(error, urllib.error.HTTPError) and error.code == 404
                 raise (Unreachable if none else TemporarilyUnreachable)(
                     f"{self.location}: no access token from the metadata server ({error}); "
-                    "give the node a service account that may use the bucket"
+                    "give the node a service account that may use the bucket, or set "
+                    f"{TOKEN_VARIABLE} outside of Google"
                 ) from error
             self.token = content["access_token"]
             self.until = process_env.wall_time() + float(content.get("expires_in", 0)) - EARLY_S
