@@ -109,6 +109,15 @@ def test_a_loss_that_is_not_a_number_is_passed_on() -> None:
     assert math.isnan(metrics["loss"]) and metrics["norm"] == math.inf
 
 
+def test_checkpoints_that_stay_are_no_metrics() -> None:
+    report = parse_report({"saved": 9, "best_step": 6, "milestone": -4, "loss": 1})
+    assert (report.marks, report.metrics) == ({"best_step": 6}, {"loss": 1.0})
+    assert report.refused == ("milestone",)
+    work = HostRun(attempt="a", word=RunState.RUNNING, marks={"best_step": 3, "milestone": 4})
+    merged = agent_updates.merge_step_report(work, report, 10.0)
+    assert merged.marks == {"best_step": 6, "milestone": 4}
+
+
 def test_a_report_has_a_limited_number_of_metrics() -> None:
     report = parse_report({f"m{number}": number for number in range(1000)})
     assert len(report.metrics) == 64

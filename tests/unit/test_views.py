@@ -10,6 +10,7 @@ import pytest
 from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, struck
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
+from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.views.capacity_table import capacity_rows, capacity_text
@@ -134,6 +135,19 @@ def test_startup_times_are_shown_separately() -> None:
         "python_s": 0.4, "import_s": 3.1, "meet_s": 1.2, "restore_s": 2.5, "compile_s": 2.0,
         "first_step_s": 0.3,
     }  # fmt: skip
+
+
+def test_the_best_checkpoint_and_the_newest_milestone_are_shown() -> None:
+    story = StoryLog()
+    story.get(10, 20, 30)
+    story.launch(5, step=0)
+    assert "checkpoints:" not in job_text(job_page(scene(story), "gpt", ["gpt-0"]))
+    story.tell("attempt.saved", attempt=story.attempt, step=100, best_step=60)
+    story.wait(100, GoodputState.PRODUCTIVE)
+    story.end(Verdict.STOPPED, step=1240, saved=1240, best_step=1100, milestone=1000)
+    page = job_page(scene(story), "gpt", ["gpt-0"])
+    fits("herd status NAME --json", page)
+    assert "  checkpoints: newest 1240, best 1100, milestone 1000\n" in job_text(page)
 
 
 def test_an_unhealthy_node_is_called_unhealthy() -> None:

@@ -142,6 +142,7 @@ class SlotAccount:
     bids: tuple[BidRecord, ...] = ()  #: those not known to be deleted
     step: int | None = None  #: the furthest known
     saved: int | None = None
+    marks: Mapping[str, int] = field(default_factory=dict)  #: the best step, a milestone
     steps_lost: int = 0
     cost: float = 0.0
     per_hour: float = 0.0

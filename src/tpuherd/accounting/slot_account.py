@@ -49,6 +49,7 @@ class AccountBuilder:
     steps: bool = False  #: ever reported one
     reached: int | None = None
     saved: int | None = None
+    marks: Mapping[str, int] = field(default_factory=dict)
     lost: int = 0
     why: str = ""
 
@@ -172,6 +173,7 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
     assert slot_history.attempt is not None
     if book.runs and book.runs[-1].attempt.trial != slot_history.attempt.trial:
         book.reached = book.saved = None  # of a sweep: each trial counts its own steps
+        book.marks = {}
     book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
     book.points.append([])
 
@@ -222,6 +224,16 @@ def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
         step = event.facts["step"]
         record_step(book, event.facts.get("step_at") or event.at, step)
         book.saved = max(step, book.saved or 0)
+        add_marks(book, event)
+
+
+def add_marks(book: AccountBuilder, event: HistoryEvent) -> None:
+    """Remember the best step and the newest milestone, if the event names them."""
+    names = ("best_step", "milestone")
+    book.marks = {
+        **book.marks,
+        **{name: event.facts[name] for name in names if name in event.facts},
+    }
 
 
 def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -238,6 +250,7 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     record_step(book, event.at if last_at is None else last_at, facts.get("step"))
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
+    add_marks(book, event)
     if facts.get("unfit") and run.attempt.first_step_at is None:
         relabel_spans(book, run.attempt.launched_at, event.at, frozenset({GoodputState.PRODUCTIVE}),
               GoodputState.STARTING)  # fmt: skip
@@ -332,6 +345,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
         bids=bids,
         step=book.reached,
         saved=book.saved,
+        marks=book.marks,
         steps_lost=book.lost,
         cost=book.slot_history.spent + sum(bid_cost(bid, now) for bid in bids),
         per_hour=sum(bid.offer.price or 0.0 for bid in billed),

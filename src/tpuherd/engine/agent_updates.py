@@ -77,6 +77,7 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
         restore_s=report.restore_s or known.restore_s,
         startup={**known.startup, **report.startup},
         saved=known.saved if saved is None else max(saved, known.saved or 0),
+        marks={**known.marks, **report.marks},
         complete=known.complete or report.complete,
         stepped_at=at if newer else known.stepped_at,
         step_s=report.step_s or known.step_s,

@@ -81,6 +81,7 @@ class StepReport(Struct, frozen=True, kw_only=True):
     time: float | None = None
     complete: bool = False
     startup: dict[str, float] = {}  #: seconds of its parts
+    marks: dict[str, int] = {}  #: steps of checkpoints that are kept
     metrics: dict[str, float] = {}
     refused: tuple[str, ...] = ()  #: names of invalid fields
 
@@ -197,17 +198,23 @@ def parse_report(content: Json | None) -> StepReport:
                 refused.append(name[:NAME_MAX])
     found.pop("total", None)
     startup = {name: found.pop(name) for name in STARTUP if name in found}
+    marks = {name: found.pop(name) for name in MARKS if name in found}
     refused += found.pop("refused", ())
-    return StepReport(**found, startup=startup, metrics=metrics, refused=tuple(refused))
+    return StepReport(
+        **found, startup=startup, marks=marks, metrics=metrics, refused=tuple(refused)
+    )
 
 
 #: The parts of a script's startup, besides `restore_s`.
 STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
+#: Checkpoints that stay: the best, and the newest milestone.
+MARKS = ("best_step", "milestone")
 #: The fields of a report that have a fixed meaning.
 FIELDS: Mapping[str, Any] = {
     "step": Count,
     "total": Count,
     "saved": Count,
+    **dict.fromkeys(MARKS, Count),
     "resumed": Count,
     "restore_s": Duration,
     "step_s": Duration,

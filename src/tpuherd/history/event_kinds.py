@@ -127,7 +127,8 @@ _KINDS = (
         "attempt.saved",
         "attempt step",
         "{attempt} step {step}",
-        "a durable checkpoint covers `step`; at most once a minute, later more rarely",
+        "a durable checkpoint covers `step`; at most once a minute, later more rarely;"
+        " `best_step` and `milestone` if the command keeps such checkpoints",
     ),
     (
         "attempt.stopping",
@@ -142,7 +143,8 @@ _KINDS = (
         "{attempt} {verdict} {host} {exit}",
         "how the attempt ended, for all hosts at once: `verdict` is success, failure, preempted,"
         " node fault, stopped, stalled or lost; `host` failed first, with `exit` and its last"
-        " `lines`; `step` is the latest that was reported, `last_at` the last sign of work",
+        " `lines`; `step` is the latest that was reported, `last_at` the last sign of work,"
+        " `saved`, `best_step` and `milestone` its checkpoints",
     ),
     (
         "attempt.stacks",

@@ -93,6 +93,7 @@ class HostRun:
     restore_s: float | None = None  #: seconds spent reading that checkpoint
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     saved: int | None = None  #: the latest step that a durable checkpoint covers
+    marks: Mapping[str, int] = field(default_factory=dict)  #: steps of the best and a milestone
     complete: bool = False  #: the script reported that the run is complete
     stepped_at: float | None = None
     logged_at: float | None = None

@@ -35,9 +35,13 @@ def record_progress(case: SlotContext) -> None:
     if case.now < due:
         case.wake_by(due)
         return
-    case.record_event(
-        "attempt.saved", f"step {saved} is saved", {"attempt": attempt.id, "step": saved}
-    )
+    facts = {"attempt": attempt.id, "step": saved, **checkpoint_marks(works)}
+    case.record_event("attempt.saved", f"step {saved} is saved", facts)
+
+
+def checkpoint_marks(works: Sequence[HostRun]) -> dict[str, int]:
+    """The best step and the newest milestone, if the command reports them."""
+    return {name: step for work in works for name, step in work.marks.items()}
 
 
 def first_step_facts(works: list[HostRun]) -> dict[str, Any]:

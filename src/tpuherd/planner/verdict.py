@@ -1,7 +1,7 @@
 """Decide how an attempt ended: one verdict for the whole gang, once all hosts have reported."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
@@ -16,6 +16,7 @@ from tpuherd.planner.gang_progress import (
     pending_state,
 )
 from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause, traceback_error
+from tpuherd.planner.step_events import checkpoint_marks
 
 LINES = 20  #: last lines kept of the host that failed first
 GOING = Pending()
@@ -37,6 +38,7 @@ class AttemptEnd:
     exit: int | None = None
     lines: tuple[str, ...] = ()
     saved: int | None = None
+    marks: Mapping[str, int] = field(default_factory=dict)
     step: int | None = None  #: the furthest that any host told of
     last_at: float | None = None  #: the last sign of life
     sure: bool = True
@@ -51,6 +53,7 @@ class AttemptEnd:
             "exit": self.exit,
             "lines": list(self.lines),
             "saved": self.saved,
+            **self.marks,
             "step": self.step,
             "last_at": self.last_at,
             "sure": self.sure,
@@ -110,6 +113,7 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
         exit=work.exit if work is not None else None,
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
         saved=saved,
+        marks=checkpoint_marks(works),
         step=max((work.step for work in works if work.step is not None), default=None),
         last_at=attempt_last_sign(attempt, kind, works, work),
         sure=gang.whole or gang.bid.lost_at is not None,

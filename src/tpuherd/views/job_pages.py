@@ -99,6 +99,11 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
 
 def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
     yield f"{slot['slot']}: {slot['why'] or slot['phase']}"
+    kept = {"best": slot["best_step"], "milestone": slot["milestone"]}
+    if marks := [
+        f"{name} {format_number(step)}" for name, step in kept.items() if step is not None
+    ]:
+        yield f"  checkpoints: newest {format_number(slot['saved'])}, {', '.join(marks)}"
     if slot["bids"]:
         yield "  bids"
         for bid in slot["bids"]:

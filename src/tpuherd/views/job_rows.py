@@ -171,7 +171,8 @@ def slot_page(scene: StoreView, name: str) -> Json:
         "why": scene.states.get(name, ""),
     }
     if account is None:
-        return {**page, "zone": "", "attempt": 0, "step": None, "saved": None, "goodput": None,
+        return {**page, "zone": "", "attempt": 0, "step": None, "saved": None,
+                "best_step": None, "milestone": None, "goodput": None,
                 "cost": 0.0, "per_hour": 0.0, "price_known": True, "steps_lost": 0, "wanted_s": 0.0,
                 "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
     bid = slot_bid(account)
@@ -182,6 +183,8 @@ def slot_page(scene: StoreView, name: str) -> Json:
         "attempt": account.runs[-1].attempt.number if account.runs else 0,
         "step": account.step,
         "saved": account.saved,
+        "best_step": account.marks.get("best_step"),
+        "milestone": account.marks.get("milestone"),
         "goodput": account.goodput,
         **total_money([account]),
         "steps_lost": account.steps_lost,

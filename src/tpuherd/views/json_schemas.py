@@ -123,6 +123,8 @@ SLOT = object_of(
         "attempt": (COUNT, "the latest; 0: none yet"),
         "step": (or_null(COUNT), "the latest known step"),
         "saved": (or_null(COUNT), "the latest durable checkpoint"),
+        "best_step": (or_null(COUNT), "the best checkpoint by the run's metric, if it keeps one"),
+        "milestone": (or_null(COUNT), "the latest checkpoint that is never removed"),
         "goodput": GOODPUT,
         **MONEY,
         "steps_lost": (COUNT, "lost steps in total"),
