@@ -30,7 +30,7 @@ from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.rest import RestClient, world_http_client
-from tpuherd.engine.create_engine import GONE_S, latest_event_time
+from tpuherd.engine.create_engine import GONE_S
 from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
 from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.errors import HerdError
@@ -170,7 +170,7 @@ class Play:
         inner = self.open_store(life)
         holder = LeaseHolder(pid=1000 + self.lives, host="laptop", who="me@laptop")
         try:
-            clock = SteadyClock(self.clock, latest_event_time(inner))
+            clock = SteadyClock(self.clock, inner.latest_event_time())
             epoch = inner.take_lease(holder, self.lease_clock.now(), TTL_S)
         except HerdError:
             epoch = None  # its process says so, and ends

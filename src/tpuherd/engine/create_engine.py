@@ -33,9 +33,6 @@ def new_lease_holder(pid: int) -> LeaseHolder:
     return LeaseHolder(pid=pid, host=host, who=f"{project_access.local_user()}@{host}")
 
 
-LATEST = 200  #: recent events that are read to find the latest time
-
-
 @asynccontextmanager
 async def create_engine(
     place: ProjectAccess,
@@ -47,7 +44,7 @@ async def create_engine(
     note: LogFunction,
 ) -> AsyncIterator[Engine]:
     """Create an engine to run within the block, under a lease that is already held."""
-    clock, ourselves = SteadyClock(clock, latest_event_time(store)), new_lease_holder(os.getpid())
+    clock, ourselves = SteadyClock(clock, store.latest_event_time()), new_lease_holder(os.getpid())
     async with open_remote.open_remote_session(place, clock, epoch=epoch) as reach:
         archive = open_archive(place.folders.state)
         parts = EngineDeps(
@@ -69,15 +66,6 @@ async def create_engine(
             advice=optuna_sampler.ADVICE,
         )
         yield Engine(parts, epoch=epoch)
-
-
-def latest_event_time(store: Database) -> float:
-    """When the last events were written down: an engine that begins after them is not earlier.
-
-    Several, for commands write theirs by the machine's own clock.
-    """
-    newest = store.read_events(limit=LATEST, newest=True)
-    return max((event.at for _, event in newest), default=0.0)
 
 
 def world_moved(place: ProjectAccess) -> bool:

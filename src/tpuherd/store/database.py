@@ -130,6 +130,11 @@ class Database:
                 after = log.number_before_newest(connection, chosen, after=after, limit=limit)
             yield from log.read_events(connection, chosen, after=after, limit=limit)
 
+    def latest_event_time(self) -> float:
+        """When the last events were written: an engine that begins after them is not earlier."""
+        with self._read_transaction() as connection:
+            return log.latest_time(connection)
+
     def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
         with self._write_transaction() as connection:
             if self._living_holder(lease.read_lease(connection), now) is not None:

@@ -10,6 +10,7 @@ from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "seq, at, kind, job, slot, facts"
 PAGE = 500  #: rows per read, so that no read transaction lasts long
+LATEST = 200  #: recent events among which the latest is sought
 
 
 def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]) -> int:
@@ -79,6 +80,12 @@ def last_number(connection: sqlite3.Connection) -> int:
     """The number of the last event; 0 if there are no events."""
     found: tuple[int] = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
     return found[0]
+
+
+def latest_time(connection: sqlite3.Connection) -> float:
+    """The latest time of recent events; of several, as commands write theirs by another clock."""
+    rows = connection.execute("SELECT at FROM events ORDER BY seq DESC LIMIT ?", (LATEST,))
+    return max((at for (at,) in rows if isinstance(at, int | float)), default=0.0)
 
 
 def event_condition(
