@@ -4,11 +4,13 @@ import os
 import shutil
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 from tpuherd_sim.hosts import init, netlink, rootfs_layers, syscalls
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 from tpuherd_sim.hosts.messages import Message
+from tpuherd_sim.hosts.private_files import find_private_files
 
 FIRST_ID, IDS = HOSTS_UID, 65536  #: the hosts' user ids on this machine
 NO_SUCH_DEVICE = 19
@@ -24,6 +26,7 @@ class NamespaceBackend:
     def __init__(self, order: Message) -> None:
         files = rootfs_layers.read_rootfs_files()
         self.single_id = order["mode"] != "namespaces-root"
+        private = [] if self.single_id else find_private_files(Path("/usr"))
         self.disk_bytes: int = order["disk_bytes"]
         self.lowers = {
             "usr": "/usr",
@@ -35,7 +38,7 @@ class NamespaceBackend:
         for number, path in enumerate(self.offers):
             self.lowers[f"offer{number}"] = path
         self.enter_namespaces(order["folder"])
-        self.build_layers(files)
+        self.build_layers(files, private)
         self.line = netlink.Netlink()
         self.switches: dict[str, tuple[str, set[int]]] = {}
 
@@ -60,7 +63,7 @@ class NamespaceBackend:
         if quiet.exists():
             quiet.write_text("1")
 
-    def build_layers(self, files: rootfs_layers.RootfsFiles) -> None:
+    def build_layers(self, files: rootfs_layers.RootfsFiles, private: Sequence[Path]) -> None:
         """Build our layer in a child that has only the hosts' root rights; mount the machine's
         below it.
         """
@@ -69,7 +72,7 @@ class NamespaceBackend:
         child = syscalls.clone_process(flags)
         if child == 0:
             os.close(ready_write)
-            os._exit(build_in_child(ready, files, single_id=self.single_id))
+            os._exit(build_in_child(ready, files, private, single_id=self.single_id))
         os.close(ready)
         try:
             if self.single_id:
@@ -255,7 +258,9 @@ def enter_user_namespace() -> None:
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
-def build_in_child(ready: int, files: rootfs_layers.RootfsFiles, *, single_id: bool) -> int:
+def build_in_child(
+    ready: int, files: rootfs_layers.RootfsFiles, private: Sequence[Path], *, single_id: bool
+) -> int:
     """Build the layers in the child."""
     try:
         syscalls.die_with_parent()
@@ -266,7 +271,7 @@ def build_in_child(ready: int, files: rootfs_layers.RootfsFiles, *, single_id: b
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
             syscalls.die_with_parent()
-        rootfs_layers.build_layers(Path("own"), files, single_id=single_id)
+        rootfs_layers.build_layers(Path("own"), files, private, single_id=single_id)
     except (OSError, shutil.Error, ValueError) as error:
         Path("own/failed").write_text(str(error))
         return 1

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 #: What a host inherits from the machine's /etc. This is an allow list: everything else stays out.
@@ -62,8 +63,10 @@ def read_rootfs_files() -> RootfsFiles:
     }
 
 
-def build_layers(own: Path, files: RootfsFiles, *, single_id: bool) -> None:
-    """Build everything below `own`: root, usr, dpkg."""
+def build_layers(
+    own: Path, files: RootfsFiles, private: Iterable[Path], *, single_id: bool
+) -> None:
+    """Build everything below `own`: root, usr without the machine's private files, dpkg."""
     os.umask(0o022)
     make_root(own / "root")
     make_etc(own / "root/etc")
@@ -74,7 +77,7 @@ def build_layers(own: Path, files: RootfsFiles, *, single_id: bool) -> None:
     if single_id:
         copy_skeleton(Path("/usr"), own / "usr")
     else:
-        hide_unreadable(Path("/usr"), own / "usr")
+        hide_private_files(private, Path("/usr"), own / "usr")
     write_rootfs_files(own, files)
     make_root_shell(own, single_id=single_id)
 
@@ -196,25 +199,12 @@ def copy_skeleton(source: Path, target: Path) -> None:
             left.append((f"{above}/{name}", f"{copied}/{name}"))
 
 
-def hide_unreadable(source: Path, target: Path) -> None:
+def hide_private_files(private: Iterable[Path], source: Path, target: Path) -> None:
     """White out files that are private on the machine, because a host's root could read them."""
-    left = [str(source)]
-    while left:
-        above = left.pop()
-        with os.scandir(above) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    continue
-                mode = entry.stat(follow_symlinks=False).st_mode
-                if entry.is_dir(follow_symlinks=False):
-                    if mode & 0o5 == 0o5:
-                        left.append(entry.path)
-                        continue
-                elif mode & 0o4:
-                    continue
-                hidden = target / Path(entry.path).relative_to(source)
-                hidden.parent.mkdir(parents=True, exist_ok=True)
-                os.mknod(hidden, stat.S_IFCHR, os.makedev(0, 0))
+    for path in private:
+        hidden = target / path.relative_to(source)
+        hidden.parent.mkdir(parents=True, exist_ok=True)
+        os.mknod(hidden, stat.S_IFCHR, os.makedev(0, 0))
 
 
 def write_rootfs_files(own: Path, files: RootfsFiles) -> None:
