@@ -46,6 +46,7 @@ LONG = (
     "integration/test_two_users.py",
     "integration/test_via.py",
     "integration/test_world_hosts.py::test_every_reset_request_returns",
+    "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
 )
 
 #: Folders whose files begin first: what waits for processes longest must not come last.

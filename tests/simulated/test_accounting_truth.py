@@ -112,14 +112,30 @@ ENDS: dict[str, tuple[Script, Interruption, str, GoodputState | None]] = {
     "reboot": (LONG, reboot, "node fault", None),
     "stop by user": (LONG, stop, "stopped", None),
     "down": (LONG, down, "stopped", None),
-    "deadman": (SLOW, leave_alone, "node fault", None),
 }
+DEADMAN = (SLOW, leave_alone, "node fault", None)
 
 
 @pytest.mark.parametrize("reports", [True, False], ids=["steps", "prints"])
 @pytest.mark.parametrize("end", ENDS)
 def test_the_account_matches_the_real_work_of_a_gang(end: str, reports: bool) -> None:
-    script, interruption, verdict, lost_in = ENDS[end]
+    compare_with_books(*ENDS[end], reports=reports)
+
+
+@pytest.mark.parametrize("reports", [True, False], ids=["steps", "prints"])
+def test_the_account_matches_when_the_host_stops_it_after_days_alone(reports: bool) -> None:
+    compare_with_books(*DEADMAN, reports=reports)
+
+
+def compare_with_books(
+    script: Script,
+    interruption: Interruption,
+    verdict: str,
+    lost_in: GoodputState | None,
+    *,
+    reports: bool,
+) -> None:
+    """Play one end of a gang; the books must say what it worked."""
     script = replace(script, reports=reports)
 
     async def plot(play: Play) -> None:

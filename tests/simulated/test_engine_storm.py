@@ -5,7 +5,7 @@ import pytest
 from tests.simulated.engine_storm import again
 from tests.simulated.engine_storms import stormy
 
-SEEDS = range(1, 6)
+SEEDS = (3, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -63,7 +63,7 @@ def test_trials_share_two_nodes_without_another_setup() -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-@pytest.mark.parametrize("after_s", [5.0, 30.0, 60.0, 75.0, 110.0, 170.0])
+@pytest.mark.parametrize("after_s", [5.0, 60.0, 110.0])
 @pytest.mark.parametrize("notice_s", [0, 30])
 def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> None:
     async def plot(play: Play) -> None:
@@ -98,7 +98,7 @@ def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_engines_are_killed_and_nodes_preempted_at_random(seed: int) -> None:
     async def plot(play: Play) -> None:
         dice = Dice(seed=seed)
