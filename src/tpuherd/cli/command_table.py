@@ -20,6 +20,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "down": ("Delete jobs and everything they hold.", "tpuherd.cli.down:down"),
         "gc": ("List cloud resources that herd created but no job uses.", "tpuherd.cli.gc:gc"),
         "adopt": ("Take over nodes that a lost store left behind.", "tpuherd.cli.adopt:adopt"),
+        "levanter": (
+            "Run Levanter with the options of its scripts.",
+            "tpuherd.cli.levanter:levanter",
+        ),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
     },

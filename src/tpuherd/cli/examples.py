@@ -31,6 +31,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "down": ("herd down gpt", "herd down --all --yes"),
     "gc": ("herd gc", "herd gc gpt-0-g3-7kq"),
     "adopt": ("herd adopt",),
+    "levanter": ("herd levanter babysit my-tpu -z europe-west4-a -t v3-32 -- python3 train.py",),
+    "levanter babysit": (
+        "herd levanter babysit my-tpu -t v3-32 -p -- LR=0.1 python3 levanter/train.py",
+        "herd levanter babysit my-tpu -t v3-32 -s my-setup.sh -- bash train.sh",
+    ),
+    "levanter spin-up": ("herd levanter spin-up my-tpu -z us-central1-f -t v2-8",),
+    "levanter run": ("herd levanter run my-tpu -- LR=0.1 python3 levanter/train.py",),
+    "levanter launch": (
+        "herd levanter launch --tpu_name my-tpu --tpu_type v4-32 -- python3 train.py",
+    ),
     "context": ("herd context add lab --project my-project", "herd context list"),
     "context list": ("herd context list",),
     "context use": ("herd context use lab",),

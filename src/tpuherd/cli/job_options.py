@@ -56,13 +56,14 @@ class JobArguments:
     secrets: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()  #: FIELD=VALUE
     command: tuple[str, ...] = ()
+    document: Mapping[str, Any] | None = None  #: instead of a file
 
 
 def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Path]":
     """Return the job as one document, and the folder of its relative paths."""
     from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
 
-    base, found = folder, YamlDocument(value={})
+    base, found = folder, YamlDocument(value=dict(said.document or {}))
     if said.file is not None:
         file = folder / Path(said.file).expanduser()
         try:

@@ -94,5 +94,5 @@ def up(context: click.Context, /, file: str | None, **said: Any) -> ParsedComman
 
 def parse_run_options(file: str | None, command: Any, said: dict[str, Any]) -> dict[str, Any]:
     kept = {word: said.pop(word) for word in ("yes", "dry", "json_")}
-    rest = {word: tuple(said.pop(word)) for word in ("env", "secrets", "settings")}
+    rest: dict[str, Any] = {word: tuple(said.pop(word)) for word in ("env", "secrets", "settings")}
     return {"said": JobArguments(file=file, fields=said, command=tuple(command), **rest), **kept}

@@ -1,0 +1,1 @@
+"""Programs written for other tools run here with one changed import."""

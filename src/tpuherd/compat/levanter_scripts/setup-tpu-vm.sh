@@ -1,0 +1,2 @@
+# A virtual environment on each host.
+make_venv "$HOME/.levanter/venv"
