@@ -153,12 +153,19 @@ class Herd:
         """Take over orphans, or another owner's resources."""
         return run_blocking(self._herd.adopt(owner))
 
+    def adopt_nodes(self, *nodes: str, job: Job, yes: bool = False) -> Adoption:
+        """Take running nodes that other tools created into a new job, without restarting them."""
+        return run_blocking(self._herd.adopt_nodes(*nodes, job=job, yes=yes))
+
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its result, in another thread if this one has an event loop."""
     try:
         asyncio.get_running_loop()
+        has_loop = True
     except RuntimeError:
+        has_loop = False
+    if not has_loop:
         return asyncio.run(work)
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, work).result()

@@ -17,6 +17,7 @@ from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import engine_control, job_queries, submit
+from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
 from tpuherd.jobs.job_queries import sweep_status
@@ -303,6 +304,18 @@ class AsyncHerd:
         """Take over orphans, or another owner's resources."""
         async with self._open_session() as here:
             return read_result((await adopt_resources(owner, here)).as_json(), Adoption)
+
+    async def adopt_nodes(self, *nodes: str, job: Job, yes: bool = False) -> Adoption:
+        """Take running nodes that other tools created into a new job, without restarting them."""
+        async with self._open_session(yes=yes) as here:
+            page = job.page
+            there = await find_nodes(nodes, here)
+            checked = await check_adoption(there, page, job.base, here)
+            if checked is None:
+                raise mistakes_error(page.mistakes, "")
+            adopted = await adopt_nodes(checked, here)
+            assert adopted is not None, "PresetAnswers never says no: it raises"
+            return read_result(adopted.as_json(), Adoption)
 
 
 def submission_result(result: SubmitResult) -> Submission:

@@ -1,4 +1,4 @@
-"""`herd adopt`: takes over nodes that a lost store or another owner left behind."""
+"""`herd adopt`: takes over nodes of a lost store, of another owner, or of other tools."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,14 +14,28 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("owner", required=False)
+@click.argument("names", nargs=-1, metavar="[OWNER | NODE... --job FILE]")
+@click.option("--job", "file", metavar="FILE", help="Take the nodes into the job of this file.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def adopt(owner: str | None, json_: bool) -> ParsedCommand:
+def adopt(names: tuple[str, ...], file: str | None, yes: bool, json_: bool) -> ParsedCommand:
     """Take over nodes and requests of yours, or of OWNER, that belong to no job.
 
     Each job is rebuilt from the metadata of its node. From then on OWNER's resources count as
     yours.
+
+    With --job, take running NODEs that other tools created into the job of FILE, a new one.
+    Nothing is restarted; herd prepares them and runs the command of FILE there, if it has one.
+    Copies without a node are requested, and a node that is lost is replaced. `herd stop` and
+    `herd down` delete these nodes, as they do the others of the job.
     """
+    if file is not None:
+        if not names:
+            raise click.UsageError("name the nodes: herd adopt NODE… --job FILE")
+        return make_parsed_command("herd adopt", partial(run_adopt_nodes, names, file, yes, json_))
+    if len(names) > 1:
+        raise click.UsageError("to adopt nodes, give their job: herd adopt NODE… --job FILE")
+    owner = names[0] if names else None
     return make_parsed_command("herd adopt", partial(run_adopt, owner, json_))
 
 
@@ -40,4 +54,41 @@ async def run_adopt(owner: str | None, json_: bool, console: "Console", home: "H
     if found.unknown:
         left = fold_names(found.unknown)
         await console.print_notice(f"{left}: the metadata has no job; `herd gc NAME` deletes it")
+    return 0
+
+
+async def run_adopt_nodes(
+    names: tuple[str, ...],
+    file: str,
+    yes: bool,
+    json_: bool,
+    console: "Console",
+    home: "HostAccess",
+) -> int:
+    from tpuherd.cli.job_options import JobArguments, read_job_input
+    from tpuherd.cli.job_session import open_job_session, print_json, print_lines
+    from tpuherd.cli.submit_job import print_mistakes
+    from tpuherd.exit_status import ABORTED
+    from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
+
+    page, base = read_job_input(JobArguments(file=file, fields={}), console.folder)
+    async with open_job_session(console, home, "herd adopt", yes=yes) as here:
+        nodes = await find_nodes(names, here)
+        checked = await check_adoption(nodes, page, base, here)
+        if checked is None:
+            return await print_mistakes(page, file, "herd adopt", console)
+        found = await adopt_nodes(checked, here)
+        if found is None:
+            return ABORTED
+    if json_:
+        await print_json(console, found.as_json())
+        return 0
+    job = checked.found.job
+    for name, ask in checked.asks.items():
+        await print_lines(console, f"Adopted {name} as {ask.slot}")
+    if job.run is not None and console.said.loud >= 0:
+        await console.print_notice(
+            f"herd adopt: {job.name}'s command starts there next to what runs already;"
+            f" `herd chips {job.name}` shows who uses the chips, `herd clean {job.name}` frees them"
+        )
     return 0

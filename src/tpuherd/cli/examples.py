@@ -30,7 +30,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "resume": ("herd resume gpt",),
     "down": ("herd down gpt", "herd down --all --yes"),
     "gc": ("herd gc", "herd gc gpt-0-g3-7kq"),
-    "adopt": ("herd adopt",),
+    "adopt": ("herd adopt", "herd adopt big-pod --job job.yaml"),
     "levanter": ("herd levanter babysit my-tpu -z europe-west4-a -t v3-32 -- python3 train.py",),
     "levanter babysit": (
         "herd levanter babysit my-tpu -t v3-32 -p -- LR=0.1 python3 levanter/train.py",

@@ -128,6 +128,12 @@ class BidsApi:
             if sight is not None and sight.request in (RequestState.ENDING, RequestState.LEAVING):
                 return  # it can't be deleted in this state, or is being deleted
             await self._delete_resource(f"{path}/queuedResources/{withdraw.bid}", force="true")
+        if sight is not None and sight.other_request and nodes_to_delete(sight):
+            # deleting another tool's request deletes its node, and nothing else does
+            await self._delete_resource(
+                f"{path}/queuedResources/{sight.other_request}", force="true"
+            )
+            return
         names = [withdraw.bid] if sight is None else nodes_to_delete(sight)
         for name in names:
             await self._delete_resource(f"{path}/nodes/{name}")
@@ -205,6 +211,7 @@ def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node])
         refusal=refusal,
         sentence=error.sentence if error else "",
         card=request_bodies.read_card(metadata),
+        other_request="" if request else nodes[0].request if nodes[0].adopted else "",
     )
 
 

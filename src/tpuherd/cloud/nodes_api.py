@@ -152,5 +152,40 @@ class Cloud:
         await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
         return f"node {name}"
 
+    async def write_card(self, zone: str, name: str, card: str | None) -> Node:
+        """Write herd's card into the metadata of another tool's node, or remove it; return the node
+        as it is then.
+        """
+        async with self._writing:
+            for _ in range(TRIES - 1):
+                try:
+                    return await self._try_write_card(zone, name, card)
+                except CloudConflict:
+                    continue
+            return await self._try_write_card(zone, name, card)
+
+    async def _try_write_card(self, zone: str, name: str, card: str | None) -> Node:
+        node = await self.get_node(zone, name)
+        if node is None:
+            raise NotFound(f"{name} in {zone} no longer exists")
+        metadata = {key: text for key, text in node.metadata.items() if key != parse.CARD}
+        if card is not None:
+            metadata[parse.CARD] = card
+        path = self._node_path(zone, name)
+        await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
+        adopted = "" if card is None else parse.adopted_bid(metadata, node.incarnation)
+        return replace(node, metadata=metadata, adopted=adopted)
+
+    async def delete_node(self, node: Node) -> None:
+        """Delete a node, with the queued resource that created it; fine if it no longer exists."""
+        path, query = self._node_path(node.zone, node.name), {}
+        if node.request:
+            path = f"projects/{self.project}/locations/{node.zone}/queuedResources/{node.request}"
+            query = {"force": "true"}
+        try:
+            await self.rest.call_tpu("DELETE", path, None, **query)
+        except NotFound:
+            pass
+
     def _node_path(self, zone: str, name: str) -> str:
         return f"projects/{self.project}/locations/{zone}/nodes/{name}"

@@ -22,9 +22,10 @@ from tpuherd.targets import find_bid_name
 if TYPE_CHECKING:
     import msgspec
 
-    from tpuherd.cloud import reply_shapes
+    from tpuherd.cloud import reply_shapes, request_bodies
 else:  # importing them takes 50 ms, which many commands do not need
     msgspec = import_lazily("msgspec")
+    request_bodies = import_lazily("tpuherd.cloud.request_bodies")
     reply_shapes = import_lazily("tpuherd.cloud.reply_shapes")
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ S = TypeVar("S")
 Json = dict[str, Any]
 HOST_KEY_KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 SSH_KEYS = "ssh-keys"
+CARD = "tpuherd"  #: as in model.node_spec, which takes long to load
 ZONE_OF = re.compile(r"projects/[^/]+/locations/([a-z0-9-]+)/")
 
 
@@ -66,11 +68,14 @@ class Node:
     workers: tuple[WorkerAddress, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
     request: str = ""  #: the queued resource that created it
+    adopted: str = ""  #: the bid that it was adopted as, if another tool created it
+    runtime: str = ""
+    tier: str = ""
 
     @property
     def bid(self) -> str:
         """The bid that it belongs to; "" if it is not herd's. A job may name its nodes itself."""
-        return find_bid_name(self.name, self.request)
+        return find_bid_name(self.name, self.request) or self.adopted
 
     @property
     def ready(self) -> bool:
@@ -199,18 +204,33 @@ def status_error(status: reply_shapes.ApiStatus | None) -> CloudError | None:
 def parse_node(content: Json) -> Node:
     """One node, whose name is projects/P/locations/Z/nodes/N."""
     one = parse_shape(content, reply_shapes.ApiNode)
+    incarnation = f"{one.id}@{one.create_time}"
+    tiers = msgspec.structs.asdict(one.scheduling_config)
     return Node(
         name=last_part(one.name),
         zone=one.name.split("/")[3],
         state=one.state,
         health=one.health,
         type=one.accelerator_type,
-        incarnation=f"{one.id}@{one.create_time}",
+        incarnation=incarnation,
         created=parse_timestamp(one.create_time),
         workers=worker_addresses(one),
         metadata=one.metadata,
         request=last_part(one.queued_resource),
+        adopted=adopted_bid(one.metadata, incarnation),
+        runtime=one.runtime_version,
+        tier=next((tier for tier, is_set in tiers.items() if is_set), "on-demand"),
     )
+
+
+def adopted_bid(metadata: Mapping[str, str], incarnation: str) -> str:
+    """The bid on the card of an adopted node; "" if it has none, or was created anew since."""
+    if '"bid"' not in metadata.get(CARD, ""):
+        return ""  # most nodes: spares reading their cards
+    card = request_bodies.read_card(metadata)
+    if card.get("node") != incarnation:
+        return ""  # the metadata was copied from another node
+    return find_bid_name(str(card.get("bid", "")), "")
 
 
 def last_part(name: str) -> str:

@@ -68,12 +68,22 @@ class ApiNodeSpec(ApiObject, frozen=True):
     metadata: dict[str, str] = {}
 
 
+class SchedulingConfig(ApiObject, frozen=True):
+    """Which of these is set tells the tier."""
+
+    preemptible: bool = False
+    spot: bool = False
+    reserved: bool = False
+
+
 class ApiNode(ApiNodeSpec, frozen=True, kw_only=True):
     name: ResourceName
     id: str | int = ""
     state: str = "UNKNOWN"
     health: str = ""
     accelerator_type: str = ""
+    runtime_version: str = ""
+    scheduling_config: SchedulingConfig = SchedulingConfig()
     create_time: str = ""
     queued_resource: ResourcePath = ""
     network_endpoints: list[NetworkEndpoint] = []
@@ -149,6 +159,8 @@ class BidCard(Struct, frozen=True):
     offer: Offer | None = None
     made_at: float = 0.0
     asked_at: float = 0.0
+    bid: str = ""  #: of an adopted node, whose name does not tell it
+    node: str = ""  #: its incarnation
 
 
 class BucketPlacement(ApiObject, frozen=True):

@@ -24,6 +24,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.planner.bid_status import host_fingerprint
 from tpuherd.ports import BidRefused, CloudPort, Survey
 from tpuherd.store.log_store import JOB_BYTES_MAX, LogInfo, LogStore
@@ -80,19 +81,25 @@ async def ask_for_node(bench: ActionContext, ask: Ask, why: str) -> list[History
 def build_card(bench: ActionContext, ask: Ask, slot: Slot) -> Mapping[str, Any]:
     """What the resource carries so that a lost store can be rebuilt."""
     row = bench.desired.rows.get(slot.job)
+    return bid_card(ask, slot, row, owner=bench.owner, now=bench.clock.now())
+
+
+def bid_card(
+    ask: Ask, slot: Slot, row: StoredJob | None, *, owner: str, now: float
+) -> Mapping[str, Any]:
     return {
         "v": CARD_VERSION,
         "slot": slot.name,
         "job": dict(row.document) if row else {},
         "goal": slot.goal.value,
         "generation": ask.generation,
-        "owner": bench.owner,
+        "owner": owner,
         "node_digest": ask.node_digest,
         "code_digest": slot.code_digest,
         "snapshot": row.snapshot if row else "",
         "offer": asdict(ask.offer),
         "made_at": row.made_at if row else 0.0,
-        "asked_at": bench.clock.now(),
+        "asked_at": now,
     }
 
 

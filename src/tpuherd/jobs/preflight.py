@@ -23,11 +23,16 @@ MOUNTS = re.compile(r"\b(mount|gcsfuse|sshfs|s3fs|rclone|lustre|nfs)\b")
 
 
 async def check_job(
-    job: JobSpec, offers: Sequence[Offer], page: YamlDocument, base: Path, here: Session
+    job: JobSpec,
+    offers: Sequence[Offer],
+    page: YamlDocument,
+    base: Path,
+    here: Session,
+    adopting: Collection[str] = (),
 ) -> None:
-    """Report each mistake on the page."""
+    """Report each mistake on the page; nodes of the names in `adopting` may exist."""
     await check_runtimes(job, offers, page, here)
-    await check_node_names(job, offers, page, here)
+    await check_node_names(job, offers, page, here, adopting)
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
@@ -56,7 +61,11 @@ async def check_runtimes(
 
 
 async def check_node_names(
-    job: JobSpec, offers: Sequence[Offer], page: YamlDocument, here: Session
+    job: JobSpec,
+    offers: Sequence[Offer],
+    page: YamlDocument,
+    here: Session,
+    adopting: Collection[str] = (),
 ) -> None:
     """The exact names must be free, or belong to nodes of this job."""
     if not job.node_name:
@@ -72,7 +81,7 @@ async def check_node_names(
     except HerdError:
         return  # no answer from the cloud: reported elsewhere
     zones = {one.zone for one in offers}
-    wanted = set(exact_node_names(job))
+    wanted = set(exact_node_names(job)).difference(adopting)
     owners = project_access.own_owner_ids(here.place)
     for node in nodes:
         if node.name in wanted and node.zone in zones:
@@ -89,7 +98,7 @@ def node_holder(bid: str, job: str, owners: Collection[str]) -> str:
     """Return whose node it is, with what to do; "" if it is the job's own."""
     found = split_bid_name(bid)
     if found is None:
-        return "herd did not create it: delete it, or choose another name"
+        return "herd did not create it: `herd adopt` takes it over, or choose another name"
     if found.owner not in owners:
         return "it belongs to another herd user: choose another name"
     return "" if found.job == job else f"it belongs to job {found.job}: `herd down {found.job}`"

@@ -1,7 +1,7 @@
 """Turns a job file's page into a stored job: checked, confirmed by the user, and written."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -77,9 +77,14 @@ class SubmitResult:
 
 
 async def check_submission(
-    page: YamlDocument, base: Path, goal: Goal, here: Session
+    page: YamlDocument,
+    base: Path,
+    goal: Goal,
+    here: Session,
+    *,
+    adopting: Collection[str] = (),
 ) -> CheckedJob | None:
-    """Find every mistake; None if the page has mistakes."""
+    """Find every mistake; None if the page has mistakes. `adopting`: names of nodes to adopt."""
     content = page.value
     if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
         page.add_mistake((), RUN_MISSING)
@@ -109,7 +114,7 @@ async def check_submission(
     slots = slots_with_offers(
         job, goal, here, allowed if granted else replace(allowed, everything=True)
     )
-    await check_job(job, slots[0].offers, page, base, here)
+    await check_job(job, slots[0].offers, page, base, here, adopting)
     if page.mistakes:
         return None
     return CheckedJob(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)

@@ -61,6 +61,7 @@ class BidObservation:
     refusal: Refusal | None = None  #: if the request is REFUSED
     sentence: str = ""  #: the cloud's message
     card: Mapping[str, Any] = field(default_factory=dict)  #: what herd stored in its metadata
+    other_request: str = ""  #: of an adopted node: the queued resource that created it
 
 
 class RunState(StrEnum):
