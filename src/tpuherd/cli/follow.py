@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from operator import itemgetter
 
 from tpuherd.cli.job_session import open_job_session
 from tpuherd.cli.logs import log_folder
@@ -17,12 +16,10 @@ from tpuherd.exit_status import SIGNALLED
 from tpuherd.jobs.job_queries import job_ending, load_scene
 from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import Session
-from tpuherd.store.log_store import LogHost, LogStore
+from tpuherd.store.log_store import LogCursor, LogHost, LogStore
 from tpuherd.views.fold_output import Block, FoldingMerger
-from tpuherd_host.agent.log_records import GAP, JUMP, Record
 
 STDOUT, STDERR = 1, 2
-MISSING = b"[output is missing here]\n"
 LOOK_S = 0.3
 LAST_WORDS_S = 3.0  #: how long the last output may arrive after the end
 DETACHING = (signal.SIGINT, signal.SIGHUP)
@@ -94,13 +91,11 @@ class FoldedLogPrinter:
     """Prints new lines; each waits a moment for hosts that write the same."""
 
     def __init__(self, shelf: LogStore, console: Console, clock: Clock, *, since: float) -> None:
-        self._shelf = shelf
         self._console = console
         self._clock = clock
-        self._since = since
+        self._cursor = LogCursor(shelf, since)
         self._fold = FoldingMerger(())
         self._show: BlockFormatter = name_prefixer(console)
-        self._offsets: dict[tuple[str, LogHost], int] = {}
         self._ended: set[tuple[str, LogHost]] = set()
 
     async def print_new(self, logs: Sequence[HostLog]) -> None:
@@ -109,12 +104,10 @@ class FoldedLogPrinter:
         for log in new:
             self._fold.add_host(log.label)
         now = self._clock.now()  # one time for all, so that lines that came together are compared
-        for _, number, record in merge(
-            *(self._new_records(log, at) for at, log in enumerate(new)), key=itemgetter(0, 1)
-        ):
-            text = MISSING if record.port in (GAP, JUMP) else record.piece
-            port = STDOUT if record.port == STDOUT else STDERR
-            await self._print_blocks(self._fold.feed(new[number].label, port, text, now))
+        pieces = merge(*(self._new_pieces(log, at) for at, log in enumerate(new)))
+        for _, number, port, text in pieces:
+            out = STDOUT if port == STDOUT else STDERR
+            await self._print_blocks(self._fold.feed(new[number].label, out, text, now))
         for log in new:
             if log.about.ended is not None:
                 self._ended.add((log.about.id, log.place))
@@ -125,14 +118,9 @@ class FoldedLogPrinter:
         """Print the lines that still wait."""
         await self._print_blocks(self._fold.close(self._clock.now()))
 
-    def _new_records(self, log: HostLog, number: int) -> Iterator[tuple[float, int, Record]]:
-        """Yield the records since the last call."""
-        key = (log.about.id, log.place)
-        start = self._offsets.get(key, 0)
-        for offset, record in self._shelf.read_records(log.about.id, log.place, start):
-            self._offsets[key] = offset
-            if record.at >= self._since:
-                yield record.at, number, record
+    def _new_pieces(self, log: HostLog, number: int) -> Iterator[tuple[float, int, int, bytes]]:
+        for at, port, text in self._cursor.read_new(log.about.id, log.place):
+            yield at, number, port, text
 
     async def _print_blocks(self, blocks: Sequence[Block]) -> None:
         for block in blocks:

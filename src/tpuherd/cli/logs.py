@@ -14,10 +14,9 @@ from tpuherd.cli.formats import Moment, clock_text
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.settings import project_access
-from tpuherd.store.log_store import LogHost, LogStore
+from tpuherd.store.log_store import LogCursor, LogHost, LogStore
 from tpuherd.views.fold_output import PlainMerger, json_line, split_lines
 from tpuherd.views.printable import show_bytes, show_controls
-from tpuherd_host.agent.log_records import GAP, JUMP
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.3
 ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
-MISSING = b"[output is missing here]\n"
 
 
 @click.command()
@@ -122,14 +120,12 @@ class LogPrinter:
         since: float,
         pattern: re.Pattern[bytes] | None,
     ) -> None:
-        self._shelf = shelf
         self._console = console
         self._json = json_
-        self._since = since
+        self._cursor = LogCursor(shelf, since)
         self._search = None if pattern is None else pattern.search
         #: A text in which it is not found has no line in which it is.
         self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
-        self._offsets: dict[tuple[str, LogHost], int] = {}
         self._lines: dict[tuple[str, LogHost], PlainMerger] = {}
         self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
         self._headed: set[str] = set()
@@ -149,17 +145,11 @@ class LogPrinter:
 
     def _new_pieces(self, log: "HostLog", number: int) -> Iterator[LogPiece]:
         """The lines of one log that were not printed yet."""
-        key = (log.about.id, log.place)
-        plain = self._lines.setdefault(key, PlainMerger())
-        start = self._offsets.get(key, 0)
-        for offset, record in self._shelf.read_records(log.about.id, log.place, start):
-            self._offsets[key] = offset
-            if record.at < self._since:
-                continue
-            said = MISSING if record.port in (GAP, JUMP) else record.piece
-            for block in plain.feed("", record.port, said, record.at):
+        plain = self._lines.setdefault((log.about.id, log.place), PlainMerger())
+        for at, port, said in self._cursor.read_new(log.about.id, log.place):
+            for block in plain.feed("", port, said, at):
                 if text := self._matching_lines(block.text):
-                    yield LogPiece(record.at, number, record.port, text)
+                    yield LogPiece(at, number, port, text)
         if log.about.ended is not None:
             for block in plain.end_host("", log.about.ended):
                 if text := self._matching_lines(block.text):

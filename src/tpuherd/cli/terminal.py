@@ -17,7 +17,7 @@ from tpuherd.commands.console import Console
 from tpuherd.commands.failure_table import failure_table
 from tpuherd.commands.host_access import HostAccess
 from tpuherd.commands.log_capture import LogCapture, cancel_tasks, open_log_store
-from tpuherd.commands.multi_host_run import PATIENCE_S, PAUSE_S, PAUSE_S_MAX, CommandRequest
+from tpuherd.commands.multi_host_run import CommandRequest, ReconnectTimer
 from tpuherd.errors import HerdError, InvalidInput, NotReached
 from tpuherd.exit_status import SIGNALLED, TRANSPORT
 from tpuherd.ports import Host, Link, RpcRequest
@@ -82,9 +82,7 @@ class TerminalSession:
 
     async def run(self) -> int:
         """Return its exit status, or that of detaching."""
-        clock = self._reach.clock
-        lost_at: float | None = None
-        pause_s = PAUSE_S
+        timer = ReconnectTimer(self._reach.clock)
         while True:
             before = self._offset
             try:
@@ -96,17 +94,14 @@ class TerminalSession:
             except UserLeft as left:
                 return int(left.args[0])
             except NotReached as error:
-                now = clock.now()
-                if self._begun and (lost_at is None or self._offset > before):
-                    lost_at, pause_s = now, PAUSE_S
+                if self._begun and timer.note_loss(progress=self._offset > before):
                     await self._console.print_notice(
                         f"\n{self._label}: {error.sentence}; reconnecting"
                     )
-                if lost_at is None or now - lost_at > PATIENCE_S:
+                if not self._begun or timer.expired:
                     await self._console.print_notice(f"herd: {self._label}: {error.sentence}")
                     return TRANSPORT
-            await clock.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_S_MAX)
+            await timer.pause()
 
     async def _run_connected(self) -> int:
         link = await self._reach.pool.get_link(self._host)

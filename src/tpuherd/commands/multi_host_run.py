@@ -86,6 +86,32 @@ class CommandRequest:
         )
 
 
+class ReconnectTimer:
+    """Decides when a lost stream is followed again, and for how long that is tried."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lost_at: float | None = None
+        self._pause_s = PAUSE_S
+
+    def note_loss(self, *, progress: bool) -> bool:
+        """Note a loss; return whether it is the first, or the stream has made progress since."""
+        first = progress or self._lost_at is None
+        if first:
+            self._lost_at, self._pause_s = self._clock.now(), PAUSE_S
+        return first
+
+    @property
+    def expired(self) -> bool:
+        """Whether it was lost too long ago."""
+        return self._lost_at is not None and self._clock.now() - self._lost_at > PATIENCE_S
+
+    async def pause(self) -> None:
+        """Wait before the next try, longer each time."""
+        await self._clock.sleep(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+
+
 class MultiHostRun:
     """Holds the open calls.
 
@@ -150,10 +176,9 @@ class MultiHostRun:
 
     async def _run_on_host(self, host: Host) -> HostOutcome:
         offset = (self.order.starts or {}).get(host, 0)
-        lost_at: float | None = None
+        timer = ReconnectTimer(self._clock)
         broken_at = -1
         again = False
-        pause_s = PAUSE_S
         while True:
             reader = RecordReader(offset)
             try:
@@ -171,21 +196,18 @@ class MultiHostRun:
                         raise
                     again = True
                     continue
-                now = self._clock.now()
-                if reader.offset > offset or lost_at is None:
-                    lost_at, pause_s = now, PAUSE_S
+                if timer.note_loss(progress=reader.offset > offset):
                     await self._print_host_line(host, b"[connection lost; reconnecting]\n")
-                if now - lost_at > PATIENCE_S:
+                if timer.expired:
                     raise
+                offset = reader.offset
+                await timer.pause()
             except (
                 OperationFailed
             ):  # its oldest output was dropped, as we read too slowly; the next call tells
                 if broken_at == reader.offset:
                     raise
-                broken_at, pause_s = reader.offset, 0.0
-            offset = reader.offset
-            await self._clock.sleep(pause_s)
-            pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
+                offset = broken_at = reader.offset
 
     async def _follow_call(self, host: Host, reader: RecordReader) -> HostOutcome:
         link = await self._open_link(host)

@@ -12,12 +12,10 @@ from tpuherd.commands.find_logs import (
 from tpuherd.errors import NotFound
 from tpuherd.results import LogLine
 from tpuherd.settings.project_access import ProjectScope
-from tpuherd.store.log_store import LogStore
+from tpuherd.store.log_store import LogCursor, LogStore
 from tpuherd.views.fold_output import Block, PlainMerger, split_lines
-from tpuherd_host.agent.log_records import GAP, JUMP
 
 PORTS = {1: "stdout", 2: "stderr"}
-MISSING = b"[output is missing here]\n"
 
 
 def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
@@ -38,12 +36,9 @@ def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
 def read_lines(log: HostLog, shelf: LogStore, since: float) -> Iterator[LogLine]:
     plain = PlainMerger()
     at = log.about.started
-    for _, record in shelf.read_records(log.about.id, log.place):
-        if record.at >= since:
-            at = record.at
-            text = MISSING if record.port in (GAP, JUMP) else record.piece
-            for block in plain.feed("", record.port, text, at):
-                yield from split_block(block, log)
+    for at, port, text in LogCursor(shelf, since).read_new(log.about.id, log.place):
+        for block in plain.feed("", port, text, at):
+            yield from split_block(block, log)
     for block in plain.end_host("", at):
         yield from split_block(block, log)
 

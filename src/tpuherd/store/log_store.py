@@ -29,6 +29,7 @@ from typing import Any
 from tpuherd.errors import OperationFailed
 from tpuherd.files import atomic_write
 from tpuherd_host.agent.log_records import (
+    GAP,
     JUMP,
     NUMBER,
     BadRecord,
@@ -48,6 +49,7 @@ DROPPED = "dropped"  #: a file that says that the oldest segments were removed
 BUFFER_MAX = 1 << 16
 KEEP_S = 14 * 86400.0  #: for commands; the engine decides when logs of attempts go
 READ_MAX = 1 << 20
+MISSING = b"[output is missing here]\n"
 COMMAND, SETUP = "command", "setup"
 #: Folders of attempts and of node setups.
 OF_JOB = re.compile(r"(?P<job>.+)-[0-9]+-(a[0-9]+-[a-z0-9]+|g[0-9]+-[a-z0-9]+-setup-.+)")
@@ -186,6 +188,24 @@ class LogStore:
             removed.append(home.name)
             total -= size
         return removed
+
+
+class LogCursor:
+    """Reads what is new in logs since its last call; a line stands for lost output."""
+
+    def __init__(self, store: LogStore, since: float = 0.0) -> None:
+        self._store = store
+        self._since = since
+        self._offsets: dict[tuple[str, LogHost], int] = {}
+
+    def read_new(self, id: str, place: LogHost) -> Iterator[tuple[float, int, bytes]]:
+        """The time, port and text of each new record that is not older than `since`."""
+        start = self._offsets.get((id, place), 0)
+        for offset, record in self._store.read_records(id, place, start):
+            self._offsets[id, place] = offset
+            if record.at >= self._since:
+                lost = record.port in (GAP, JUMP)
+                yield record.at, record.port, MISSING if lost else record.piece
 
 
 class LogWriter:
