@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from json_schemas import SCHEMAS
+
 from tpuherd.accounting.goodput import MEANINGS, PARTS, REST
 from tpuherd.history.event_kinds import EVENT_KINDS
-from tpuherd.views.json_schemas import SCHEMAS
-from tpuherd.views.json_schemas_of_writing import SCHEMAS as OF_WISHES
 
 EVENTS_HEAD = """\
 # Events
@@ -76,7 +76,7 @@ def code_words(names: Any) -> str:
 def json_page() -> str:
     """docs/reference/json.md"""
     parts = [JSON_HEAD]
-    for command, schema in {**SCHEMAS, **OF_WISHES}.items():
+    for command, schema in SCHEMAS.items():
         several = schema["type"] == "array"
         one = schema["items"] if several else schema
         head = "A list of objects:" if several else "An object:"

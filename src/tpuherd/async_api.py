@@ -319,9 +319,8 @@ class AsyncHerd:
 
 
 def submission_result(result: SubmitResult) -> Submission:
-    return Submission(
-        job=result.stored_job.job, did=result.word, revision=result.stored_job.revision
-    )
+    job = result.stored_job
+    return read_result({"job": job.job, "did": result.word, "revision": job.revision}, Submission)
 
 
 def split_event(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """The results of the Python API: one frozen dataclass for each kind.
 
-Their fields are those of the matching command's `--json` (docs/reference/json.md).
+Their fields are those of the matching command's `--json`: docs/reference/json.md is made from their
+types and comments, where None is null.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,139 +23,146 @@ def read_result(content: Any, kind: type[T]) -> T:
 class Submission:
     """The outcome of `run`, `up`, `change` or `scale`."""
 
-    job: str
-    did: str  #: submitted, changed, unchanged, resumed, or restarted: it had ended and runs again
-    revision: int
+    job: str  #: its name
+    #: the outcome
+    did: Literal["submitted", "changed", "unchanged", "restarted", "resumed"]
+    revision: int  #: counts the changes of the job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSummary:
     """A job as one row."""
 
-    job: str
-    goal: str  #: run, idle, stopped or removed
-    phase: str  #: what its slots are doing, in words
-    phases: Mapping[str, int]  #: number of slots in each phase
-    slots: int
+    job: str  #: its name
+    goal: Literal["run", "idle", "stopped", "removed"]  #: what the job should do
+    phase: str  #: what its slots do
+    phases: Mapping[str, int]  #: number of slots by phase
+    slots: int  #: number of slots
     slices: int  #: nodes that work together in each slot
-    ready: int  #: slots with a node that is ready
-    type: tuple[str, ...]  #: accelerator types of its nodes
-    zones: tuple[str, ...]
-    attempt: int  #: the greatest attempt number; 0: none yet
-    age_s: float
-    cost: float  #: dollars so far
-    per_hour: float  #: dollars an hour now
-    price_known: bool  #: False: some node's price is unknown, so cost and per_hour are too low
-    goodput: float | None  #: share of the wanted time that was spent on progress
+    ready: int  #: slots whose node is ready
+    type: tuple[str, ...]  #: accelerator types of the current nodes
+    zones: tuple[str, ...]  #: zones of the current nodes
+    attempt: int  #: the highest attempt number; 0: none yet
+    age_s: float  #: seconds since it was submitted
+    cost: float  #: dollars so far, by the catalogue's prices
+    per_hour: float  #: dollars an hour for the current nodes
+    price_known: bool  #: false: some node's price is unknown, so both are too low
+    goodput: float | None  #: productive share of the time it should run; null: nothing has run yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bid:
     """A request for a node, or the node."""
 
-    bid: str
+    bid: str  #: name of the request and its node
     zone: str
     type: str
-    tier: str
+    tier: str  #: spot, preemptible, on-demand or reserved
+    #: requested, being created, ready, unhealthy, notice received, being deleted, refused: …, or
+    #: how it was lost: preempted, …
     stage: str
-    duration_s: float
-    per_hour: float | None
-    message: str
+    duration_s: float  #: seconds in that stage
+    per_hour: float | None  #: dollars an hour now; null: not billed, or unknown
+    message: str  #: why it is being deleted, or the cloud's message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
     """One start of a job's command on all hosts of a node."""
 
-    number: int
-    attempt: str
-    bid: str
+    number: int  #: from 1
+    attempt: str  #: its id
+    bid: str  #: the node it ran on
     zone: str
     type: str
-    launched_at: float  #: in seconds since 1970
-    duration_s: float
-    verdict: str | None  #: success, failure, preempted, …; None: still running
-    why: str
-    resumed: int | None  #: the step of the checkpoint that it resumed from
-    startup: Mapping[str, float]  #: seconds by part of its start, if reported
-    step: int | None
-    first_failing: str
-    exit: int | None
-    lines: tuple[str, ...]
+    launched_at: float  #: seconds since 1970
+    duration_s: float  #: seconds from launch to end, or to now
+    #: success, failure, preempted, node fault, stopped, stalled, lost; null: it is running
+    verdict: str | None
+    why: str  #: how it ended
+    resumed: int | None  #: step of the checkpoint that it resumed from
+    startup: Mapping[str, float]  #: seconds of its startup by part, if reported
+    step: int | None  #: the latest step that it reported
+    first_failing: str  #: the host that failed first
+    exit: int | None  #: its exit status
+    lines: tuple[str, ...]  #: its last lines
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovery:
     """What a lost node cost."""
 
-    at: float
-    finished: bool
-    verdict: str
-    why: str
-    attempt: int
+    at: float  #: last sign of life of the lost attempt, in seconds since 1970
+    finished: bool  #: false: still recovering
+    verdict: str  #: of the lost attempt
+    why: str  #: in a sentence
+    attempt: int  #: its number
     from_zone: str
     to_zone: str | None
-    seconds: float
-    parts: Mapping[str, float]
-    startup: Mapping[str, float]  #: seconds by part of `start`, if reported
-    steps_lost: int | None
+    seconds: float  #: until the next attempt's first step
+    parts: Mapping[str, float]  #: how these seconds were spent
+    startup: Mapping[str, float]  #: seconds of `start` by part, if reported
+    steps_lost: int | None  #: steps that must be repeated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotStatus:
     """One slot of a job."""
 
-    slot: str
-    phase: str
-    why: str  #: what it is doing or waiting for
-    zone: str
-    attempt: int
-    step: int | None
-    saved: int | None  #: the step of the latest durable checkpoint
-    goodput: float | None
-    cost: float
-    per_hour: float
-    price_known: bool
-    steps_lost: int
-    wanted_s: float
-    seconds: Mapping[str, float]  #: by state
-    bids: tuple[Bid, ...]
-    attempts: tuple[Attempt, ...]
-    recoveries: tuple[Recovery, ...]
+    slot: str  #: its name
+    phase: str  #: what it does
+    why: str  #: what it does or is waiting for, in the engine's words
+    zone: str  #: of its node
+    attempt: int  #: the latest; 0: none yet
+    step: int | None  #: the latest known step
+    saved: int | None  #: the latest durable checkpoint
+    best_step: int | None  #: the best checkpoint by the run's metric, if it keeps one
+    milestone: int | None  #: the latest checkpoint that is never removed
+    goodput: float | None  #: productive share of the time it should run; null: nothing has run yet
+    cost: float  #: dollars so far, by the catalogue's prices
+    per_hour: float  #: dollars an hour for the current nodes
+    price_known: bool  #: false: some node's price is unknown, so both are too low
+    steps_lost: int  #: lost steps in total
+    wanted_s: float  #: seconds during which it should run
+    seconds: Mapping[str, float]  #: by state; they add up to the time since it was submitted
+    bids: tuple[Bid, ...]  #: current requests and nodes
+    attempts: tuple[Attempt, ...]  #: all attempts, oldest first
+    recoveries: tuple[Recovery, ...]  #: all losses, oldest first
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
     """A problem that affects all jobs."""
 
-    source: str  #: the cloud, the store of jobs, the engine, or your login
-    message: str
-    hint: str
-    since: float
-    at: float
-    count: int
+    #: the cloud, the job store, the engine, or your login
+    source: Literal["cloud", "store", "engine", "login"]
+    message: str  #: the latest message
+    hint: str  #: what to do about it
+    since: float  #: when it began, in seconds since 1970
+    at: float  #: when it last occurred
+    count: int  #: how often in a row
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStatus(JobSummary):
     """A job in detail."""
 
-    submitted_at: float | None  #: seconds since 1970
-    who: str
-    document: Mapping[str, Any]  #: the fields of the job
+    submitted_at: float | None  #: when it was submitted, in seconds since 1970
+    who: str  #: the user who submitted it
+    document: Mapping[str, Any]  #: the job as it was submitted
     engine: bool  #: whether an engine runs
-    problems: tuple[Problem, ...]
-    slot_details: tuple[SlotStatus, ...]
+    problems: tuple[Problem, ...]  #: problems that affect all jobs
+    slot_details: tuple[SlotStatus, ...]  #: its slots
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    seq: int  #: its number in the log, always increasing
-    at: float  #: in seconds since 1970
-    kind: str  #: docs/reference/events.md
-    job: str
-    slot: str
-    why: str = ""
+    seq: int  #: its number in the log; numbers only rise
+    at: float  #: seconds since 1970
+    kind: str  #: what happened
+    job: str  #: its job; empty: none
+    slot: str  #: its slot; empty: none
+    why: str = ""  #: the reason, if there is one
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -162,10 +170,10 @@ class Event:
 class Why:
     """What each slot of a job is doing or waiting for."""
 
-    slots: Mapping[str, str]
-    engine: bool
-    recent: tuple[Event, ...]
-    problems: tuple[Problem, ...]
+    slots: Mapping[str, str]  #: what each slot does or is waiting for
+    engine: bool  #: whether an engine runs; if not, the sentences may be out of date
+    recent: tuple[Event, ...]  #: the latest events
+    problems: tuple[Problem, ...]  #: problems that affect all jobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,47 +183,47 @@ class ZoneCapacity:
     zone: str
     type: str
     tier: str
-    requested: int
-    refused: int
-    granted: int
-    wait_s: float | None  #: median from request to ready
-    life_s: float | None  #: median until a node was lost
-    refusal: str
-    message: str
-    refused_s_ago: float | None
+    requested: int  #: number of requests
+    refused: int  #: of them
+    granted: int  #: of them
+    wait_s: float | None  #: median seconds from request to READY
+    life_s: float | None  #: median seconds from READY to a loss
+    refusal: str  #: the latest: stockout, rate, quota, reservation, permission, …
+    message: str  #: the cloud's message
+    refused_s_ago: float | None  #: how long ago that was
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanStep:
     """A request that would be sent or withdrawn now."""
 
-    do: str  #: ask or withdraw
-    bid: str
-    slot: str
+    do: Literal["ask", "withdraw"]
+    bid: str  #: the request and the node
+    slot: str  #: whose
     zone: str
-    type: str
-    tier: str
-    why: str
+    type: str  #: of an ask
+    tier: str  #: of an ask
+    why: str  #: the reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """What the engine would do in the cloud now."""
 
-    states: Mapping[str, str]  #: the message of each slot
-    frozen: str  #: why deletions are paused, or empty
-    steps: tuple[PlanStep, ...]
+    states: Mapping[str, str]  #: what each slot does or is waiting for
+    frozen: str  #: why deletions are paused; else empty
+    steps: tuple[PlanStep, ...]  #: what the engine would do in the cloud now
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Orphan:
     """A request or node that herd created but no job uses."""
 
-    name: str
+    name: str  #: of the request and the node
     zone: str
-    state: str
-    nodes: int
-    per_hour: float | None
+    state: str  #: in the cloud's terms
+    nodes: int  #: 0: only a request
+    per_hour: float | None  #: dollars an hour at list prices; null: unknown
     command: str  #: the command that deletes it
 
 
@@ -223,49 +231,50 @@ class Orphan:
 class Leftovers:
     """The outcome of `gc`."""
 
-    orphans: tuple[Orphan, ...]
+    orphans: tuple[Orphan, ...]  #: resources that herd created and no job uses
     withdrawn: tuple[str, ...]  #: what is being deleted
-    unanswered_zones: tuple[str, ...]  #: zones that did not answer
+    unanswered_zones: tuple[str, ...]  #: zones that did not answer: what is there is unknown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Adoption:
     """The outcome of `adopt`."""
 
-    jobs: tuple[str, ...]
-    adopted: tuple[str, ...]
-    unknown: tuple[str, ...]
+    jobs: tuple[str, ...]  #: their jobs
+    adopted: tuple[str, ...]  #: requests and nodes that were taken over
+    unknown: tuple[str, ...]  #: resources without a job in their metadata
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    trial: int
+    trial: int  #: its number, from 0
     phase: str  #: running, waiting, complete, pruned, failed, stopped
-    value: float | None
-    step: int | None
-    params: Mapping[str, Any]
-    slot: str
-    run_id: str
-    attempts: int
-    preemptions: int
-    seconds: float
-    why: str
-    nan: bool  #: its metric has become NaN or infinite
-    points: tuple[tuple[float, ...], ...]  #: step, value
+    value: float | None  #: latest value of the metric; null: none, or not a number
+    step: int | None  #: step of that value
+    params: Mapping[str, Any]  #: parameter values by name
+    slot: str  #: its current or last slot
+    run_id: str  #: its RUN_ID, in all attempts
+    attempts: int  #: number of starts
+    preemptions: int  #: number of preemptions after which it resumed
+    seconds: float  #: from creation to its end, or to now
+    why: str  #: how it ended
+    nan: bool  #: its metric is NaN or infinite
+    #: reported step and value of the metric; if there are very many, a sample and the last
+    points: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepStatus:
     """A sweep in detail."""
 
-    sweep: str
-    method: str
-    metric: str
-    goal: str
-    planned: int
-    phases: Mapping[str, int]
-    best: int | None  #: number of the best completed trial
-    trials: tuple[Trial, ...]
+    sweep: str  #: its name
+    method: str  #: grid, random or bayes; empty: the job no longer exists
+    metric: str  #: the metric that judges trials
+    goal: str  #: minimize, maximize
+    planned: int  #: total number of trials
+    phases: Mapping[str, int]  #: number of trials by phase
+    best: int | None  #: number of the best complete trial
+    trials: tuple[Trial, ...]  #: its trials, by number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

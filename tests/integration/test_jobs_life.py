@@ -11,12 +11,11 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 import tpuherd
 from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
-from tpuherd.views.json_schemas import SCHEMAS
-from tpuherd.views.json_schemas_of_writing import SCHEMAS as OF_WISHES
 
 pytestmark = pytest.mark.real
 
@@ -42,10 +41,9 @@ def of_json(user: Owner, *words: str) -> Any:
     done = user.herd(*words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    schemas = {**SCHEMAS, **OF_WISHES}
     dry = " --dry-run" if "--dry-run" in words else ""
     keys = [f"herd {words[0]}{dry} --json", f"herd {words[0]} NAME --json"]
-    jsonschema.validate(found, next(schemas[key] for key in keys if key in schemas))
+    jsonschema.validate(found, next(SCHEMAS[key] for key in keys if key in SCHEMAS))
     return found
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tpuherd.cli.job_options import JobArguments, parse_setting, read_job_input, shell_text
 from tpuherd.cli.main import run
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.read_job import JobSpec, read_document
 from tpuherd.settings import project_settings
-from tpuherd.views.json_schemas_of_writing import SCHEMAS
 
 Herd = Callable[..., tuple[int, str, str]]
 MAIL = "> **32 spot Cloud TPU v4 chips in zone us-central2-b**\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import READING_SCHEMAS, SCHEMAS
 
 from tests.simulated.terminals import run_in_terminal
 from tests.unit.event_stories import StoryLog, struck
@@ -23,7 +24,6 @@ from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
-from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.printable import COLOURED, show_controls
 from tpuherd_host.agent.log_records import Record
 
@@ -142,7 +142,7 @@ def test_stored_data_is_shown_without_the_world(herd: Herd, save: Save) -> None:
     assert herd("why", "gpt-1")[0] == 4
 
 
-@pytest.mark.parametrize("command", sorted(SCHEMAS))
+@pytest.mark.parametrize("command", sorted(READING_SCHEMAS))
 def test_json_fits_its_schema(
     herd: Herd, save: Save, world: Path, tmp_path: Path, command: str
 ) -> None:

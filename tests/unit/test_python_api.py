@@ -3,21 +3,15 @@
 import inspect
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
-
-import pytest
+from typing import get_type_hints
 
 import tpuherd
-from tpuherd import results
 from tpuherd.api import Herd
 from tpuherd.async_api import AsyncHerd
 from tpuherd.job_fields import JobChanges, JobFields
 from tpuherd.jobfile.fields import FIELDS
-from tpuherd.views.json_schemas import SCHEMAS
-from tpuherd.views.json_schemas_of_writing import SCHEMAS as OF_JOBS
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,36 +78,6 @@ def test_the_types_have_the_fields_of_a_job() -> None:
 def test_none_means_an_unset_field() -> None:
     one = tpuherd.Job(name="gpt", accelerator="v4-8", setup=None, zones=None)
     assert one == tpuherd.Job(name="gpt", accelerator="v4-8")
-
-
-@pytest.mark.parametrize(
-    ("kind", "command"),
-    [
-        (results.JobSummary, "herd ls --json"),
-        (results.JobStatus, "herd status NAME --json"),
-        (results.Why, "herd why NAME --json"),
-        (results.ZoneCapacity, "herd capacity --json"),
-        (results.Plan, "herd plan --json"),
-        (results.Leftovers, "herd gc --json"),
-        (results.Adoption, "herd adopt --json"),
-        (results.SweepStatus, "herd sweep status NAME --json"),
-    ],
-)
-def test_results_have_the_fields_of_the_json(kind: type, command: str) -> None:
-    schemas: Mapping[str, Any] = {**SCHEMAS, **OF_JOBS}
-    compare(kind, schemas[command])
-
-
-def compare(kind: Any, schema: Mapping[str, Any]) -> None:
-    """A dataclass and the schema of its JSON, with all that is in them."""
-    schema = schema.get("items", schema)
-    if kind is results.Event:
-        return  # its facts stand apart
-    assert {one.name for one in fields(kind)} == set(schema["properties"]), kind
-    for name, hint in get_type_hints(kind).items():
-        inner = next((one for one in getattr(hint, "__args__", ()) if is_dataclass(one)), None)
-        if inner is not None:
-            compare(inner, schema["properties"][name])
 
 
 def test_both_classes_have_the_same_methods() -> None:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tpuherd.history import apply_trial_events
 from tpuherd.model.search import Parameter, Search
@@ -17,7 +18,6 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
 from tpuherd.sweeps.pruning import prune_reason
 from tpuherd.views.axes import build_axis
-from tpuherd.views.json_schemas import SCHEMAS
 from tpuherd.views.sweep_plot import MARKS, build_panels, draw_sketch, draw_svg
 from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_page, sweep_text
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, struck
 from tpuherd.accounting.accounts import build_accounts
@@ -18,7 +19,6 @@ from tpuherd.views.event_lines import event_json, event_line
 from tpuherd.views.format_text import format_money, format_share, format_span, format_table
 from tpuherd.views.job_pages import job_text, jobs_text, why_text
 from tpuherd.views.job_rows import WORDS, StoreView, job_page, job_row, job_slot_names
-from tpuherd.views.json_schemas import SCHEMAS
 
 DOCUMENT = {"name": "gpt", "accelerator": "v4-32", "tier": "spot", "run": "python train.py"}
 

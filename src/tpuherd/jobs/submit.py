@@ -71,7 +71,7 @@ class CheckedJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmitResult:
-    word: str  #: made, changed, same, again, resumed
+    word: str  #: `did` of results.Submission
     stored_job: StoredJob
     change: JobDiff
 

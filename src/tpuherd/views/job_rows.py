@@ -1,6 +1,6 @@
 """The values that `herd ls` and `herd status` show, as JSON or as text.
 
-The schemas are in json_schemas.py.
+Their types are in results.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

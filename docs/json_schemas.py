@@ -1,0 +1,274 @@
+"""JSON Schemas of what commands print, made from results.py where Python gets the same."""
+
+import inspect
+import re
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from tpuherd import results
+from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
+from tpuherd.history.event_kinds import EVENT_KINDS
+from tpuherd.jobfile.fields import TIERS, ChangeImpact
+
+Schema = Mapping[str, Any]
+
+TEXT: Schema = {"type": "string"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+PLAIN: Mapping[Any, Schema] = {str: TEXT, int: COUNT, float: NUMBER, bool: FLAG, Any: {}}
+#: The keys of these fields.
+KEYS: Mapping[str, Iterable[str]] = {"seconds": MEANINGS, "parts": PARTS, "startup": STARTUP}
+
+
+def or_null(schema: Schema) -> Schema:
+    """Allow null, which means unknown."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def list_of(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+def map_of(names: Iterable[str] | None, schema: Schema) -> Schema:
+    if names is None:
+        return {"type": "object", "additionalProperties": schema}
+    listed = {str(name): schema for name in names}
+    return {"type": "object", "properties": listed, "additionalProperties": False}
+
+
+def object_of(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
+    return {
+        "type": "object",
+        "properties": {
+            name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()
+        },
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def schema_of(kind: Any, name: str = "") -> Schema:
+    """The schema of a type that results use; `name` is that of its field."""
+    inner = get_args(kind)
+    origin = get_origin(kind)
+    if kind is results.Event:
+        return EVENT
+    if is_dataclass(kind):
+        return object_of(fields_of(kind))
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin in (Union, types.UnionType):
+        return or_null(schema_of(inner[0], name))
+    if origin is tuple:
+        return list_of(schema_of(inner[0]))
+    if origin is Mapping and inner[1] is Any:
+        return {"type": "object"}
+    if origin is Mapping:
+        return map_of(KEYS.get(name), schema_of(inner[1]))
+    return {"type": "integer"} if name == "exit" else PLAIN[kind]
+
+
+def fields_of(kind: Any) -> Mapping[str, tuple[Schema, str]]:
+    """The fields of a dataclass with their schemas and the comments beside or above them."""
+    meanings: dict[str, str] = {}
+    for base in reversed(kind.__mro__[:-1]):
+        for above, name, beside in COMMENTS.findall(inspect.getsource(base)):
+            meanings[name] = " ".join([*re.findall(r"#: (.*)", above), *filter(None, [beside])])
+    hints = get_type_hints(kind)
+    names = [one.name for one in fields(kind)]
+    return {name: (schema_of(hints[name], name), meanings[name]) for name in names}
+
+
+#: A field of a class: the comment lines above it, its name, and the comment beside it.
+COMMENTS = re.compile(r"((?:^    #: .*\n)*)^    (\w+): [^#\n]*(?:  #: (.*))?$", re.M)
+
+EVENT: Schema = {
+    "type": "object",
+    "properties": {
+        "seq": {**COUNT, "description": "its number in the log; numbers only rise"},
+        "at": {**NUMBER, "description": "seconds since 1970"},
+        "kind": {"enum": sorted(EVENT_KINDS), "description": "what happened"},
+        "job": {**TEXT, "description": "its job; empty: none"},
+        "slot": {**TEXT, "description": "its slot; empty: none"},
+        "why": {**TEXT, "description": "the reason, if there is one"},
+    },
+    "required": ["seq", "at", "kind", "job", "slot"],
+    "additionalProperties": True,
+}
+LINE: Schema = {
+    "type": "object",
+    "properties": {
+        "host": {**TEXT, "description": "the host that wrote it: gpt-0/w3"},
+        "time": {**NUMBER, "description": "when, in seconds since 1970"},
+        "port": {**TEXT, "description": "stdout, stderr, or agent: a message of its agent"},
+        "text": {**TEXT, "description": "the line"},
+        "base64": {**TEXT, "description": "the line, if it is not text"},
+    },
+    "required": ["host", "time", "port"],
+    "additionalProperties": False,
+}
+
+END: Mapping[str, tuple[Schema, str]] = {
+    "job": (TEXT, "its name"),
+    "status": (COUNT, "the exit status"),
+    "why": (TEXT, "in a sentence"),
+}
+PRICE = (or_null(NUMBER), "dollars an hour at list prices; null: unknown")
+TIER = ({"enum": list(TIERS)}, "")
+DOCUMENT = ({"type": "object"}, "the job, by the fields of a job file")
+CHANGE: Mapping[str, tuple[Schema, str]] = {
+    "difference": (TEXTS, "what differs from the job before"),
+    "needs": (
+        {"enum": [str(one) for one in ChangeImpact]},
+        "what must restart: node, attempt or nothing",
+    ),
+}
+SUMMARY: Mapping[str, tuple[Schema, str]] = {
+    "slots": (TEXTS, "their names"),
+    "per_hour": (
+        object_of(
+            {
+                "least": PRICE,
+                "most": PRICE,
+                "unknown_in": (TEXTS, "zones without a known price"),
+            }
+        ),
+        "dollars an hour for all slots: `least` in the cheapest zone, `most` in the dearest;"
+        " `unknown_in`: zones without a known price",
+    ),
+    "trials": (or_null(COUNT), "total trials of a sweep; null: not a sweep"),
+    **CHANGE,
+}
+OFFER = object_of(
+    {
+        "zone": (TEXT, ""),
+        "type": (TEXT, ""),
+        "tier": TIER,
+        "runtime": (TEXT, "its image"),
+        "hosts": (COUNT, "of one node"),
+        "price": PRICE,
+        "rank": (COUNT, "0 is requested first"),
+    }
+)
+EGRESS = object_of(
+    {
+        "zone": (TEXT, ""),
+        "bucket": (TEXT, "the dearest to read; empty: no bucket costs anything"),
+        "location": (TEXT, "of the bucket"),
+        "hosts": (COUNT, "of all nodes"),
+        "bytes_per_s": (NUMBER, "the assumed rate of each host"),
+        "per_gib": PRICE,
+        "per_day": PRICE,
+    }
+)
+GRANT: Schema = {
+    "type": "object",
+    "properties": {
+        "zone": TEXT,
+        "type": {**TEXT, "description": "a generation, or one size of it"},
+        "tier": {"enum": list(TIERS)},
+        "chips": {**COUNT, "description": "in total; absent: not stated"},
+        "free": {**FLAG, "description": "absent: they are billed"},
+    },
+    "required": ["zone", "type", "tier"],
+    "additionalProperties": False,
+}
+CONTEXT: Mapping[str, Schema] = {
+    "project": {**TEXT, "description": "Google's; empty: the context is a world"},
+    "world": {**TEXT, "description": "the folder of a simulated world"},
+    "account": {**TEXT, "description": "its credentials file"},
+    "login": {**TEXT, "description": "the login name on hosts"},
+    "ways": {**TEXTS, "description": "how hosts are reached"},
+    "keys": {**TEXT, "description": "where the SSH key is added: node or project"},
+    "via": {**TEXT, "description": "the machine where its engine runs"},
+}
+MADE = object_of({**fields_of(results.Submission), **SUMMARY})
+TURNED = list_of(
+    object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was already so")})
+)
+SET = object_of(
+    {
+        "job": (TEXT, "its name"),
+        "revision": (COUNT, "counts the changes of the job"),
+        **CHANGE,
+        "document": DOCUMENT,
+    }
+)
+
+#: By command.
+READING_SCHEMAS: Mapping[str, Schema] = {
+    "herd ls --json": list_of(schema_of(results.JobSummary)),
+    "herd status NAME --json": schema_of(results.JobStatus),
+    "herd why NAME --json": schema_of(results.Why),
+    "herd events --json": EVENT,
+    "herd logs NAME --json": LINE,
+    "herd wait NAME --json": object_of({
+        **END,
+        "jobs": (list_of(object_of(END)), "each of the jobs"),
+    }),
+    "herd capacity --json": list_of(schema_of(results.ZoneCapacity)),
+    "herd engine status --json": object_of({
+        "scope": (TEXT, "the project or world that it serves"),
+        "running": (FLAG, "false: no engine holds the lease; the exit status is 7"),
+        "pid": (or_null(COUNT), "its process id"),
+        "host": (or_null(TEXT), "the machine it runs on"),
+        "who": (or_null(TEXT), "the user who started it"),
+        "epoch": (or_null(COUNT), "of its lease; later engines have a higher one"),
+        "since": (or_null(NUMBER), "when it took the lease, in seconds since 1970"),
+        "lease_until": (or_null(NUMBER), "when the lease expires unless renewed"),
+        "problems": (list_of(schema_of(results.Problem)), "problems that affect all jobs"),
+    }),
+    "herd sweep status NAME --json": schema_of(results.SweepStatus),
+    "herd sweep best NAME --json": schema_of(results.Trial),
+}  # fmt: skip
+
+#: By command.
+WRITING_SCHEMAS: Mapping[str, Schema] = {
+    "herd run --json": MADE,
+    "herd up --json": MADE,
+    "herd sweep FILE --json": MADE,
+    "herd run --dry-run --json": object_of({
+        "job": DOCUMENT,
+        "offers": (list_of(OFFER), "where a node may come from, best first"),
+        "egress": (list_of(EGRESS), "what reading the job's buckets costs in each zone"),
+        "granted": (FLAG, "false: herd would ask for consent first"),
+        **SUMMARY,
+    }),
+    "herd set NAME --json": SET,
+    "herd scale NAME --json": SET,
+    "herd stop NAME --json": TURNED,
+    "herd resume NAME --json": TURNED,
+    "herd down --json": object_of({
+        "removed": (TEXTS, "the jobs that were removed"),
+        "all_deleted": (FLAG, "whether the cloud was checked and nothing is left"),
+        "zones": (or_null(TEXTS), "the zones that were checked"),
+        "waiting_for": (TEXT, "what remained at --timeout, and why; else empty"),
+    }),
+    "herd gc --json": schema_of(results.Leftovers),
+    "herd adopt --json": schema_of(results.Adoption),
+    "herd plan --json": schema_of(results.Plan),
+    "herd context grant --json": list_of(GRANT),
+    "herd context show --json": {
+        "type": "object",
+        "properties": {
+            "name": {**or_null(TEXT), "description": "of the context; null: none"},
+            **CONTEXT,
+            "everything": {**FLAG, "description": "true: any zone and type may be requested"},
+            "grants": {**list_of(GRANT), "description": "otherwise, what may be requested"},
+        },
+        "required": ["name", "project", "everything", "grants"],
+        "additionalProperties": False,
+    },
+    "herd context list --json": object_of({
+        "current": (or_null(TEXT), "the current one"),
+        "contexts": (map_of(None, {"type": "object", "properties": CONTEXT,
+                               "additionalProperties": False}),
+                     "by name, each with its settings: see above"),
+    }),
+}  # fmt: skip
+
+SCHEMAS = {**READING_SCHEMAS, **WRITING_SCHEMAS}
