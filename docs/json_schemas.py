@@ -161,8 +161,8 @@ EGRESS = object_of(
         "location": (TEXT, "of the bucket"),
         "hosts": (COUNT, "of all nodes"),
         "bytes_per_s": (NUMBER, "the assumed rate of each host"),
-        "per_gib": PRICE,
-        "per_day": PRICE,
+        "per_gib": (or_null(NUMBER), "dollars to read a GiB; null: unknown"),
+        "per_day": (or_null(NUMBER), "dollars a day for all hosts; null: unknown"),
     }
 )
 GRANT: Schema = {
@@ -186,6 +186,43 @@ CONTEXT: Mapping[str, Schema] = {
     "keys": {**TEXT, "description": "where the SSH key is added: node or project"},
     "via": {**TEXT, "description": "the machine where its engine runs"},
 }
+BUCKET = object_of(
+    {
+        "bucket": (TEXT, "its name"),
+        "location": (TEXT, "a region, multi-region or dual-region"),
+        "uniform": (FLAG, "access is decided by its policy alone"),
+        "you": (TEXTS, "what you may do with its objects: read, list, write, delete"),
+        "accounts": (
+            or_null(map_of(None, TEXTS)),
+            "service accounts with their roles; null: you may not read its policy",
+        ),
+        "near": (TEXTS, "zones with TPUs where jobs may use it"),
+        "zones": (
+            list_of(
+                object_of(
+                    {
+                        "zone": (TEXT, ""),
+                        "near": (FLAG, "whether it is near"),
+                        "per_gib": (or_null(NUMBER), "dollars to read a GiB; null: unknown"),
+                    }
+                )
+            ),
+            "the zones of --zone",
+        ),
+        "hosts": (
+            list_of(
+                object_of(
+                    {
+                        "host": (TEXT, ""),
+                        "works": (FLAG, "whether it can use the bucket"),
+                        "says": (TEXT, "what it did, or why it failed"),
+                    }
+                )
+            ),
+            "the hosts of --from",
+        ),
+    }
+)
 MADE = object_of({**fields_of(results.Submission), **SUMMARY})
 TURNED = list_of(
     object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was already so")})
@@ -237,6 +274,19 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "egress": (list_of(EGRESS), "what reading the job's buckets costs in each zone"),
         "granted": (FLAG, "false: herd would ask for consent first"),
         **SUMMARY,
+    }),
+    "herd bucket check BUCKET --json": BUCKET,
+    "herd bucket create BUCKET --json": object_of({
+        "bucket": (TEXT, "its name"),
+        "location": (TEXT, ""),
+        "created": (FLAG, "false: it was already there"),
+    }),
+    "herd bucket grant BUCKET --json": object_of({
+        "bucket": (TEXT, "its name"),
+        "account": (TEXT, "the service account's e-mail address"),
+        "created": (FLAG, "whether the account is new"),
+        "roles": (TEXTS, "what the account has on the bucket now"),
+        "added": (TEXTS, "what was added"),
     }),
     "herd set NAME --json": SET,
     "herd scale NAME --json": SET,

@@ -350,7 +350,7 @@ def test_a_401_drops_the_token_and_asks_once_more(save: Save, good: str) -> None
         rest = RestClient(
             account.client, ServiceUrls(tpu="", compute="", storage="http://cloud"), account
         )
-        return await rest.read_storage("b/mine")
+        return await rest.call_storage("GET", "b/mine")
 
     if good == "Bearer t2":
         assert logged_in(google, save(USER), work) == {"location": "EU"}

@@ -41,6 +41,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "levanter launch": (
         "herd levanter launch --tpu_name my-tpu --tpu_type v4-32 -- python3 train.py",
     ),
+    "bucket": ("herd bucket check gs://my-runs",),
+    "bucket check": (
+        "herd bucket check gs://my-runs --zone us-central2-b",
+        "herd bucket check my-runs --from gpt/w0",
+    ),
+    "bucket create": ("herd bucket create my-runs --location us-central2-b",),
+    "bucket grant": ("herd bucket grant my-runs", "herd bucket grant my-data --read-only"),
     "context": ("herd context add lab --project my-project", "herd context list"),
     "context list": ("herd context list",),
     "context use": ("herd context use lab",),

@@ -33,7 +33,13 @@ ADVICE: Mapping[str, str] = {
     "ask its administrator",
 }
 WORD = re.compile(r"[\w./:@-]{1,200}")  #: values end up in commands that people copy
-UNKNOWN = "does the account have the role roles/tpu.admin?"
+UNKNOWN = "does the account have the role {role}?"
+#: The role that allows what herd does there, by a part of the address.
+ROLES: Mapping[str, str] = {
+    "/storage/v1/": "roles/storage.admin",
+    "/serviceAccounts": "roles/iam.serviceAccountAdmin",
+    "/consumerQuotaMetrics": "roles/servicemanagement.quotaViewer",
+}
 
 
 def refusal_advice(error: Mapping[str, Any], url: str) -> str:
@@ -42,6 +48,7 @@ def refusal_advice(error: Mapping[str, Any], url: str) -> str:
     project = re.search(r"/projects/([^/]+)", url)
     words = {"service": "tpu.googleapis.com", "permission": "a permission", "consumer": "it"}
     words |= known | {"project": project[1] if project else "PROJECT"}
+    words["role"] = next((role for part, role in ROLES.items() if part in url), "roles/tpu.admin")
     reason = known.get("reason", "")
     if reason == "SERVICE_DISABLED" and words["consumer"].rpartition("/")[2] in PROGRAMS:
         return NO_QUOTA_PROJECT.format_map(words)

@@ -100,7 +100,7 @@ class Cloud:
 
     async def get_bucket_location(self, name: str) -> str:
         """Its location: a region, or a multi-region. Raises NotFound or NotAllowed."""
-        return parse.parse_bucket_location(await self.rest.read_storage(f"b/{name}"))
+        return parse.parse_bucket_location(await self.rest.call_storage("GET", f"b/{name}"))
 
     async def check_runtime(self, zone: str, version: str) -> None:
         """Raises NotFound if the zone does not have this runtime version."""

@@ -167,6 +167,37 @@ class BucketPlacement(ApiObject, frozen=True):
     data_locations: list[str] = []
 
 
+class UniformAccess(ApiObject, frozen=True):
+    enabled: bool = False
+
+
+class BucketAccess(ApiObject, frozen=True):
+    uniform_bucket_level_access: UniformAccess = UniformAccess()
+
+
+class PolicyBinding(ApiObject, frozen=True):
+    """A role and who has it; with a condition only sometimes."""
+
+    role: str = ""
+    members: list[str] = []
+    condition: dict[str, Any] | None = None
+
+
+class ApiPolicy(ApiObject, frozen=True):
+    etag: str = ""
+    bindings: list[PolicyBinding] = []
+
+
+class ApiPermissions(ApiObject, frozen=True):
+    permissions: list[str] = []
+
+
+class ApiServiceAccount(ApiObject, frozen=True):
+    email: str = ""
+
+
 class ApiBucket(ApiObject, frozen=True, kw_only=True):
+    name: str = ""
     location: str = ""
+    iam_configuration: BucketAccess = BucketAccess()
     custom_placement_config: BucketPlacement | None = None

@@ -60,6 +60,9 @@ class RequestAuth(Protocol):
         ...
 
 
+QueryValue = str | int | list[str]  #: a list repeats the parameter
+
+
 class RestClient:
     """Sends requests to the cloud's services."""
 
@@ -85,12 +88,24 @@ class RestClient:
             method, f"{self.urls.compute}/compute/v1/{path}", body, query
         )
 
-    async def read_storage(self, path: str) -> Json:
-        """Read from Cloud Storage; the path follows /storage/v1/."""
-        return await self._request_json("GET", f"{self.urls.storage}/storage/v1/{path}", None, {})
+    async def call_storage(
+        self, method: str, path: str, body: Json | None = None, **query: QueryValue
+    ) -> Json:
+        """Call Cloud Storage; the path follows /storage/v1/."""
+        return await self._request_json(
+            method, f"{self.urls.storage}/storage/v1/{path}", body, query
+        )
+
+    async def call_iam(self, method: str, path: str, body: Json | None = None) -> Json:
+        """Call IAM; the path follows /v1/."""
+        return await self._request_json(method, f"{self.urls.iam}/v1/{path}", body, {})
+
+    async def read_usage(self, path: str, **query: QueryValue) -> Json:
+        """Read from Service Usage; the path follows /v1beta1/."""
+        return await self._request_json("GET", f"{self.urls.usage}/v1beta1/{path}", None, query)
 
     async def _request_json(
-        self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
+        self, method: str, url: str, body: Json | None, query: Mapping[str, QueryValue]
     ) -> Json:
         """One call; if the token is rejected, it is renewed and the call repeated once."""
         headers = await self.bearer.auth_headers()
@@ -111,7 +126,7 @@ class RestClient:
         method: str,
         url: str,
         body: Json | None,
-        query: Mapping[str, str | int],
+        query: Mapping[str, QueryValue],
         headers: Mapping[str, str],
     ) -> Json:
         self.reads += method == "GET"

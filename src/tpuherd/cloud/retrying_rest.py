@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from tpuherd.clock import Clock
 from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
-from tpuherd.cloud.rest import ErrorReply, Json, RequestAuth, RestClient
+from tpuherd.cloud.rest import ErrorReply, Json, QueryValue, RequestAuth, RestClient
 from tpuherd.errors import HerdError, NotListening
 from tpuherd.settings.endpoints import ServiceUrls
 
@@ -34,7 +34,7 @@ class RetryingRest(RestClient):
         self._clock = clock
 
     async def _request_json(
-        self, method: str, url: str, body: Json | None, query: Mapping[str, str | int]
+        self, method: str, url: str, body: Json | None, query: Mapping[str, QueryValue]
     ) -> Json:
         if method == "GET" or url.endswith(READS):
             for pause_s in PAUSES_S:

@@ -30,6 +30,7 @@ class ExecRequest:
     timeout_s: float | None = None
     stdin: bool | None = None  #: None: only if it is not a terminal
     yes: bool = False  #: also on nodes of other herd users
+    script: bytes = b""  #: the standard input of all hosts, instead of the user's
 
     @property
     def title(self) -> str:

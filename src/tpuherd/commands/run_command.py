@@ -13,6 +13,7 @@ from tpuherd.commands.command_types import (
 )
 from tpuherd.commands.log_capture import LogCapture, cancel_tasks
 from tpuherd.commands.multi_host_run import CommandRequest, MultiHostRun
+from tpuherd.commands.stdin_fanout import ScriptInput, StdinFanout
 from tpuherd.exit_status import TIMED_OUT
 from tpuherd.jobs.open_project import Prompter
 from tpuherd.remote.resolve_hosts import RemoteSession
@@ -53,22 +54,23 @@ async def run_command(
     hosts = await resolve_hosts(request.target, place, reach)
     await confirm_foreign_hosts(hosts, prompter)
     names = label_hosts(hosts)
-    order = CommandRequest(id=new_command_id(), verb="run", words=request.agent_arguments)
+    words, stdin = request.agent_arguments, bool(request.script)
+    order = CommandRequest(id=new_command_id(), verb="run", words=words, stdin=stdin)
     about = LogInfo(
         id=order.id, kind=COMMAND, title=request.title, target=request.target,
         started=reach.clock.now(), places=tuple(map(log_place, hosts)),
     )  # fmt: skip
-    written, keeping = (
-        OutputCollector(),
-        LogCapture(LogStore(place.logs_folder), about, reach.clock),
-    )
+    written = OutputCollector()
+    keeping = LogCapture(LogStore(place.logs_folder), about, reach.clock)
     cast = MultiHostRun(order, names, reach.pool, written, keeping, reach.clock)
+    work = [cast.watch_silent_hosts(), keeping.flush_regularly()]
+    if stdin:
+        cast.supply = StdinFanout(ScriptInput(request.script), hosts)
+        work.append(cast.supply.read_to_end())
     late = False
     async with asyncio.TaskGroup() as group:
         playing = group.create_task(cast.run())
-        beside = [
-            group.create_task(one) for one in (cast.watch_silent_hosts(), keeping.flush_regularly())
-        ]
+        beside = [group.create_task(one) for one in work]
         try:
             await asyncio.wait([playing], timeout=request.timeout_s)
             if not playing.done():

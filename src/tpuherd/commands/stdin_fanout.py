@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol
 
-from tpuherd.commands.console import Console
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host
 from tpuherd.remote.agent_channel import Call
@@ -12,11 +12,27 @@ from tpuherd_host.agent.frames import STDIN
 PIECES_MAX = 64  #: of 64 KiB at most: how far the fastest is ahead of the slowest
 
 
-class StdinFanout:
-    """Reads the user's input once and hands it to all."""
+class Input(Protocol):
+    async def read(self) -> bytes:
+        """Return the next piece; empty at the end."""
+        ...
 
-    def __init__(self, console: Console, hosts: Iterable[Host]) -> None:
-        self._console = console
+
+class ScriptInput:
+    """A text that is known already."""
+
+    def __init__(self, content: bytes) -> None:
+        self._pieces = [content, b""]
+
+    async def read(self) -> bytes:
+        return self._pieces.pop(0)
+
+
+class StdinFanout:
+    """Reads an input once and hands it to all."""
+
+    def __init__(self, source: Input, hosts: Iterable[Host]) -> None:
+        self._source = source
         self._queues: dict[Host, asyncio.Queue[bytes]] = {
             host: asyncio.Queue(PIECES_MAX) for host in hosts
         }
@@ -27,7 +43,7 @@ class StdinFanout:
     async def read_to_end(self) -> None:
         """Read until the end, or until nobody wants more."""
         while self._queues:
-            piece = await self._console.read()
+            piece = await self._source.read()
             for queue in list(self._queues.values()):
                 await queue.put(piece)
             if not piece:

@@ -17,6 +17,13 @@ class ServiceUrls:
     tpu: str
     compute: str
     storage: str = "https://storage.googleapis.com"
+    iam: str = "https://iam.googleapis.com"
+    usage: str = "https://serviceusage.googleapis.com"
+
+    @classmethod
+    def of_world(cls, url: str) -> "ServiceUrls":
+        """A world serves all of them at one address."""
+        return cls(tpu=url, compute=url, storage=url, iam=url, usage=url)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -86,7 +86,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
         return ProjectAccess(
             world=named.absolute(),
             project=facts["project"],
-            urls=ServiceUrls(tpu=facts["url"], compute=facts["url"], storage=facts["url"]),
+            urls=ServiceUrls.of_world(facts["url"]),
             ssh_port=facts["ssh_port"],
             login=user,
             routes=chosen,
