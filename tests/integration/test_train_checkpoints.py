@@ -239,6 +239,27 @@ def test_kill_9_at_any_change_leaves_what_was_promised(tmp_path: Path) -> None:
         assert one["files"] == [f"step-{step:08d}" for step in one["end"]], "and nothing else"
 
 
+def test_trials_of_a_job_compile_its_programs_once(world: World, tmp_path: Path) -> None:
+    shared = Bucket("gs://kept/lr", variables(world))
+    compiled, found = [], []
+    for trial in ("lr-t1-7kq", "lr-t2-7kq"):
+        pod = Pod(client("inside"), tmp_path / trial, PROGRAMS / "train_kept.py")  # another node
+        more: dict[str, Any] = {
+            **variables(world),
+            "HERD_CHECKPOINT": f"{shared.location}/{trial}",
+            "HERD_RUN_ID": trial,
+            "JAX_LOG_COMPILES": "1",
+        }
+        (done,) = pod.run("", "", "train", count=1, **more)
+        well([done])
+        compiled.append(done.log.count("Finished XLA compilation of "))
+        found.append(done.log.count("Persistent compilation cache hit"))
+    names = shared.names("programs/")
+    assert (len(names), found) == (compiled[0], [0, compiled[0]])
+    assert names
+    assert not shared.names("lr-t1-7kq/programs/")
+
+
 def test_a_changed_file_is_named(trained: Trained, location: str) -> None:
     """The last test: it damages a checkpoint."""
     if trained.form == "orbax":

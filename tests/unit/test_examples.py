@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import tpuherd
 from tpuherd_host.train import Shards, Split
 from tpuherd_host.train.sample_split import InvalidSetup
+from tpuherd_host.train.storage import FileFacts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(EXAMPLES.rglob("*.yaml"))
@@ -43,6 +44,9 @@ class Box:
         return sorted(name for name in self.files if name.startswith(beginning))
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
+        raise AssertionError("nobody asks for them")
+
+    def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
         raise AssertionError("nobody asks for them")
 
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:

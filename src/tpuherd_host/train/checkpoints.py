@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from tpuherd_host.train import checkpoint_commit as commits
-from tpuherd_host.train import compile_cache, process_env
+from tpuherd_host.train import process_env
 from tpuherd_host.train.checkpoint_commit import (
     EMPTY,
     Commit,
@@ -80,7 +80,6 @@ class Checkpoints:
         self.commits: dict[int, Commit] = {}  #: of complete steps, as far as process 0 read them
         self.marks: Mapping[str, int] = {}  #: the best step and the newest milestone
         self.skipped: set[int] = set()  #: damaged: removed once there is a newer whole one
-        self.given = False  #: what was compiled in this attempt
         self.busy: threading.Thread | None = None
         self.trouble: Exception | None = None
 
@@ -112,9 +111,6 @@ class Checkpoints:
                 if self.circle.index == 0:
                     self._commit_step(replace(whole, parts=parts, metrics=finite_metrics(metrics)))
                     self._remove_old_steps()
-                    if not self.given:
-                        self.given = True
-                        compile_cache.upload_programs(self.place)
                 self.newest = commit.step
                 self.took_s = process_env.monotonic_time() - began
             except Exception as error:  # noqa: BLE001  # raised where the save is awaited

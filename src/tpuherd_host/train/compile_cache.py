@@ -1,14 +1,118 @@
-"""Keeps what JAX compiled beside the checkpoints, so that a new node need not compile again."""
+"""Shares what JAX compiled: a new node, run or trial of the same program need not compile again.
 
+Programs lie in `programs/` in the job's checkpoint location, above the folders of its runs.
+"""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tpuherd_host.train import process_env
 from tpuherd_host.train.lazy_import import LazyModule, is_installed, jax
-from tpuherd_host.train.storage import Folder, Place
+from tpuherd_host.train.storage import FileFacts, Folder, Place
 
 BEGINNING = "programs/"
 END = "-cache"  #: of JAX's files; the others show when one was used
 MENDED = ".herd-mended"  #: its mtime is the time of the last check
+ROOM = 1 << 30  #: bytes of programs that are kept; the oldest are removed
+PAUSE_S = 60.0  #: after a failure
+CLOSE_S = 10.0
+AT_ONCE = 8
 cache = LazyModule("jax._src.compilation_cache", "jax")
+
+
+class ProgramCache:
+    """Holds the thread that exchanges programs with the shared location."""
+
+    def __init__(self, place: Place, folder: Path | None, room: int = ROOM) -> None:
+        self.place = place
+        self.folder = folder  #: JAX's own, on this host
+        self.room = room
+        self.known: set[str] = set()  #: programs that are or were in the shared location
+        self.halves: dict[str, int] = {}  #: sizes of programs that JAX has not written completely
+        self.paused_until = 0.0
+        self.busy: threading.Thread | None = None
+
+    def fetch(self) -> None:
+        """Fetch what others compiled. What cannot be fetched is compiled here."""
+        if self.folder is None:
+            return
+        try:
+            if self.folder.is_dir():
+                remove_damaged(self.folder)
+            self._fetch_missing(self.place.file_facts(BEGINNING))
+        except OSError:
+            return
+
+    def share_new(self) -> None:
+        """Hand on, in a thread, what was compiled here since. Cheap if there is nothing."""
+        working = self.busy is not None and self.busy.is_alive()
+        if working or process_env.monotonic_time() < self.paused_until or not self._new_files():
+            return
+        self.busy = threading.Thread(target=self._exchange, name="programs", daemon=True)
+        self.busy.start()
+
+    def close(self) -> None:
+        """Hand on the last ones, within a few seconds."""
+        self.share_new()
+        if self.busy is not None:
+            self.busy.join(CLOSE_S)
+
+    def _new_files(self) -> list[Path]:
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        return [
+            file
+            for file in sorted(self.folder.glob(f"*{END}"))
+            if file.name not in self.known and file.stat().st_size != self.halves.get(file.name)
+        ]
+
+    def _exchange(self) -> None:
+        try:
+            facts = self.place.file_facts(BEGINNING)
+            self._fetch_missing(facts)
+            for file in self._new_files():
+                content = file.read_bytes()
+                if not is_whole(content):
+                    self.halves[file.name] = len(content)
+                    continue
+                self.place.write(BEGINNING + file.name, [content])
+                self.known.add(file.name)
+            for name in outdated_files(self.place.file_facts(BEGINNING), self.room):
+                self.place.remove(name)
+        except OSError:
+            self.paused_until = process_env.monotonic_time() + PAUSE_S
+
+    def _fetch_missing(self, facts: Mapping[str, FileFacts]) -> None:
+        assert self.folder is not None
+        here = Folder(str(self.folder))
+
+        def fetch_one(name: str) -> None:
+            try:
+                here.write(name, [self.place.read(BEGINNING + name)])
+            except FileNotFoundError:
+                pass  # another run removed it to make room
+
+        found = {name.removeprefix(BEGINNING) for name in facts}
+        programs = {name for name in found if name.endswith(END) and name[0] not in "./"}
+        missing = [
+            name for name in programs if "/" not in name and not (self.folder / name).exists()
+        ]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(fetch_one, missing))
+        self.known |= programs
+
+
+def outdated_files(facts: Mapping[str, FileFacts], room: int) -> list[str]:
+    """Return the oldest files, without which the others fit into so many bytes."""
+    found, left = [], sum(one.size for one in facts.values())
+    for name, one in sorted(facts.items(), key=lambda item: (item[1].changed, item[0])):
+        if left <= room:
+            break
+        found.append(name)
+        left -= one.size
+    return found
 
 
 def cache_folder() -> Path | None:
@@ -36,32 +140,3 @@ def remove_damaged(folder: Path) -> None:
         if file.stat().st_mtime >= since and not is_whole(file.read_bytes()):
             file.unlink(missing_ok=True)
     stamp.touch()
-
-
-def fetch_programs(place: Place) -> None:
-    """Fetch what other nodes compiled. What cannot be fetched is compiled here."""
-    folder = cache_folder()
-    if folder is None:
-        return
-    try:
-        if folder.is_dir():
-            remove_damaged(folder)
-        for name in place.names(BEGINNING):
-            file = name.removeprefix(BEGINNING)
-            if "/" not in file and not (folder / file).exists():
-                Folder(str(folder)).write(file, [place.read(name)])
-    except OSError:
-        return
-
-
-def upload_programs(place: Place) -> None:
-    folder = cache_folder()
-    if folder is None or not folder.is_dir():
-        return
-    try:
-        known = set(place.names(BEGINNING))
-        for file in sorted(folder.glob(f"*{END}")):
-            if BEGINNING + file.name not in known and is_whole(content := file.read_bytes()):
-                place.write(BEGINNING + file.name, [content])
-    except OSError:
-        return

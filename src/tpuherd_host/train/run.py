@@ -6,10 +6,11 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from tpuherd_host.train import compile_cache, process_env
+from tpuherd_host.train import process_env
 from tpuherd_host.train.array_trees import is_gone
 from tpuherd_host.train.checkpoint_commit import Commit, ModelMismatch
 from tpuherd_host.train.checkpoints import Checkpoints
+from tpuherd_host.train.compile_cache import ProgramCache, cache_folder
 from tpuherd_host.train.join_pod import (
     FAILED,
     INTERRUPTED,
@@ -28,7 +29,7 @@ from tpuherd_host.train.sample_split import InvalidSetup
 from tpuherd_host.train.save_interval import SaveCosts, parse_node_life
 from tpuherd_host.train.send_reports import ReportSender
 from tpuherd_host.train.startup_times import STARTUP
-from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, of_run
+from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, above_run, of_run, place
 
 REPORT_S = 1.0
 STEPS_REMEMBERED = 64
@@ -73,9 +74,12 @@ class Run:
             # Copies of a job share that place, and so does a run that starts over.
             location = of_run(environ["HERD_CHECKPOINT"], self.id)
         self.checkpoints: Checkpoints | None = None
+        self._programs: ProgramCache | None = None
         if location and not self.pod.is_child:
             self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
-            compile_cache.fetch_programs(self.checkpoints.place)
+            shared = location if checkpoints else above_run(location, self.id)
+            self._programs = ProgramCache(place(shared), cache_folder())
+            self._programs.fetch()
         self._every_s = every_s
         self._reports = ReportSender({} if self.pod.is_child else environ)
         usual = parse_node_life(environ.get("HERD_LIFE_S", ""))
@@ -205,6 +209,8 @@ class Run:
         """Report that training is complete; without it, a stopping attempt counts as stopped."""
         self._reports.send_with_retries({**self._progress_report(self._done), "complete": True})
         self._reports.close()
+        if self._programs is not None and self.is_main:
+            self._programs.close()
 
     def _count_step(self, step: int) -> None:
         """Measure the step, and report to the agent now and then."""
@@ -219,6 +225,8 @@ class Run:
         if at - self._reported_at < REPORT_S:
             return
         self._reported_at = at
+        if self._programs is not None and self.is_main:  # JAX writes them on the first process only
+            self._programs.share_new()
         del self._lasted[:-STEPS_REMEMBERED]
         pace = {"step_s": round(median(self._lasted), 6)} if self._lasted else {}
         if self._reports.send_report({**self._progress_report(step + 1), **pace}):

@@ -9,10 +9,11 @@ import urllib.request
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from http.client import HTTPException
 from math import inf
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from tpuherd_host.train import process_env
@@ -43,6 +44,13 @@ def is_temporary(trouble: OSError) -> bool:
     )
 
 
+class FileFacts(NamedTuple):
+    """What a listing says of a file."""
+
+    size: int
+    changed: float  #: seconds since 1970
+
+
 class Place(Protocol):
     """A storage location. Names are paths with slashes; a partly written file is invisible."""
 
@@ -54,6 +62,10 @@ class Place(Protocol):
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
         """Return all names with this prefix, each with a checksum of its content."""
+        ...
+
+    def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
+        """Return all names with this prefix, each with its size and time."""
         ...
 
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
@@ -84,6 +96,11 @@ def of_run(checkpoint: str, run: str) -> str:
     return whole if whole.endswith(f"/{run}") else f"{whole}/{run}"
 
 
+def above_run(location: str, run: str) -> str:
+    """Return what the runs of a job share: the folder above a run's own."""
+    return location.rstrip("/").removesuffix(f"/{run}")
+
+
 class Folder:
     """A folder, which must be visible on every host of the program."""
 
@@ -96,6 +113,16 @@ class Folder:
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
         return {name: zlib.crc32(self.read(name)) for name in self.names(beginning)}
+
+    def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
+        found = {}
+        for name in self.names(beginning):
+            try:
+                stat = (self.path / name).stat()
+            except FileNotFoundError:
+                continue  # removed meanwhile
+            found[name] = FileFacts(stat.st_size, stat.st_mtime)
+        return found
 
     def _all_names(self) -> Iterator[str]:
         for folder, _, files in os.walk(self.path):
@@ -170,6 +197,14 @@ class Bucket:
             digest = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
             sums[item["name"].removeprefix(self.path)] = int.from_bytes(digest[:8], "big")
         return sums
+
+    def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
+        found = {}
+        for item in self._list_objects(beginning, "size", "updated"):
+            changed = datetime.fromisoformat(item["updated"].replace("Z", "+00:00"))
+            name = item["name"].removeprefix(self.path)
+            found[name] = FileFacts(int(item["size"]), changed.timestamp())
+        return found
 
     def _list_objects(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
         """Yield all objects with this prefix: their names and these fields."""
