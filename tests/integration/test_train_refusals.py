@@ -46,7 +46,7 @@ def pod(tmp_path: Path) -> Pod:
 @pytest.mark.parametrize(
     ("words", "hosts", "says"),
     [
-        (("--batch", 17), 2, "a global batch of 17 can't be shared by 2 hosts; it can by 1 or 17"),
+        (("--batch", 17), 2, "a global batch of 17 can't be divided among 2 hosts; use 1 or 17"),
         (("--shards", 1), 2, "1 shards are too few for 2 hosts × 1 loader workers: make more"),
         (("--shards", 3), 4, "3 shards are too few for 4 hosts × 1 loader workers: make more"),
     ],

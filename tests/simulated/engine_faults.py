@@ -93,7 +93,7 @@ BETWEEN: Mapping[str, Gust] = {
     "item": Gust(kind="", spoil=one_item, fits=listing),
     "pages": Gust(kind="", spoil=no_end, fits=listing, times=2),
     "dns": Gust(kind="", raised=lambda: httpx2.ConnectError("Name or service not known")),
-    "token": Gust(kind="", raised=lambda: NotReached("Google gave no token")),
+    "token": Gust(kind="", raised=lambda: NotReached("Google returned no token")),
     "login": Gust(kind="", raised=lambda: NoLogin("the login counts no more")),
 }
 GUSTS: Mapping[str, Gust] = {

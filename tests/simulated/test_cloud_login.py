@@ -213,7 +213,7 @@ def test_a_machine_of_googles_asks_its_metadata_server() -> None:
     ids=["no account", "503", "page", "list", "half"],
 )
 def test_a_machine_without_a_service_account(answer: Answer, kind: type[HerdError]) -> None:
-    with pytest.raises(kind, match="metadata server gave no token") as caught:
+    with pytest.raises(kind, match="metadata server returned no token") as caught:
         one_header(Google(answer), CredentialSource(metadata_url="http://md"))
     assert type(caught.value) is kind
 
@@ -418,7 +418,7 @@ def test_gcloud_without_a_login_is_no_login(tmp_path: Path, script: str, says: s
 def test_a_hanging_gcloud_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "GCLOUD_S", 0.5)
     script = f"sleep 300 & echo $! >{tmp_path}/pid; wait"
-    with pytest.raises(NotReached, match=r"gcloud gave no token in 0\.5 s"):
+    with pytest.raises(NotReached, match=r"gcloud returned no token in 0\.5 s"):
         one_header(Google(lambda request: given("t")), gcloud(tmp_path, script))
     pid = int((tmp_path / "pid").read_text())
     state = Path(f"/proc/{pid}/stat")

@@ -175,15 +175,15 @@ def test_two_epochs_differ() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"hosts": 5}, "24 can't be shared by 5 hosts; it can by 1, 2, 3, 4, 6, 8, 12 or 24"),
+        ({"hosts": 5}, "24 can't be divided among 5 hosts; use 1, 2, 3, 4, 6, 8, 12 or 24"),
         (
             {"hosts": 3, "streams": 8},
-            "8 streams can't be shared by 3 hosts; they can by 1, 2, 4 or 8",
+            "8 streams can't be divided among 3 hosts; use 1, 2, 4 or 8",
         ),
         ({"streams": 7}, "7 streams can't fill a batch of 24 evenly"),
         ({"sizes": (10, 10)}, "have 20 samples, fewer than one batch of 24"),
         ({"sizes": ()}, "the shards have no samples"),
-        ({"tail": "cut"}, "tail='cut' is none of drop, pad, wrap"),
+        ({"tail": "cut"}, "tail='cut' is not one of drop, pad, wrap"),
         ({"host": 2, "hosts": 2}, "host 2 of 2 can't take part"),
     ],
 )

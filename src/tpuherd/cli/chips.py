@@ -1,4 +1,4 @@
-"""`herd chips`: which processes use the chips."""
+"""`herd chips`: shows which processes use the chips."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def chips(target: str, json_: bool) -> ParsedCommand:
     """Show which processes use the TPU chips of TARGET: pid, user and since when.
 
-    These are all that have /dev/accel* or /dev/vfio/* open or hold libtpu's lock.
+    It lists every process that has /dev/accel* or /dev/vfio/* open or holds libtpu's lock.
     """
     return make_parsed_command("herd chips", partial(run_chips, target, json_))
 

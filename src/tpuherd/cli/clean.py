@@ -33,21 +33,19 @@ class CleanOptions:
     "--all",
     "all_",
     is_flag=True,
-    help="Also end running work and every process that uses the chips.",
+    help="Also end running commands and every process that uses the chips.",
 )
 @click.option(
     "--grace", "grace_s", type=Duration(), default="10s", show_default=True,
     help="Time between TERM and KILL.",
 )  # fmt: skip
-@click.option(
-    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
-)
+@click.option("-y", "--yes", is_flag=True, help="Include nodes of other herd users without asking.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def clean(target: str, all_: bool, grace_s: float, yes: bool, json_: bool) -> ParsedCommand:
     """End leftover processes on TARGET, and remove stale locks of libtpu.
 
-    By default this ends only what earlier work of herd left behind; with --all everything that
-    herd started, and every process that uses the chips.
+    By default, it ends only what earlier commands and attempts of herd left behind; with --all,
+    everything that herd started and every process that uses the chips.
     """
     how = CleanOptions(all=all_, grace_s=grace_s, yes=yes, json_=json_)
     return make_parsed_command("herd clean", partial(run_clean, target, how))

@@ -36,7 +36,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
         "chips": ("Show which processes use the TPU chips.", "tpuherd.cli.chips:chips"),
         "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),
-        "daemon": ("Inspect or stop what holds SSH connections.", "tpuherd.cli.daemon:daemon"),
+        "daemon": (
+            "Inspect or stop the daemon that keeps SSH connections.",
+            "tpuherd.cli.daemon:daemon",
+        ),
     },
     "Simulator": {
         "sim": ("Start, inspect and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),

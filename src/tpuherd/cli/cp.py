@@ -33,9 +33,7 @@ class CopyOptions:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="SOURCE... DEST")
 @click.option("-r", "-R", is_flag=True, hidden=True, expose_value=False)  # a habit from scp
-@click.option(
-    "-y", "--yes", is_flag=True, help="Also to nodes of other herd users, without asking."
-)
+@click.option("-y", "--yes", is_flag=True, help="Include nodes of other herd users without asking.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def cp(paths: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
     """Copy files and folders to all hosts of a target, or from them.

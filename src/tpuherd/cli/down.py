@@ -53,15 +53,15 @@ def down(
 ) -> ParsedCommand:
     """Delete jobs: end their commands, give their nodes back and forget the jobs.
 
-    It first shows what will be lost, and returns when the cloud lists nothing of the jobs any
-    more; until then it says each minute what is left, and why. Running commands get TERM, their
-    grace and KILL; their nodes are deleted two minutes later at the latest, even if a host does
-    not answer.
+    It first shows what will be lost. It returns once the cloud lists nothing of the jobs, and
+    until then says every minute what is left, and why. Running commands get TERM, their grace
+    period, then KILL; their nodes are deleted at most two minutes later, even if a host does not
+    answer.
     """
     if bool(names) == all_:
         raise click.UsageError("name the jobs: herd down NAME…, or herd down --all")
     if timeout_s is not None and not wait:
-        raise click.UsageError("--timeout limits the waiting, so it can't be used with --no-wait")
+        raise click.UsageError("--timeout limits the wait, so it can't be combined with --no-wait")
     asked = DownOptions(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
     return make_parsed_command("herd down", partial(run_down, asked))
 

@@ -59,7 +59,7 @@ def start() -> ParsedCommand:
 
 @engine.command()
 def stop() -> ParsedCommand:
-    """Stop the engine. Work on hosts continues, for at most 72 hours without an engine."""
+    """Stop the engine. Commands on hosts continue, for at most 72 hours without an engine."""
     return make_parsed_command("herd engine stop", run_engine_stop)
 
 
@@ -72,7 +72,7 @@ def status(json_: bool) -> ParsedCommand:
 
 @engine.command()
 def acknowledge() -> ParsedCommand:
-    """Stop the notice that a damaged store was set aside."""
+    """Dismiss the notice about a damaged store."""
     return make_parsed_command("herd engine acknowledge", run_engine_acknowledge)
 
 
@@ -107,7 +107,7 @@ def install() -> int:
 def move(target: str | None, back: bool) -> int:
     """Move the jobs of the current context to the engine of another machine, or back.
 
-    Work on hosts continues meanwhile. From then on commands of this context run there.
+    Commands on hosts continue meanwhile. From then on, commands of this context run there.
     """
     from tpuherd.cli import engine_move, via_client
 

@@ -34,7 +34,7 @@ def events(
 ) -> ParsedCommand:
     """Show what happened to a job (gpt), a slot (gpt-0) or everything, and why.
 
-    By default the last 200 events, and of a job only those since it was last submitted.
+    By default, it shows the last 200 events; for a job, only those since it was last submitted.
     """
     asked = EventsOptions(name=name, follow=follow, since=since, all_=all_, json_=json_)
     return make_parsed_command("herd events", partial(run_events, asked))

@@ -60,12 +60,12 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     default=None,
     help="Pass standard input to all hosts; default: unless it is a terminal.",
 )
-@click.option("--list", "listing", is_flag=True, help="List commands that run or ended lately.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List commands that are running or ended recently."
+)
 @click.option("--attach", metavar="ID", help="Show the output of a running command.")
 @click.option("--kill", metavar="ID", help="Stop a command: TERM, then KILL after 10 s.")
-@click.option(
-    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
-)
+@click.option("-y", "--yes", is_flag=True, help="Include nodes of other herd users without asking.")
 @click.option("--json", "json_", is_flag=True, help="Same as --output json.")
 def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCommand:
     """Run a command on all hosts of TARGET.

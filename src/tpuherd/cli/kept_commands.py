@@ -126,7 +126,7 @@ async def find_command(
     if not having:
         if failed:
             raise NotReached(f"the hosts that may run {id} can't be reached: {'; '.join(failed)}")
-        raise NotFound(f"there is no command {id}", hint="herd exec --list shows all")
+        raise NotFound(f"there is not a command {id}", hint="herd exec --list shows all")
     for line in failed:
         await console.print_notice(line)
     return having

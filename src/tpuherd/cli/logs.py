@@ -42,9 +42,9 @@ ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of
 def logs(target: str | None, **said: Any) -> ParsedCommand:
     """Show the output of attempts and commands on the hosts of TARGET.
 
-    Of a job it shows the output since the job was last submitted; --all shows earlier jobs of
-    its name, too. Logs are stored on this machine, so they outlive the nodes; those of commands
-    are kept for two weeks. Each attempt has a number, and each log an id.
+    For a job, it shows the output since the job was last submitted; --all includes earlier jobs
+    of the same name. Logs are stored on this machine, so they outlive the nodes; those of commands
+    are kept for two weeks. Each attempt has a number, and each log has an id.
     """
     from tpuherd.commands.find_logs import LogQuery
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def ls(json_: bool) -> ParsedCommand:
-    """List all jobs: state, place, goodput and cost.
+    """List all jobs with their state, zone, goodput and cost.
 
-    READY counts the nodes that are ready, of those that the job asks for.
+    READY is the number of ready nodes, out of those that the job asks for.
     """
     return make_parsed_command("herd ls", partial(run_ls, json_))
 

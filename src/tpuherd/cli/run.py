@@ -78,7 +78,7 @@ def run(context: click.Context, /, file: str | None, **said: Any) -> ParsedComma
 def up(context: click.Context, /, file: str | None, **said: Any) -> ParsedCommand:
     """Get a node with your setup and code on it, and keep it.
 
-    It is a job whose command does not run: use `herd exec` and `herd ssh` on it. `herd run` with
+    This is a job without a running command: use `herd exec` and `herd ssh` on it. `herd run` with
     the same name starts the command there.
     """
     from tpuherd.cli.submit_job import RunOptions, run_job

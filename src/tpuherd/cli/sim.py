@@ -326,7 +326,7 @@ def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
 def env(proxy: bool, state_dir: Path | None, json_: bool) -> None:
     """Print the environment that makes other programs use a world.
 
-    These are exports for a shell's eval, by which gcloud, Google's libraries and ssh find it.
+    It prints shell exports for eval; with them, gcloud, Google's libraries and ssh use the world.
     """
     from tpuherd_sim.client import find_running_world
     from tpuherd_sim.client_env import client_environment, export_script

@@ -15,9 +15,7 @@ LOGIN = 'exec "${SHELL:-/bin/sh}" -l'
 @click.argument("target")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("-t", "--tty", is_flag=True, help="Run COMMAND with a terminal.")
-@click.option(
-    "-y", "--yes", is_flag=True, help="Also on nodes of other herd users, without asking."
-)
+@click.option("-y", "--yes", is_flag=True, help="Include nodes of other herd users without asking.")
 def ssh(target: str, command: tuple[str, ...], tty: bool, yes: bool) -> ParsedCommand:
     """Open a terminal on a host of TARGET, the first one if there are several.
 

@@ -90,7 +90,7 @@ async def print_notices(console: Console, store: Path) -> None:
     """Print the notices of a damaged store until they are acknowledged."""
     for sentence in read_notices(store).values():
         await console.print_notice(
-            f"herd: {sentence}. To stop this notice: herd engine acknowledge"
+            f"herd: {sentence}. To dismiss this notice: herd engine acknowledge"
         )
 
 

@@ -82,7 +82,7 @@ def begin(context: click.Context, /, file: str, **said: Any) -> ParsedCommand:
 @as_json
 @click.option("--csv", "csv_", is_flag=True, help="Print CSV, a line for each trial.")
 def status(name: str, json_: bool, csv_: bool) -> ParsedCommand:
-    """Show all trials of a sweep: parameters, place and last values.
+    """Show all trials of a sweep: parameters, slot and latest values.
 
     The best trial is marked with a star.
     """

@@ -41,7 +41,7 @@ class SyncOptions:
     "-y",
     "--yes",
     is_flag=True,
-    help="Also ship likely secrets or more than 2 GB, and to nodes of other herd users.",
+    help="Ship likely secrets, more than 2 GB, and to nodes of other herd users without asking.",
 )
 @click.option("--force", is_flag=True, help="Merge with files that exist at DEST.")
 @click.option(
@@ -58,10 +58,10 @@ class SyncOptions:
 def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
     """Copy a folder to all hosts of TARGET: the files that git would commit, as they are now.
 
-    That is tracked and untracked files without those that .gitignore and .herdignore exclude.
+    These are tracked and untracked files, except those that .gitignore and .herdignore exclude.
     Only what the hosts lack is sent, once over your uplink; then all hosts switch, or none. DEST
-    is relative to your home there and lasts as long as the node. Without DEST the folder becomes
-    the job's code from its next attempt on; on a node of `herd up`, at once.
+    is relative to your home there and lasts as long as the node. Without DEST, the folder becomes
+    the code of the job's next attempt; on a node of `herd up`, it is used at once.
     """
     *paths, place = words
     target, colon, dest = place.partition(":")

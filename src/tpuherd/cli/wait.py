@@ -28,8 +28,8 @@ def wait(names: tuple[str, ...], timeout_s: float | None, json_: bool) -> Parsed
     """Wait until jobs have ended, or until the nodes of `herd up` are ready.
 
     Patterns are allowed: herd wait 'gpt-*'. The exit status is 0 if the job succeeded, that of
-    its command if it failed, and 5 if it was stopped, deleted or given up for another reason. Of
-    several jobs it is the highest.
+    its command if it failed, and 5 if it was stopped, was deleted, or gave up for another reason.
+    For several jobs, it is the highest.
     """
     return make_parsed_command("herd wait", partial(run_wait, names, timeout_s, json_))
 

@@ -97,9 +97,9 @@ async def ask_metadata_server(
         content = answer.json()
         text, life_s = str(content["access_token"]), float(content["expires_in"])
     except httpx2.HTTPError as error:
-        raise NotReached(f"the metadata server gave no token ({error})", hint=HINT) from error
+        raise NotReached(f"the metadata server returned no token ({error})", hint=HINT) from error
     except (ValueError, KeyError, TypeError) as error:
-        why = f"the metadata server gave no token (HTTP status {answer.status_code})"
+        why = f"the metadata server returned no token (HTTP status {answer.status_code})"
         if answer.status_code in (403, 404):
             raise NoLogin(f"{why}: this machine has no service account", hint=HINT) from error
         raise NotReached(why, hint="try again later") from error
@@ -128,11 +128,11 @@ async def ask_gcloud(program: str, chosen: CredentialSource) -> AuthToken:
         if not isinstance(error, TimeoutError):
             raise
         hint = f"try: gcloud {' '.join(GCLOUD)}"
-        raise NotReached(f"gcloud gave no token in {GCLOUD_S:g} s", hint=hint) from error
+        raise NotReached(f"gcloud returned no token in {GCLOUD_S:g} s", hint=hint) from error
     if process.returncode:
         words = stderr.decode("utf-8", "replace").strip().splitlines()
         why = words[0] if words else f"status {process.returncode}"
-        raise NoLogin(f"gcloud gave no token ({why})", hint=HINT)
+        raise NoLogin(f"gcloud returned no token ({why})", hint=HINT)
     try:
         credential = json.loads(out)["credential"]
         text, expiry = str(credential["access_token"]), credential["token_expiry"]

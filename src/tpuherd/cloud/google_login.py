@@ -117,7 +117,7 @@ def refresh_token(requests: GoogleTransport, file: Path, quota_project: str | No
     except Exception as error:
         text = str(error.args[0] if error.args else error).strip() or type(error).__name__
         why = text.splitlines()[0][:300]
-        sentence = f"Google gave no token for {file} ({why})"
+        sentence = f"Google returned no token for {file} ({why})"
         if requests.status in REFUSED:
             raise NoLogin(sentence, hint=LOG_IN) from error
         raise NotReached(sentence, hint="is the network up?") from error

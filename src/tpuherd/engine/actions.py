@@ -127,6 +127,7 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
     on = [host_fingerprint(word) for word in words]
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
+    why = "all hosts have the code and are set up"
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
 
 

@@ -78,5 +78,5 @@ def was_dropped(
 def recovered_event(observations: list[BidObservation], now: float) -> HistoryEvent:
     bids = sorted(observation.bid for observation in observations)
     what = fold_names(bids) if bids else "nothing"
-    why = f"of what the cloud shows {what} was missing in the store that was damaged"
+    why = f"{what} found in the cloud was missing from the damaged store"
     return HistoryEvent(at=now, kind=RECOVERED, facts={"bids": bids, "why": why})

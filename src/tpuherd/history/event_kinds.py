@@ -26,7 +26,7 @@ _KINDS = (
     (
         "bid.requested",
         _BID,
-        "{bid} {offer}",
+        "{bid}",
         "a node is requested, or requested again because no answer came; written before the"
         " cloud is called; `offer` has `zone`, `type`, `tier`, `runtime`, `kind`, `price`",
     ),
@@ -50,7 +50,7 @@ _KINDS = (
     (
         "bid.notice_received",
         "bid host notice",
-        "{host} {notice}",
+        "{host}",
         "a host received notice that its node will be taken away",
     ),
     (

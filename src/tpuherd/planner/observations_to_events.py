@@ -74,7 +74,7 @@ def observation_events(
 def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[BidEvent]:
     deadly_host = next((host for host in hosts if host.deadly), None)
     if deadly_host is not None:
-        why = f"{deadly_host.name} received the notice {deadly_host.notice}"
+        why = f"{deadly_host.name} received a notice: {deadly_host.notice}"
         yield make_bid_event(
             "bid.notice_received", bid, why, host=deadly_host.name, notice=deadly_host.notice
         )

@@ -110,7 +110,7 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
             if start < 0 or end < 0:
                 if len(self._noise) > NOISE_MAX:
                     self.multiplexer.mark_broken(
-                        OperationFailed("its shell says too much before the agent can start")
+                        OperationFailed("its shell prints too much before the agent can start")
                     )
                     self.close()
                 return
@@ -199,14 +199,14 @@ async def bootstrap_agent(
             request_pty=False,
         )
     except (OSError, asyncssh.Error) as error:
-        raise NotReached(f"it opens no channel ({error})") from error
+        raise NotReached(f"it opens no SSH channel ({error})") from error
     assert isinstance(arrival, BootstrapSession)
     theirs = await wait_for_hello(arrival)
     if theirs.get("protocol") != PROTOCOL:
         arrival.close()
         raise OperationFailed(
             f"its agent speaks protocol {theirs.get('protocol')}, we speak {PROTOCOL}",
-            hint="another tpuherd, newer than this one, is at work there: use that one",
+            hint="a newer tpuherd is in use there: use that one",
         )
     return arrival.multiplexer, theirs
 

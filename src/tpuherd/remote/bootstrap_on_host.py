@@ -31,7 +31,7 @@ def install_agent(file: str) -> None:
     try:
         content = zlib.decompress(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())))
     except (zlib.error, ValueError):
-        sys.exit("the agent did not arrive whole")
+        sys.exit("the agent arrived incomplete")
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         with open(half, "wb") as stream:

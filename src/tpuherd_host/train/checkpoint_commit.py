@@ -134,4 +134,4 @@ def find_difference(
     if name in found.reshaped:
         return f"{name} is {saved[name]} in the checkpoint, {wanted[name]} in the program"
     which = ("checkpoint", "program") if name in found.left_out else ("program", "checkpoint")
-    return f"the {which[0]} has {name}, the {which[1]} has not; {PARTIAL}"
+    return f"the {which[0]} has {name}, the {which[1]} does not; {PARTIAL}"

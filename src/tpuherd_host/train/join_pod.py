@@ -198,7 +198,7 @@ def initialize_jax(arguments: Mapping[str, Any] | None) -> bool:
         if "before any JAX" not in str(error):
             raise
         raise InvalidSetup(
-            "call train.init() before anything else of JAX, including jax.devices()"
+            "call train.init() before any other use of JAX, including jax.devices()"
         ) from None
     return True
 

@@ -97,15 +97,15 @@ class Split:
 def check_split(split: Split) -> None:
     """Refuse what would deadlock or lose samples, and say what works."""
     if split.tail not in TAILS:
-        raise InvalidSetup(f"tail={split.tail!r} is none of {', '.join(TAILS)}")
+        raise InvalidSetup(f"tail={split.tail!r} is not one of {', '.join(TAILS)}")
     if split.batch < 1 or split.hosts < 1 or not 0 <= split.host < split.hosts:
         raise InvalidSetup(
             f"host {split.host} of {split.hosts} can't take part in a batch of {split.batch}"
         )
     if split.batch % split.hosts:
         raise InvalidSetup(
-            f"a global batch of {split.batch} can't be shared by {split.hosts} hosts; "
-            f"it can by {join_alternatives(hosts_that_fit(split.batch))}"
+            f"a global batch of {split.batch} can't be divided among {split.hosts} hosts; "
+            f"use {join_alternatives(hosts_that_fit(split.batch))}"
         )
     if split.streams and split.batch % split.streams:
         raise InvalidSetup(
@@ -114,8 +114,8 @@ def check_split(split: Split) -> None:
         )
     if split.streams and split.streams % split.hosts:
         raise InvalidSetup(
-            f"{split.streams} streams can't be shared by {split.hosts} hosts; "
-            f"they can by {join_alternatives(hosts_that_fit(split.streams))}"
+            f"{split.streams} streams can't be divided among {split.hosts} hosts; "
+            f"use {join_alternatives(hosts_that_fit(split.streams))}"
         )
     if split.steps < 1:
         raise InvalidSetup(

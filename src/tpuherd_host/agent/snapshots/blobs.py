@@ -83,7 +83,7 @@ class BlobStore:
                 yield piece
         if digest.digest() != id:
             self.places.pop(id, None)
-            raise CorruptBlob(f"{id.hex()} is spoiled in {name}")
+            raise CorruptBlob(f"{id.hex()} is damaged in {name}")
 
     def new_pack(self) -> "PackWriter":
         return PackWriter(self, os.urandom(8).hex())
@@ -171,7 +171,7 @@ class PackWriter:
                 size += len(piece)
             found = digest.digest()
             if id is not None and found != id:
-                raise CorruptBlob(f"{id.hex()} came as {found.hex()}")
+                raise CorruptBlob(f"{id.hex()}arrived as {found.hex()}")
             if found in self.blobs.places and not again:
                 raise FileExistsError
             file.flush()

@@ -267,4 +267,4 @@ def verify_pieces(pieces: Iterable[bytes], id: bytes) -> Iterator[bytes]:
         digest.update(piece)
         yield piece
     if digest.digest() != id:
-        raise CorruptBlob(f"{id.hex()} came as {digest.hexdigest()}")
+        raise CorruptBlob(f"{id.hex()}arrived as {digest.hexdigest()}")

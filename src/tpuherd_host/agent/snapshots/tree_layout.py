@@ -151,7 +151,7 @@ def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool)
     if not force and any(dest.iterdir()):
         sentence = f"{dest} contains files that herd did not put there"
         raise CallRefused(
-            "unfit", f"{sentence}; name another destination, or --force to mix them in"
+            "unfit", f"{sentence}; name another destination, or --forceto merge with them"
         )
     return None
 

@@ -82,7 +82,7 @@ def start_attempt(
 
 def check_steps(steps: Any) -> Any:
     if len(steps) > STEPS_MAX or not all(isinstance(step, dict) for step in steps):
-        raise CallRefused("unfit", f"setup is a list of at most {STEPS_MAX} steps")
+        raise CallRefused("unfit", f"setup must be a list of at most {STEPS_MAX} steps")
     return steps
 
 

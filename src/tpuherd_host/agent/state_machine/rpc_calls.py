@@ -192,7 +192,7 @@ def handle_end(transition: Transition, one: Connection, frame: Frame) -> None:
 def handle_credit(transition: Transition, one: Connection, frame: Frame) -> None:
     call = one.calls.get(frame.id)
     if len(frame.payload) != 4:
-        raise BadFrame("credit is four bytes")
+        raise BadFrame("credit must be four bytes")
     if call is None:
         return
     many = int.from_bytes(frame.payload, "big")

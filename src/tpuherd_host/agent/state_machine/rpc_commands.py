@@ -55,7 +55,7 @@ def run_command(
         begin_stage(transition, transition.state.works[id])
         return None
     if is_different_request(work, content):
-        raise CallRefused("taken", f"{id} is already another command")
+        raise CallRefused("taken", f"{id} is the id of another command")
     follow_task(transition, one, call, content)
     return None
 
@@ -110,7 +110,7 @@ def stop_command(
     """Send TERM, and KILL after the grace period; answer at the command's end."""
     work = require_task(transition, content)
     if work.kind != COMMAND:
-        raise CallRefused("unfit", f"{work.id} is no command")
+        raise CallRefused("unfit", f"{work.id} is not a command")
     grace_s = parse_fields(content, grace_s=float).get("grace_s", work.grace_s)
     if not work.is_live:
         return task_json(work)
@@ -130,7 +130,7 @@ def resize_terminal(
     if work.terminal is None:
         raise CallRefused("unfit", f"{work.id} has no terminal")
     if not (0 < rows < 1 << 16 and 0 < columns < 1 << 16):
-        raise CallRefused("unfit", f"no terminal is {rows} x {columns}")
+        raise CallRefused("unfit", f"a terminal can't be {rows} x {columns}")
     transition.put_task(work._replace(terminal={**work.terminal, "rows": rows, "columns": columns}))
     transition.add_effects(ResizeTerminal(work.id, rows, columns))
     return {}
@@ -165,7 +165,7 @@ def require_id(content: CallArguments, field: str) -> str:
     id = content.get(field)
     if isinstance(id, str) and LETTERS.issuperset(id) and id[:1] not in MARKS and id[ID_MAX:] == "":
         return id
-    raise CallRefused("unfit", f"{field} is a word of letters, digits, dots and dashes")
+    raise CallRefused("unfit", f"{field} must consist of letters, digits, dots and dashes")
 
 
 def require_task(transition: Transition, content: CallArguments) -> Task:
@@ -194,9 +194,9 @@ def parse_stage(content: CallArguments) -> Stage:
         raise CallRefused("unfit", "give either argv or shell")
     words = [*argv, *env, *env.values(), asked.get("shell", ""), asked.get("directory", "")]
     if not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise CallRefused("unfit", "argv, env and directory are texts without zero bytes")
+        raise CallRefused("unfit", "argv, env and directory must be text without zero bytes")
     if any("=" in name or not name for name in env):
-        raise CallRefused("unfit", "a variable has a name without =")
+        raise CallRefused("unfit", "the name of a variable must not contain =")
     return Stage(
         argv=argv or (*SHELL, asked["shell"]),
         name=asked.get("name", "")[:TITLE_MAX],

@@ -315,7 +315,7 @@ def forget_task(transition: Transition, work: Task) -> None:
     for one in list(transition.state.connections.values()):
         for call in list(one.calls.values()):
             if call.work == work.id:
-                transition.send_failure(one.id, call.id, "unknown", f"{work.id} is forgotten")
+                transition.send_failure(one.id, call.id, "unknown", f"{work.id} has expired")
     rest = {id: kept for id, kept in transition.state.works.items() if id != work.id}
     transition.state = transition.state._replace(works=rest)
     transition.add_effects(ForgetTask(work))

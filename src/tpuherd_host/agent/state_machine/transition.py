@@ -154,7 +154,7 @@ class Transition:
     def skip_dropped_log(self, connection: int, call: Call, work: Task) -> bool:
         """Announce dropped records if a record may begin here, else end the call."""
         if call.poured and work.terminal is None:
-            sentence = f"what stood between {call.offset} and {work.first} is dropped"
+            sentence = f"the output between {call.offset} and {work.first} was dropped"
             self.send_failure(connection, call.id, "dropped", sentence)
             return True
         self.put_call(connection, call._replace(offset=work.first))
