@@ -26,6 +26,7 @@ class ShipOptions:
     relay: bool = True  #: hosts pass it on to each other; else each gets it over its own SSH link
     force: bool = False  #: also if the destination is a folder that herd did not create
     partial: bool = False  #: switch hosts that received it even if others failed
+    unchanged_relay: bool = False  #: hosts that had it already pass it on, too: it is large
     tops: tuple[str, ...] | None = None  #: the top-level names of a copy; None for a snapshot
 
 

@@ -231,7 +231,8 @@ class Transfer:
         return self.remaining_hosts(waiting, trees)
 
     def plan_round(self, waiting: Sequence[str]) -> list[RelayTree]:
-        sources = {self.nodes[name]: name for name in reversed(self.ready)}
+        whole = [*self.ready, *sorted(self.unchanged if self.options.unchanged_relay else ())]
+        sources = {self.nodes[name]: name for name in reversed(whole)}
         copies = self.options.tops is not None  # hosts do not keep copies to pass on
         spent = {node for node in self.misses if self.misses[node] >= 2 * DIRECT_AFTER}
         spent |= sources.keys() if copies else set()

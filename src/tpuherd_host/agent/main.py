@@ -1,10 +1,10 @@
-"""What `python3 agent-<hash>.pyz` does: attach, serve, version or holders."""
+"""What `python3 agent-<hash>.pyz` does: attach, serve, version, holders or environment."""
 
 import sys
 from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
-USAGE = "usage: agent.pyz attach|serve|version|holders\n"
+USAGE = "usage: agent.pyz attach|serve|version|holders|environment RECIPE\n"
 
 
 def main(words: List[str], pyz: str, protocol: int) -> int:
@@ -30,5 +30,9 @@ def main(words: List[str], pyz: str, protocol: int) -> int:
     if word == "version":
         sys.stdout.write(version + "\n")
         return 0
+    if words[:1] == ["environment"] and len(words) == 2:
+        from tpuherd_host.agent.environments.installation import run_installation
+
+        return run_installation(words[1])
     sys.stderr.write(USAGE)
     return 64

@@ -2,6 +2,7 @@
 
 from typing import Dict
 
+from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import clean, host_facts, stack_traces
 from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
@@ -17,6 +18,8 @@ THREADED: Dict[str, ThreadedMethod] = {
     "snapshot.commit": rpc_snapshots.commit_snapshot,
     "snapshot.abandon": rpc_snapshots.abandon_snapshot,
     "snapshot.give": send_files.give_snapshot,
+    "environment.look": rpc_environments.look_for_environment,
+    "environment.use": rpc_environments.use_environment,
     "give": send_files.give_files,
     "stacks": stack_traces.dump_stacks,
 }

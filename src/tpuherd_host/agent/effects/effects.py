@@ -9,6 +9,7 @@ from tpuherd_host.agent import processes, threaded_rpc
 from tpuherd_host.agent.effects import process_supervisor, task_io, task_store
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.step_reports import VARIABLE, socket_path
+from tpuherd_host.agent.environments.environment_folders import activation_variables
 from tpuherd_host.agent.frames import pack_data
 from tpuherd_host.agent.host import apt_lock, chip_users
 from tpuherd_host.agent.state_machine import messages
@@ -87,11 +88,16 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         why = f"{os.strerror(error.errno) if error.errno else error}"
         runtime.add_event(messages.SpawnFailed(work.id, 125, f"the host could not begin it: {why}"))
         return
-    env = process_environment(runtime, work)
+    try:
+        env = process_environment(runtime, work)
+    except FileNotFoundError:
+        why = "this host has no environment: set python or requirements in the job"
+        runtime.add_event(messages.SpawnFailed(work.id, 125, why))
+        return
     shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
     order = {
         "id": work.id,
-        "argv": [shell if word == "$SHELL" else word for word in stage.argv],
+        "argv": [{"$SHELL": shell, "$AGENT": agent_file()}.get(word, word) for word in stage.argv],
         "env": env,
         "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
         "folder": folder,
@@ -124,12 +130,20 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
         env["HERD_ATTEMPT"] = str(work.number)
         env[VARIABLE] = socket_path(runtime.paths.folder)
     env.update(stage.env)
-    archive = os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
+    if stage.environment:
+        path = env.get("PATH") or login.get("PATH") or os.defpath
+        env.update(activation_variables(runtime.paths.home, stage.environment, path))
+    archive = agent_file()
     if work.kind == "attempt" and archive.endswith(".pyz"):
         # tpuherd_host.train is in the agent's own file: scripts import it without an installation.
         asked = env.get("PYTHONPATH", login.get("PYTHONPATH"))
         env["PYTHONPATH"] = ":".join(filter(None, (archive, asked)))
     return env
+
+
+def agent_file() -> str:
+    """Return the agent's own .pyz, or the folder of its sources."""
+    return os.path.dirname(sys.modules["tpuherd_host"].__path__[0])
 
 
 def handle_supervisor_message(runtime: AgentRuntime, message: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def give_files(call: ThreadedCall) -> Mapping[str, Any]:
 
 
 def give_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
-    """Send a snapshot by its id, every content once, to a controller that lost it."""
+    """Send a snapshot by its id, every content once, to a controller that lost it; or its rows."""
     agent_folder, id = Path(call.paths.folder), str(call.content.get("id"))
     rows = load_rows(agent_folder, id) if len(id) == 64 and id.isalnum() else None
     first: Dict[bytes, StreamContent] = {}
@@ -56,8 +56,9 @@ def give_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
             first.setdefault(one.id, StreamContent(number, one.size, store.read_pieces(one.id)))
         if rows is None or store.missing_ids(first):
             raise CallRefused("not-found", f"the snapshot {id[:12]} is not on this host")
-        head = {"give": len(first)}
-        for block in encode_stream(head, pack_rows(rows), first.values(), lambda: LEVEL):
+        contents = [] if call.content.get("rows_only") else list(first.values())
+        head = {"give": len(contents)}
+        for block in encode_stream(head, pack_rows(rows), contents, lambda: LEVEL):
             call.write(BLOBS, block)
     call.send_eof(BLOBS)
     return {}

@@ -208,8 +208,13 @@ def prune_store(agent_folder: Path, spare_max: int = ROWS_KEPT) -> None:
         return
     for file in spare[spare_max // 2 :]:
         file.unlink()
+    remove_unused_contents(agent_folder)
+
+
+def remove_unused_contents(agent_folder: Path) -> None:
+    """Remove the contents that no snapshot on this host has."""
     live: Set[bytes] = set()
-    for file in folder.iterdir():
+    for file in rows_file(agent_folder, "x").parent.iterdir():
         live.update(content_sizes(parse_row(each) for each in unpack_rows(file.read_bytes())))
     with suppress(BlobsInUse):
         open_blobs(agent_folder).keep_only(live)

@@ -8,6 +8,8 @@ from tpuherd_host.agent.state_machine.messages import FeedInput, ResizeTerminal,
 from tpuherd_host.agent.state_machine.state import (
     COMMAND,
     COMMAND_LOG_BYTES,
+    CURRENT,
+    ENVIRONMENT_KEY,
     KEEP_S,
     STARTING,
     Connection,
@@ -186,7 +188,7 @@ def parse_stage(content: CallArguments) -> Stage:
     """Return what a call or a setup step executes."""
     asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
-        apt=bool, preload=bool,
+        apt=bool, preload=bool, environment=str,
     )  # fmt: skip
     env: Dict[str, str] = asked.get("env", {})
     argv: Tuple[str, ...] = tuple(asked.get("argv", ()))
@@ -206,7 +208,15 @@ def parse_stage(content: CallArguments) -> Stage:
         delay_s=max(0.0, asked.get("delay_s", 0.0)),
         apt=asked.get("apt", False),
         preload=asked.get("preload", True),
+        environment=parse_environment(asked.get("environment", "")),
     )
+
+
+def parse_environment(name: str) -> str:
+    """Return the name of an environment: a key, `current`, or "" for none."""
+    if name not in ("", CURRENT) and not ENVIRONMENT_KEY.fullmatch(name):
+        raise CallRefused("unfit", f"{name!r} is not an environment"[:300])
+    return name
 
 
 def display_title(content: CallArguments) -> str:
@@ -226,5 +236,7 @@ def request_signature(content: CallArguments) -> str:
     """Return a hash of the request; the same request has the same hash."""
     keys = ("argv", "shell", "env", "directory", "terminal", "steps", "setup")
     meant = {key: content.get(key) for key in keys}
+    if content.get("environment"):
+        meant["environment"] = content["environment"]
     text = json.dumps(meant, sort_keys=True).encode()
     return f"{len(text)}.{zlib.crc32(text):08x}.{zlib.adler32(text):08x}"

@@ -69,9 +69,18 @@ Setup
            again. A failed step ends it: see "stage", "stage_name", "exit" and "tail". "taken":
            the id belongs to other steps. "secrets" are variables of all steps; other values do
            not make it another setup. STEP: {"name","argv" | "shell","env","directory","hash"="",
-           "delay_s"=0,"apt"=false}: skipped if its hash was stamped on this host; "delay_s" is
-           the caller's jitter; "apt" waits for apt's locks and retries if another process
-           takes them first. Steps run without the host's LD_PRELOAD.
+           "delay_s"=0,"apt"=false,"environment"=""}: skipped if its hash was stamped on this
+           host; "delay_s" is the caller's jitter; "apt" waits for apt's locks and retries if
+           another process takes them first. Steps run without the host's LD_PRELOAD.
+
+           In argv, "$AGENT" is the agent's own file. "environment", also of run and start: the
+           key of the Python environment that the process uses, or "current".
+
+Environments of Python packages; installed by `agent.pyz environment RECIPE` (installation.py)
+  environment.look {"key"} → {"platform","snapshot": id | null,"placed": in its folder,"uv": path |
+           null}; if it was installed on this host, also "tool","python","packages","size","seconds"
+  environment.use  {"key"} → {"python","removed":[keys]}: make one that has arrived work here, let
+           `current` lead to it, and remove all but the three that were used last
 
 Host
   facts    {} → {"boot","host","kernel","machine","python","executable","uptime_s","time","cores",
@@ -101,7 +110,8 @@ everything is received; the reply includes that of commit.
   snapshot.pass     {"token","children":CHILDREN} → {"lost"}: pass on a complete snapshot
   snapshot.commit   {"token"} → {"switched": id,"was": id | null,"stays":[paths kept aside]}
   snapshot.abandon  {"token"} → {"stands": whether it is in place anyway}
-  snapshot.give     {"id"} → {}, the stream on port 4; "not-found" if it is not complete here
+  snapshot.give     {"id","rows_only"=false} → {}, the stream on port 4; "not-found" if it is not
+                    complete here
   give              {"paths":[…]} → {"skipped":[…]}, the stream on port 4; its head has "tops"
 
 Events (EVENT, id 0), with "event" and:

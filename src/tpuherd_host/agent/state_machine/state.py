@@ -1,5 +1,6 @@
 """What the agent knows, as values: connections, their calls, and its tasks."""
 
+import re
 from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 from tpuherd_host.agent.frames import WINDOW
@@ -21,6 +22,8 @@ COMMAND_LOG_BYTES = 256 << 20
 ATTEMPT_LOG_BYTES = 1 << 30
 KEEP_S = 86400.0
 ATTEMPT_KEEP_S = 14 * 86400.0
+ENVIRONMENT_KEY = re.compile(r"[0-9a-f]{16}")
+CURRENT = "current"  #: the environment that the host used last
 
 
 class Stage(NamedTuple):
@@ -34,6 +37,7 @@ class Stage(NamedTuple):
     delay_s: float = 0.0
     apt: bool = False  #: wait for apt's locks; retry if another process gets them
     preload: bool = True  #: keep the host's LD_PRELOAD
+    environment: str = ""  #: the key of the Python environment to use, or `current`
 
 
 class Ending(NamedTuple):
