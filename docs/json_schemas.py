@@ -273,6 +273,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "offers": (list_of(OFFER), "where a node may come from, best first"),
         "egress": (list_of(EGRESS), "what reading the job's buckets costs in each zone"),
         "granted": (FLAG, "false: herd would ask for consent first"),
+        "python": (TEXTS, "what follows from the Python versions of the images"),
         **SUMMARY,
     }),
     "herd bucket check BUCKET --json": BUCKET,

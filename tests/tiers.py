@@ -23,6 +23,7 @@ LONG = (
     "integration/test_engine_status.py",
     "integration/test_engine_without_world.py",
     "integration/test_exec_commands.py::test_a_flood_and_lines_of_a_megabyte",
+    "integration/test_environment_life.py",
     "integration/test_host_isolation_unprivileged.py",
     "integration/test_jax_pods.py",
     "integration/test_jobs_life.py::test_a_lost_store_is_adopted_and_orphans_are_shown",
@@ -50,6 +51,7 @@ LONG = (
     "integration/test_via.py",
     "integration/test_world_hosts.py::test_every_reset_request_returns",
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
+    "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
 )
 
 #: Folders whose files begin first: what waits for processes longest must not come last.

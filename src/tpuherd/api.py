@@ -91,11 +91,16 @@ class Herd:
         shell: str | None = None,
         timeout: float | None = None,
         yes: bool = False,
+        environment: bool = False,
     ) -> CommandResult:
-        """Run a command or a shell line on all hosts of a target, and collect its output."""
-        return run_blocking(
-            self._herd.exec(target, *command, shell=shell, timeout=timeout, yes=yes)
+        """Run a command or a shell line on all hosts of a target, and collect its output.
+
+        `environment`: with the job's Python environment.
+        """
+        done = self._herd.exec(
+            target, *command, shell=shell, timeout=timeout, yes=yes, environment=environment
         )
+        return run_blocking(done)
 
     def sync(self, path: str | Path, target: str, dest: str = "", *, yes: bool = False) -> Shipment:
         """Ship a folder to a folder on all hosts of a target: to all of them or none.

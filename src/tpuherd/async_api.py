@@ -210,13 +210,20 @@ class AsyncHerd:
         shell: str | None = None,
         timeout: float | None = None,
         yes: bool = False,
+        environment: bool = False,
     ) -> CommandResult:
-        """Run a command or a shell line on all hosts of a target, and collect its output."""
+        """Run a command or a shell line on all hosts of a target, and collect its output.
+
+        `environment`: with the job's Python environment.
+        """
         if bool(command) == (shell is not None):
             raise InvalidInput(
                 "pass what to run: exec(target, 'ls', '-l') or exec(target, shell='ls -l')"
             )
-        request = ExecRequest(target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes)
+        request = ExecRequest(
+            target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes,
+            environment=environment,
+        )  # fmt: skip
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             reach = await self._open_remote(here.place, stack)
             return await run_command(request, here.place, reach, here.prompter)

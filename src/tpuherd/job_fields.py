@@ -17,6 +17,8 @@ class OptionalFields(TypedDict, total=False):
     slices: int | None
     workdir: str | None
     repo: str | None
+    python: str | None
+    requirements: str | None
     setup: Words | None
     run: Words | None
     env: Mapping[str, str | int | float | bool] | None

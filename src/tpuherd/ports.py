@@ -170,15 +170,34 @@ class HostsPort(Protocol):
         """Return a live link to the host's agent, installing or updating the agent if necessary."""
         ...
 
-    async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
+    async def ship(
+        self, snapshot: str, dest: str, links: Sequence[Link], source: Link | None = None
+    ) -> Mapping[str, str]:
         """Fill all hosts, then switch all; return a sentence for each failed host, by its name.
 
-        If one failed, none has switched. NotFound: the snapshot is not in the archive.
+        If one failed, none has switched. NotFound: the snapshot is not in the archive. `source`: a
+        host that has it and passes it on, so that it need not be in the archive.
         """
         ...
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         """Copy files and folders from the host."""
+        ...
+
+    def known_environments(self, key: str) -> Mapping[str, str]:
+        """Return the snapshots of a Python environment, by the platform of their hosts."""
+        ...
+
+    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
+        """Remember the snapshot of an environment."""
+        ...
+
+    def is_complete(self, snapshot: str) -> bool:
+        """Whether this machine has all contents of a snapshot."""
+        ...
+
+    async def lend_uv(self, link: Link, platform: str) -> bool:
+        """Copy this machine's uv to a host; False if there is none for its platform."""
         ...
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:

@@ -160,7 +160,9 @@ class Hosts:
                 return machine
         return None
 
-    async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
+    async def ship(
+        self, snapshot: str, dest: str, links: Sequence[Link], source: Link | None = None
+    ) -> Mapping[str, str]:
         """Fill all, then switch all."""
         self.life.check("ship")
         await asyncio.sleep(SHIP_S)
@@ -185,6 +187,21 @@ class Hosts:
         if not getattr(link, "alive", True):
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
+
+    def known_environments(self, key: str) -> Mapping[str, str]:
+        """No job here has one."""
+        return {}
+
+    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
+        """Nothing is noted."""
+
+    def is_complete(self, snapshot: str) -> bool:
+        """All code is here."""
+        return True
+
+    async def lend_uv(self, link: Link, platform: str) -> bool:
+        """There is no uv."""
+        return False
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """All code is here."""

@@ -32,6 +32,8 @@ FULL = {
     "tier": ["spot", "reserved"],
     "copies": 3,
     "workdir": "src",
+    "python": "3.11",
+    "requirements": "more/requirements.txt",
     "setup": ["pip install x", "pip install y", "pip install x"],
     "run": ["python", "train.py"],
     "env": {"A": "0.10"},

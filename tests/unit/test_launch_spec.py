@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,18 @@ def test_steps_are_encoded_for_the_agent() -> None:
     assert pip["directory"] == "herd/gpt"
     assert pip["env"] == {"A": "1"}
     assert "directory" not in order(snapshot="", setup="ls").setup[0]
+
+
+def test_setup_uses_the_environment_and_runs_again_in_another_one() -> None:
+    def step(**fields: Any) -> Mapping[str, Any]:
+        return order("s", FILES, setup=["pip list"], **fields).setup[0]
+
+    plain, old, new = step(), step(python="3.11"), step(python="3.12")
+    assert "environment" not in plain
+    assert len({plain["hash"], old["hash"], new["hash"]}) == 3
+    found = order("s", FILES, requirements="requirements.txt", setup=["pip list"])
+    assert found.environment is not None
+    assert found.setup[0]["environment"] == found.environment.key != ""
 
 
 @pytest.mark.parametrize(

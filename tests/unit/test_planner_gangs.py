@@ -330,6 +330,21 @@ def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     assert len(toy.kinds("engine.deletions_resumed")) == 1
 
 
+def test_setup_that_only_a_change_of_the_job_can_mend_is_not_tried_again() -> None:
+    toy = Toy(slot(limits=Limits(failures=3)))
+    why = "requirements.txt can't be installed: Because there is no version of tiny==9"
+
+    def failing(step: Any, action: Any) -> None:
+        hosts = [{"host": "w0", "exit": 78, "tail": []}]
+        toy.tell("slot.setup_failed", step, bid=action.bid, message=why, hosts=hosts, unfit=True)
+
+    toy.prepare = failing  # type: ignore[method-assign]
+    toy.run(600)
+    assert len(toy.kinds("slot.setup_failed")) == 1
+    (gave_up,) = toy.kinds("slot.gave_up")
+    assert gave_up.facts["why"] == f"it can't run like this: {why}"
+
+
 # ---- what is worn --------------------------------------------------------------------------------
 
 

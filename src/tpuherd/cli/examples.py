@@ -72,7 +72,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "engine install": ("herd engine install",),
     "engine move": ("herd engine move --to me@vm", "herd engine move --back"),
     "exec": (
-        "herd exec gpt -- uptime",
+        "herd exec gpt --env -- pip list",
         "herd exec gpt-[0-3]/w0 -c 'ls *.log | wc -l'",
         "herd exec gpt/w0 --tty -- htop",
     ),

@@ -61,6 +61,12 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     help="Pass standard input to all hosts; default: unless it is a terminal.",
 )
 @click.option(
+    "--env",
+    "environment",
+    is_flag=True,
+    help="Use the job's Python environment (`python`, `requirements`).",
+)
+@click.option(
     "--list", "listing", is_flag=True, help="List commands that are running or ended recently."
 )
 @click.option("--attach", metavar="ID", help="Show the output of a running command.")

@@ -21,7 +21,9 @@ OPTIONS = (
     "setup", "checkpoint", "outputs",
 )  # fmt: skip
 #: Values of these are taken as plain text.
-TEXTS = frozenset(("name", "run", "setup", "workdir", "repo", "checkpoint"))
+TEXTS = frozenset(
+    ("name", "run", "setup", "workdir", "repo", "checkpoint", "python", "requirements")
+)
 SEVERAL = frozenset(("accelerator", "tier", "zones", "runtime"))  #: a,b are two values
 COMMAND = "tpuherd.command"  #: the words after --
 

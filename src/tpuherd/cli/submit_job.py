@@ -13,6 +13,7 @@ from tpuherd.jobfile.expand_slots import price_range
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
 from tpuherd.jobfile.read_job import job_document
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
+from tpuherd.jobs.image_python import python_notes
 from tpuherd.jobs.submit import CheckedJob, SubmitResult, check_submission, submit
 from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
@@ -67,9 +68,9 @@ async def submit_job(asked: RunOptions, console: Console, home: HostAccess) -> i
         if found is None:
             return await print_mistakes(page, asked.said.file or "", asked.command_name, console)
         if asked.dry:
-            return await print_dry_run(
-                asked, found, here.store.stored_jobs().get(found.job.name), console
-            )
+            notes = python_notes(found.job, found.offers, base, simulated=bool(here.place.world))
+            before = here.store.stored_jobs().get(found.job.name)
+            return await print_dry_run(asked, found, before, list(notes), console)
         made = await submit(found, here, offers_table(found.offers))
         if made is None:
             return ABORTED
@@ -114,7 +115,11 @@ def offers_table(offers: Sequence[Offer]) -> str:
 
 
 async def print_dry_run(
-    asked: RunOptions, found: CheckedJob, before: StoredJob | None, console: Console
+    asked: RunOptions,
+    found: CheckedJob,
+    before: StoredJob | None,
+    notes: Sequence[str],
+    console: Console,
 ) -> int:
     change = diff_documents(before.document, job_document(found.job)) if before else JobDiff()
     if asked.json_:
@@ -125,6 +130,7 @@ async def print_dry_run(
             "offers": offers,
             "egress": egress_rows(found.job, found.offers),
             "granted": found.granted,
+            "python": list(notes),
         }
         await print_json(console, {**about, **change_summary(found, change)})
         return 0
@@ -137,6 +143,8 @@ async def print_dry_run(
         await print_lines(console, line)
     for line in change.lines:
         await print_lines(console, f"  {line}")
+    for note in notes:
+        await print_lines(console, note)
     if found.job.sweep is not None:
         await print_lines(console, f"\n{trials_table(found.job.sweep)}")
     if not found.granted:

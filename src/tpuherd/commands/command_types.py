@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpuherd.remote.resolve_hosts import RemoteSession
     from tpuherd.settings import project_access
 
+CURRENT = "current"  #: as agents call it
 LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  #: no two of them look alike
 ID_LENGTH = 6
 
@@ -31,6 +32,7 @@ class ExecRequest:
     stdin: bool | None = None  #: None: only if it is not a terminal
     yes: bool = False  #: also on nodes of other herd users
     script: bytes = b""  #: the standard input of all hosts, instead of the user's
+    environment: bool = False  #: with the Python environment that the host used last
 
     @property
     def title(self) -> str:
@@ -38,7 +40,9 @@ class ExecRequest:
 
     @property
     def agent_arguments(self) -> Mapping[str, Any]:
-        return {"argv": list(self.argv)} if self.shell is None else {"shell": self.shell}
+        more = {"environment": CURRENT} if self.environment else {}
+        what = {"argv": list(self.argv)} if self.shell is None else {"shell": self.shell}
+        return {**what, **more}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

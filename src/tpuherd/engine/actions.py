@@ -7,7 +7,8 @@ from typing import Any
 
 from tpuherd.clock import Clock
 from tpuherd.engine.desired import DesiredState
-from tpuherd.engine.gang_client import GangClient, HostFailure, failure_message
+from tpuherd.engine.gang_client import GangClient
+from tpuherd.engine.host_failures import HostFailure, failure_message
 from tpuherd.engine.host_watcher import log_host
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.history.apply_zone_events import lifetime_env
@@ -115,17 +116,21 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         failures = await try_prepare(bench, prepare)
     except (HerdError, OSError) as error:
         failures = [HostFailure(host=prepare.bid, sentence=str(error))]
-    words = bench.gang_client.host_statuses().get(prepare.bid, ())
+    statuses = bench.gang_client.host_statuses().get(prepare.bid, ())
     if failures:
         hosts = [
             {"host": one.host, "exit": one.exit, "tail": list(one.tail[-LINES_MAX:])}
             for one in failures
         ]
         message = failure_message(failures)
-        missing = {"missing": True} if all(one.missing for one in failures) else {}
-        facts = {"bid": prepare.bid, "message": message, "hosts": hosts, "why": message, **missing}
+        words = {
+            "missing": all(one.missing for one in failures),
+            "unfit": any(one.unfit for one in failures),
+        }
+        facts: dict[str, Any] = {"bid": prepare.bid, "message": message, "hosts": hosts}
+        facts |= {"why": message, **{word: True for word, holds in words.items() if holds}}
         return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
-    on = [host_fingerprint(word) for word in words]
+    on = [host_fingerprint(status) for status in statuses]
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
     why = "all hosts have the code and are set up"
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]

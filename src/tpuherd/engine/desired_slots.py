@@ -1,9 +1,12 @@
 """Expand stored jobs into the slots that the engine fills, and what runs on them."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
 
 from tpuherd.engine.desired import DesiredState
 from tpuherd.jobfile import read_job
+from tpuherd.jobfile.environment_key import ReadText
 from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.launch_spec import build_launch_spec
@@ -13,6 +16,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings import project_settings
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.sync.snapshot_store import Archive, open_archive
+from tpuherd_host.agent.snapshots.blobs import CorruptBlob
 from tpuherd_host.agent.snapshots.manifest import parse_row
 
 
@@ -47,8 +51,9 @@ def build_desired_state(
 
     def launch(slot: Slot) -> LaunchSpec:
         stored_job = rows[slot.job]
+        files = snapshot_files(archive, stored_job.snapshot)
         return build_launch_spec(
-            jobs[slot.job], slot, stored_job, snapshot_files(archive, stored_job.snapshot)
+            jobs[slot.job], slot, stored_job, files, read_snapshot_texts(archive, files)
         )
 
     return DesiredState(
@@ -70,6 +75,21 @@ def parse_stored_job(stored_job: StoredJob) -> read_job.JobSpec | None:
     """Parse a stored job; None if this herd does not understand it."""
     found = read_job.read_fields(stored_job.document)
     return found if isinstance(found, read_job.JobSpec) else None
+
+
+def read_snapshot_texts(archive: Archive | None, files: Mapping[str, str] | None) -> ReadText:
+    """A function that returns the text of a file of the code; "" if its content is not here."""
+
+    def read(path: str) -> str:
+        if archive is None or files is None:
+            return ""
+        archive.blobs.reload_indexes()
+        with suppress(CorruptBlob):
+            pieces = archive.blobs.read_pieces(bytes.fromhex(files[path]))
+            return b"".join(islice(pieces, 1)).decode(errors="replace")
+        return ""
+
+    return read
 
 
 def snapshot_files(archive: Archive | None, snapshot: str) -> Mapping[str, str] | None:

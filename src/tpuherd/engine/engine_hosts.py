@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -9,10 +10,13 @@ from tpuherd.errors import HerdError, NotFound
 from tpuherd.ports import Host, Link
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.sync.copy_files import fetch_files
+from tpuherd.sync.known_environments import known_environments, note_environment
 from tpuherd.sync.ship import ship, ship_stored
+from tpuherd.sync.ship_environment import ship_from_host, snapshot_program
 from tpuherd.sync.snapshot_recover import recover_snapshot
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import load_snapshot, snapshot_commit
+from tpuherd_host.agent.environments.environment_folders import ROOT, TOOLS, platform_name
 
 
 class EngineHosts:
@@ -39,8 +43,12 @@ class EngineHosts:
         """The link to its agent."""
         return await self.connections.get_link(host)
 
-    async def ship(self, snapshot: str, dest: str, links: Sequence[Link]) -> Mapping[str, str]:
+    async def ship(
+        self, snapshot: str, dest: str, links: Sequence[Link], source: Link | None = None
+    ) -> Mapping[str, str]:
         """Ship a snapshot by its id, or by `url@commit`, which is fetched here first."""
+        if source is not None:
+            return (await ship_from_host(snapshot, dest, links, source, self.archive)).failed
         url, at, commit = snapshot.rpartition("@")
         if not at:
             return (await ship_stored(snapshot, dest, links, archive=self.archive)).failed
@@ -48,6 +56,24 @@ class EngineHosts:
             snapshot_commit, url, commit, self.archive, self.environment
         )
         return (await ship(taken, dest, links, archive=self.archive)).failed
+
+    def known_environments(self, key: str) -> Mapping[str, str]:
+        return known_environments(self.archive, key)
+
+    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
+        note_environment(self.archive, key, platform, snapshot)
+
+    def is_complete(self, snapshot: str) -> bool:
+        with self.archive.blobs.shared_lock():
+            return load_snapshot(snapshot, self.archive) is not None
+
+    async def lend_uv(self, link: Link, platform: str) -> bool:
+        """Ship this machine's uv to a host like this machine."""
+        uv = shutil.which("uv", path=self.environment.get("PATH", ""))
+        if uv is None or libc_platform(platform) != libc_platform(platform_name()):
+            return False
+        taken = await asyncio.to_thread(snapshot_program, Path(uv).resolve(), self.archive)
+        return not (await ship(taken, f"{ROOT}/{TOOLS}", [link], archive=self.archive)).failed
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         await fetch_files(paths, link, into, new=True)
@@ -85,3 +111,8 @@ class EngineHosts:
             f"its code (snapshot {snapshot[:12]}) is neither here nor on a host that could give it:"
             f" herd run again ships it{''.join(troubles[:3])}"
         )
+
+
+def libc_platform(platform: str) -> str:
+    """linux-x86_64-glibc: what a program that needs no Python runs on."""
+    return re.split(r"[0-9.]+-python", platform)[0]

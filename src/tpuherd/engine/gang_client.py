@@ -2,16 +2,23 @@
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tpuherd.engine import gang_env
+from tpuherd.engine.agent_call import CALL_S, call_agent
+from tpuherd.engine.environments import provide_environment
+from tpuherd.engine.host_failures import (
+    HostFailure,
+    failure_message,
+    setup_failure,
+    unreached_failure,
+)
 from tpuherd.engine.host_messages import (
-    AttemptStatus,
     InvalidMessage,
     PingReply,
     StacksReply,
@@ -24,29 +31,14 @@ from tpuherd.jobfile.launch_spec import stagger_steps
 from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.observed import HostStatus
 from tpuherd.model.slots_and_plan import Launch
-from tpuherd.planner.verdict import UNBORN
-from tpuherd.ports import Host, RpcRequest
-from tpuherd.targets import fold_names, node_title
+from tpuherd.ports import Host
 
 DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
 LEASE_S = 300.0  #: between renewals of the agents' leases
-CALL_S = 60.0  #: for a quick answer
 DRAIN_S = 120.0  #: for the rest of a log, before a node is deleted
 SETUPS_MAX = 200  #: setup ids in a row that a host may report as taken
 
-LINES, LINE_MAX = 3, 160  #: of the last output of a setup step
-
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostFailure:
-    host: str
-    sentence: str
-    unknown: bool = False  #: no answer came: it may have been done anyway
-    missing: bool = False  #: only the user can provide what is missing
-    exit: int | None = None  #: of the user's setup step
-    tail: tuple[str, ...] = ()
 
 
 class GangClient:
@@ -56,11 +48,13 @@ class GangClient:
         self, means: WatcherDeps, spawn: Callable[[Coroutine[Any, Any, None]], Any]
     ) -> None:
         self.outdated = ""  #: why another engine leads now, as an agent reported
-        self._means = means
+        self.means = means
         self._spawn = spawn
         self._watches: dict[str, list[HostWatcher]] = {}
         self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
+        #: One installation at a time of the same environment.
+        self.installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def host_statuses(self) -> Mapping[str, tuple[HostStatus, ...]]:
         """The status of every host, by bid."""
@@ -90,7 +84,7 @@ class GangClient:
         for host in hosts:
             watch = known.pop((host.incarnation, host.worker), None)
             if watch is None:
-                watch = HostWatcher(host, slot, self._means)
+                watch = HostWatcher(host, slot, self.means)
                 self._tasks[watch] = self._spawn(watch.run())
             watch.host = host
             watch.wanted.set()
@@ -118,15 +112,19 @@ class GangClient:
                 return [HostFailure(host=bid, sentence=error.sentence, missing=lost)]
             if failed:
                 return [HostFailure(host=host, sentence=why) for host, why in failed.items()]
+        if order.environment is not None:
+            failures = await provide_environment(self, watches, order, secrets)
+            if failures:
+                return failures
         if not order.setup:
             return []
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
 
         def set_up(watch: HostWatcher) -> Coroutine[Any, Any, HostFailure | None]:
             steps = stagger_steps(order.setup, watches.index(watch), len(watches))
-            return self._set_up(watch, name, {"steps": steps, "secrets": dict(secrets)})
+            return self.set_up_host(watch, name, {"steps": steps, "secrets": dict(secrets)})
 
-        found = await self._run_on_all(watches, set_up)
+        found = await self.run_on_all(watches, set_up)
         return [one for one in found if isinstance(one, HostFailure)]
 
     async def _ship_code(
@@ -136,18 +134,20 @@ class GangClient:
         links = [one.link for one in watches if one.link is not None]
         with only_known_errors():
             try:
-                return await self._means.hosts.ship(snapshot, dest, links)
+                return await self.means.hosts.ship(snapshot, dest, links)
             except NotFound:
                 await self._recover_code(job_of(watches[0].slot), snapshot)
-            return await self._means.hosts.ship(snapshot, dest, links)
+            return await self.means.hosts.ship(snapshot, dest, links)
 
-    async def retain_code(self, codes: Mapping[str, str]) -> None:
-        """Keep the code of these jobs here; recover what was lost from hosts that still have it."""
-        lost = self._means.hosts.retain_snapshots(set(codes.values()))
-        for job in [job for job, code in codes.items() if code in lost]:
+    async def retain_code(self, codes: Mapping[str, Collection[str]]) -> None:
+        """Keep these snapshots of jobs here; fetch what is not from hosts that have it."""
+        lost = self.means.hosts.retain_snapshots({one for many in codes.values() for one in many})
+        for job, snapshot in [(job, one) for job, many in codes.items() for one in many]:
+            if snapshot not in lost:
+                continue
             try:
                 with only_known_errors():
-                    await self._recover_code(job, codes[job])
+                    await self._recover_code(job, snapshot)
             except (NotFound, OperationFailed):
                 continue  # reported when the code is needed
 
@@ -158,9 +158,9 @@ class GangClient:
             for watch in many
             if watch.link is not None and job_of(watch.slot) == job
         ]
-        await self._means.hosts.recover_snapshot(snapshot, links)
+        await self.means.hosts.recover_snapshot(snapshot, links)
 
-    async def _set_up(self, watch: HostWatcher, name: str, what: Json) -> HostFailure | None:
+    async def set_up_host(self, watch: HostWatcher, name: str, what: Json) -> HostFailure | None:
         """Run the user's setup on one host; a failure from an earlier call is tried again."""
         began = parse_message(PingReply, await call_agent(watch, "ping", {}, CALL_S)).time
         many = self._setups.get(watch.word.name, 0)
@@ -190,7 +190,7 @@ class GangClient:
             await call_agent(watch, "start", verb, CALL_S)
             return None
 
-        found = await self._run_on_all(watches, start)
+        found = await self.run_on_all(watches, start)
         failures = [one for one in found if isinstance(one, HostFailure)]
         if not failures and watches:
             return
@@ -208,7 +208,7 @@ class GangClient:
             arguments = {"attempt": attempt, "grace_s": grace_s, "why": why}
             await call_agent(watch, "halt", arguments, grace_s + CALL_S)
 
-        await self._run_on_all([one for one in self._watches.get(bid, []) if one.link], halt)
+        await self.run_on_all([one for one in self._watches.get(bid, []) if one.link], halt)
 
     async def collect_stacks(self, bid: str, attempt: str) -> Mapping[str, str]:
         """Return the stacks of its processes as one text per host."""
@@ -221,7 +221,7 @@ class GangClient:
             return "\n".join(parts)
 
         watches = [one for one in self._watches.get(bid, []) if one.link]
-        found = await self._run_on_all(watches, look)
+        found = await self.run_on_all(watches, look)
         return {
             watch.word.name: text if isinstance(text, str) else f"# {failure_message([text])}\n"
             for watch, text in zip(watches, found, strict=True)
@@ -245,20 +245,24 @@ class GangClient:
                 folder = into / f"{watch.host.node}.w{watch.host.worker}"
                 for path in paths:
                     try:
-                        await self._means.hosts.fetch_files([path], watch.link, folder)
+                        await self.means.hosts.fetch_files([path], watch.link, folder)
                     except NotFound:
                         pass  # this host did not write it
             async with asyncio.timeout(DRAIN_S):
                 while any(has_ended(work) and not work.drained for work in watch.word.works):
-                    await self._means.clock.sleep(0.2)
+                    await self.means.clock.sleep(0.2)
 
-        found = await self._run_on_all(watches, fetch)
+        found = await self.run_on_all(watches, fetch)
         return [one for one in found if isinstance(one, HostFailure)]
+
+    def linked_hosts(self) -> list[HostWatcher]:
+        """All hosts that are reached."""
+        return [one for many in self._watches.values() for one in many if one.link is not None]
 
     async def keep_leases_alive(self) -> None:
         """Renew the leases at intervals, so that the agents' dead man's switches do not fire."""
         while True:
-            await self._means.clock.sleep(LEASE_S)
+            await self.means.clock.sleep(LEASE_S)
             await self.renew_leases()
 
     async def renew_leases(self) -> None:
@@ -269,9 +273,9 @@ class GangClient:
             if one.link and any(not has_ended(work) for work in one.word.works)
         ]
         terms = {"seconds": DEADMAN_S}
-        await self._run_on_all(watches, lambda watch: call_agent(watch, "lease", terms, CALL_S))
+        await self.run_on_all(watches, lambda watch: call_agent(watch, "lease", terms, CALL_S))
 
-    async def _run_on_all(
+    async def run_on_all(
         self,
         watches: Collection[HostWatcher],
         work: Callable[[HostWatcher], Coroutine[Any, Any, Any]],
@@ -283,7 +287,7 @@ class GangClient:
                 return await work(watch)
             except Superseded as error:
                 self.outdated = error.sentence
-                self._means.stir()
+                self.means.stir()
                 return HostFailure(host=watch.word.name, sentence=error.sentence)
             except NotReached as error:
                 return HostFailure(host=watch.word.name, sentence=error.sentence, unknown=True)
@@ -305,15 +309,6 @@ class GangClient:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(watch)) for watch in watches]
         return [task.result() for task in tasks]
-
-
-async def call_agent(watch: HostWatcher, verb: str, arguments: Json, seconds: float | None) -> Json:
-    """Call the agent over the current link."""
-    link = watch.link
-    if link is None:
-        raise NotReached(watch.word.trouble or "it is unreachable")
-    async with asyncio.timeout(seconds):
-        return await link.call(RpcRequest(name=verb, arguments=arguments))
 
 
 @contextmanager
@@ -338,6 +333,7 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
         "number": launch.number,
         "env": dict(env),
         "directory": order.directory or None,
+        **({"environment": order.environment.key} if order.environment else {}),
         "grace_s": order.grace_s,
         "notice_grace_s": order.notice_grace_s,
         "lease_s": DEADMAN_S,
@@ -347,37 +343,3 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
 def job_of(slot: str) -> str:
     """gpt for gpt-0."""
     return slot.rpartition("-")[0]
-
-
-def unreached_failure(watch: HostWatcher) -> HostFailure:
-    return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is unreachable")
-
-
-def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
-    number, _, command = status.stage_name.partition(" ")
-    ending = f"signal {status.signal}" if status.exit is None else f"status {status.exit}"
-    why = status.why or f"setup step {number} ({command}) ended with {ending}"
-    return HostFailure(
-        host=watch.word.name,
-        sentence=why,
-        # A step that could not even begin is the host's failure, not the user's.
-        exit=None if why.startswith(UNBORN) else status.exit or status.signal,
-        tail=status.tail,
-    )
-
-
-def failure_message(failures: Sequence[HostFailure]) -> str:
-    """List the failures with their last lines, grouped by cause."""
-    by_cause: dict[str, list[str]] = {}
-    for one in failures:
-        node, _, worker = one.host.partition("/")
-        cause = ": ".join([one.sentence, *filter(None, [last_lines(one.tail)])])
-        by_cause.setdefault(cause, []).append("/".join(filter(None, [node_title(node), worker])))
-    return "; ".join(f"{fold_names(hosts)}: {cause}" for cause, hosts in by_cause.items())
-
-
-def last_lines(tail: Sequence[str]) -> str:
-    """The last lines as a part of a sentence, without those of the agent itself."""
-    plain = ("".join(c if c.isprintable() else " " for c in line).strip() for line in tail)
-    own = [line[:LINE_MAX] for line in plain if line and not line.startswith("herd: ")]
-    return " / ".join(own[-LINES:])

@@ -22,6 +22,7 @@ from tpuherd.engine.actions import ACTION_FUNCTIONS, ActionContext
 from tpuherd.engine.alarms import Alarms
 from tpuherd.engine.dependencies import EndReason, EngineDeps, LogFunction
 from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.environments import snapshots_of_jobs
 from tpuherd.engine.event_log import EventLog
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_watcher import WatcherDeps
@@ -406,12 +407,10 @@ class Engine:
         """Keep the code of all jobs on this machine, or fetch it back."""
         while True:
             await self.parts.clock.sleep(KEEP_S)
-            rows = self._desired.rows.values()
             try:
                 if self._version is not None:
-                    await self._gang_client.retain_code(
-                        {one.job: one.snapshot for one in rows if one.snapshot}
-                    )
+                    wanted = snapshots_of_jobs(self._desired, self.parts.hosts)
+                    await self._gang_client.retain_code(wanted)
             except OSError as error:
                 self._shout(f"the code of jobs cannot be stored ({error})")
 

@@ -153,6 +153,7 @@ def apply_unprepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
         failures=slot_history.failures + own,
         failed_at=event.at,
         failed_why=str(facts["message"]),
+        unpreparable=bool(facts.get("unfit")),
     )
 
 
@@ -182,6 +183,7 @@ def forgive_failures(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
         faults=0,
         failed_at=None,
         failed_why="",
+        unpreparable=False,
         gave_up_at=None,
         gave_up_why="",
         unfit={},

@@ -97,7 +97,21 @@ _KINDS = (
         "slot.setup_failed",
         "bid message hosts",
         "{bid}: {message}",
-        "setup failed: `hosts` with `exit` and last lines; or a secret or the code is `missing`",
+        "setup failed: `hosts` with `exit` and last lines; or a secret or the code is `missing`; or"
+        " it is `unfit`: only a change of the job helps",
+    ),
+    (
+        "environment.installed",
+        "bid environment host",
+        "{environment}",
+        "a host installed the job's Python environment: with which `tool` and `python`, how many"
+        " `packages`, `bytes` and `seconds`",
+    ),
+    (
+        "environment.copied",
+        "bid environment hosts source",
+        "{environment}",
+        "hosts got the Python environment from another host or from this machine: `seconds`",
     ),
     ("slot.collected", "bid attempt", "{bid}", "outputs and logs were fetched: `folder`"),
     (

@@ -156,6 +156,12 @@ def check_node_name(values: Values, wrong: ReportMistake) -> None:
         wrong(("node_name",), f"{name} is a name that herd itself gives: choose another")
 
 
+def check_requirements(values: Values, wrong: ReportMistake) -> None:
+    """The requirements must be among the shipped files."""
+    if values.get("requirements") and not values.get("workdir") and not values.get("repo"):
+        wrong(("requirements",), "is a file of the shipped code: set workdir, such as workdir: .")
+
+
 def check_variables(values: Values, wrong: ReportMistake) -> None:
     """No variable may be set by herd itself or be set twice."""
     names = {one.name for one in values.get("secrets", ())}
@@ -193,6 +199,7 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_runtimes,
     check_exclusive_fields,
     check_node_name,
+    check_requirements,
     check_variables,
     check_disks,
 )

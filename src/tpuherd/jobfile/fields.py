@@ -1,5 +1,6 @@
 """The table of a job's fields: files are read, compared and described by it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
@@ -93,6 +94,21 @@ SECRETS = ValueType(
     ]},
     write=lambda secrets: {one.name: {one.source: one.value} for one in secrets},
 )  # fmt: skip
+
+
+def read_python(value: Any, wrong: ReportMistake) -> str | None:
+    """Accept a version as text: YAML reads a bare 3.10 as the number 3.1."""
+    if isinstance(value, float):
+        wrong(f"write the version in quotes, because YAML reads 3.10 as 3.1: '{value}'", ())
+    elif not isinstance(value, str) or not VERSION.fullmatch(value):
+        wrong(f"{show_value(value)} is not a version of Python 3 such as '3.11' or '3.11.9'", ())
+    else:
+        return value
+    return None
+
+
+VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
+PYTHON = ValueType(read=read_python, schema={"type": "string", "pattern": f"^{VERSION.pattern}$"})
 FATE = duration_type(delete=0.0, keep=inf)
 TIMES = integer_type(0, 1_000_000, endless="unlimited")
 RESOURCE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
@@ -174,6 +190,19 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "https://example.com/x.git@main",
         "Git repository to use instead of `workdir`, optionally with @ and a commit, tag or"
         " branch.",
+    ),
+    job_field(
+        "python", PYTHON, "'3.11'",
+        "Python version of the job's environment, in quotes. If the image has another version, uv"
+        " downloads this one. Default: the image's own.", ATTEMPT,
+    ),
+    job_field(
+        "requirements",
+        text_type(r"[^/~\s-][^\0]*", "a file in the shipped folder, such as requirements.txt"),
+        "requirements.txt",
+        "File of the shipped code that lists packages, or `uv.lock` for a project of uv. herd"
+        " installs them once, in an environment of their own, and hosts pass it on to each other;"
+        " setup and the command use it: docs/howto/environments.md.", ATTEMPT,
     ),
     job_field(
         "setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
@@ -353,6 +382,8 @@ ALSO = {
     "version": "runtime", "runtime_version": "runtime", "num_slices": "slices", "use_spot": "tier",
     "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost", "bucket": "checkpoint",
     "egress": "egress_budget", "throughput": "data_rate",
+    "python_version": "python", "requirements_file": "requirements", "pip": "requirements",
+    "dependencies": "requirements",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
     "disks": "data_disks", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip

@@ -47,6 +47,8 @@ class JobSpec:
     slices: int = 1
     workdir: str = ""
     repo: str = ""
+    python: str = ""  #: empty: the image's own
+    requirements: str = ""
     setup: tuple[str, ...] = ()
     run: str | tuple[str, ...] | None = None
     env: Mapping[str, str] = field(default_factory=dict)

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from tpuherd.jobfile.environment_key import ReadText, find_environment
 from tpuherd.jobfile.read_job import JobSpec
-from tpuherd.model.node_spec import LaunchSpec
+from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec
 from tpuherd.model.slots_and_plan import Slot
 from tpuherd.model.stored_job import StoredJob
 
@@ -38,19 +39,25 @@ FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry
 
 
 def build_launch_spec(
-    job: JobSpec, slot: Slot, stored: StoredJob, files: Mapping[str, str] | None = None
+    job: JobSpec,
+    slot: Slot,
+    stored: StoredJob,
+    files: Mapping[str, str] | None = None,
+    read: ReadText = lambda path: "",
 ) -> LaunchSpec:
     """Build the launch spec of a slot. `files`: content id of each file of the code; None: not
-    known.
+    known. `read` returns the text of one of them.
     """
     dest = f"{FOLDER}/{job.name}"
     run = job.run or ""
+    environment = find_environment(job, stored.snapshot, files, read)
     return LaunchSpec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,
         env={**slot_env(job, slot, stored), **job.env},
         secrets=tuple(secret.name for secret in job.secrets),
-        setup=setup_steps(job, stored.snapshot, dest, files),
+        setup=setup_steps(job, stored.snapshot, files, environment),
+        environment=environment,
         dest=dest if stored.snapshot else "",
         directory=dest if stored.snapshot else "",
         outputs=job.outputs,
@@ -79,14 +86,17 @@ def run_id(slot: Slot, stored: StoredJob) -> str:
 
 
 def setup_steps(
-    job: JobSpec, snapshot: str, dest: str, files: Mapping[str, str] | None
+    job: JobSpec,
+    snapshot: str,
+    files: Mapping[str, str] | None,
+    environment: EnvironmentSpec | None = None,
 ) -> tuple[Mapping[str, Any], ...]:
     """Return the steps as the agent takes them, each with a stamp that lets the agent skip it.
 
     A step depends on the steps before it, on the variables, and on the files that it may read.
     """
     steps: list[Mapping[str, Any]] = []
-    before = ""
+    before = key = environment.key if environment else ""
     for number, text in enumerate(job.setup, 1):
         depends = [before, text, *(f"{key}={value}" for key, value in sorted(job.env.items()))]
         depends += step_inputs(text, snapshot, files)
@@ -97,7 +107,8 @@ def setup_steps(
             "env": dict(job.env),
             "hash": before,
             "apt": bool(APT.search(text)),
-            **({"directory": dest} if snapshot else {}),
+            **({"directory": f"{FOLDER}/{job.name}"} if snapshot else {}),
+            **({"environment": key} if key else {}),
         })  # fmt: skip
     return tuple(steps)
 

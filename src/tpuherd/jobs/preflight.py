@@ -1,11 +1,20 @@
 """Checks for what would fail on the hosts, before a node is paid for."""
 
+import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tpuherd.catalogue import runtimes
+from tpuherd.engine.desired_slots import read_snapshot_texts, snapshot_files
 from tpuherd.errors import HerdError, InvalidInput, NotFound
+from tpuherd.jobfile.environment_key import (
+    PROJECT,
+    PROJECT_FILE,
+    MissingFile,
+    ReadText,
+    needed_files,
+)
 from tpuherd.jobfile.expand_slots import exact_node_names
 from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.jobfile.run_script import find_script
@@ -33,6 +42,8 @@ async def check_job(
     """Report each mistake on the page; nodes of the names in `adopting` may exist."""
     await check_runtimes(job, offers, page, here)
     await check_node_names(job, offers, page, here, adopting)
+    if job.requirements and job.workdir and not via_parcel.carried_snapshot(here.prompter.environ):
+        check_requirements_file(job, page, base)
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
@@ -119,6 +130,17 @@ def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) 
     )
 
 
+def check_requirements_file(job: JobSpec, page: YamlDocument, base: Path) -> None:
+    """The file must be in the folder that is shipped; a project of uv has two."""
+    folder = base / Path(job.workdir).expanduser()
+    wanted = [Path(job.requirements)]
+    if wanted[0].name == PROJECT:
+        wanted.append(wanted[0].with_name(PROJECT_FILE))
+    for file in wanted:
+        if not (folder / file).is_file():
+            page.add_mistake(("requirements",), f"{file} is not in workdir {job.workdir}")
+
+
 def check_script(job: JobSpec, page: YamlDocument, base: Path, here: Session) -> None:
     """The script must be in the folder that is shipped."""
     script = find_script(job)
@@ -135,8 +157,23 @@ def check_script(job: JobSpec, page: YamlDocument, base: Path, here: Session) ->
         )
 
 
+def check_shipped_requirements(job: JobSpec, files: Mapping[str, str], read: ReadText) -> None:
+    try:
+        list(needed_files(posixpath.normpath(job.requirements), files, read))
+    except MissingFile as missing:
+        named = f", which {missing.by} names," if missing.by else ""
+        raise InvalidInput(
+            f"requirements: {missing.path}{named} would not be shipped",
+            hint="it must be in the workdir, and neither git nor .herdignore may ignore it",
+        ) from None
+
+
 def check_shipped(job: JobSpec, snapshot: str, archive: Archive) -> None:
-    """The script must be in the snapshot: git may ignore it, or a repository may lack it."""
+    """Script and requirements must be in the snapshot: git may ignore them, or a repository lack
+    them."""
+    files = snapshot_files(archive, snapshot)
+    if job.requirements and files is not None:
+        check_shipped_requirements(job, files, read_snapshot_texts(archive, files))
     script = find_script(job)
     rows = archive.load_rows(snapshot) if script else None
     if rows is None:

@@ -26,6 +26,15 @@ class NodeSpec:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentSpec:
+    """The Python environment that a job's commands use."""
+
+    key: str  #: of everything that is installed; "" while the job's code is not on this machine
+    python: str = ""  #: 3.11; "": the image's own
+    requirements: str = ""  #: a file of the code, or uv.lock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LaunchSpec:
     """What the agents run: the same on every host of a gang."""
 
@@ -36,6 +45,7 @@ class LaunchSpec:
     )  #: RUN_ID and the user's variables, without secrets
     secrets: tuple[str, ...] = ()  #: names; values come from the store's folder of secrets
     setup: tuple[Mapping[str, Any], ...] = ()  #: STEPs of the agent's verb `setup`, hashes set
+    environment: EnvironmentSpec | None = None
     dest: str = ""  #: the snapshot's folder, relative to the login's home: herd/gpt
     directory: str = ""  #: where the command runs
     outputs: tuple[str, ...] = ()  #: paths to fetch, relative to `directory`

@@ -117,6 +117,7 @@ class SlotHistory:
     searching_at: float | None = None  #: the first request since the last grant
     failed_at: float | None = None  #: the latest failure of setup or command
     failed_why: str = ""
+    unpreparable: bool = False  #: only a change of the job can make its setup succeed
     halted_at: float | None = None  #: an older attempt was found running and told to stop
     unfit: Mapping[str, str] = field(
         default_factory=dict

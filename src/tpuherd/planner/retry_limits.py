@@ -67,6 +67,8 @@ def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> st
 
 def unfit_reason(slot_history: SlotHistory) -> str:
     """Why no retry can help; "" once something was changed."""
+    if slot_history.unpreparable:
+        return slot_history.failed_why
     last = slot_history.attempt
     if last is None or last.verdict is not Verdict.FAILURE or slot_history.failed_at is None:
         return ""
