@@ -2,9 +2,8 @@
 
 import json
 
-from tpuherd_sim.google_apis.links import own_project_path, resource_url
-from tpuherd_sim.google_apis.pagination import list_response
-from tpuherd_sim.model.compute_errors import not_found_error
+from tpuherd_sim.google_apis.global_resources import GlobalResources
+from tpuherd_sim.google_apis.links import resource_url
 from tpuherd_sim.model.compute_state import ComputeOperation, format_compute_time, new_numeric_id
 from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World, scale_duration
@@ -56,21 +55,14 @@ def compute_operation_json(world: World, change: ComputeOperation, now: float) -
     return answer
 
 
-def find_operation(world: World, call: ApiCall) -> ComputeOperation:
-    home, name = own_project_path(world, call), call.path["operation"]
-    change = world.services.changes.get(name)
-    if change is None:
-        raise not_found_error(f"{home}/global/operations/{name}")
-    return change
-
-
-def get_operation(world: World, call: ApiCall, now: float) -> Json:
-    return compute_operation_json(world, find_operation(world, call), now)
+OPERATIONS = GlobalResources(
+    "operation", lambda world: world.services.changes, compute_operation_json
+)
 
 
 def wait_operation(world: World, call: ApiCall, now: float) -> Response:
     """Return an operation; the response waits until it is done."""
-    change = find_operation(world, call)
+    change = OPERATIONS.find(world, call)
     return Response(
         body=json.dumps(compute_operation_json(world, change, max(now, change.ended))).encode(),
         headers=JSON_HEADERS,
@@ -78,18 +70,10 @@ def wait_operation(world: World, call: ApiCall, now: float) -> Response:
     )
 
 
-def list_operations(world: World, call: ApiCall, now: float) -> Json:
-    home = own_project_path(world, call)
-    operations = [
-        compute_operation_json(world, one, now) for one in world.services.changes.values()
-    ]
-    return list_response("operationList", f"{home}/global/operations", operations, call)
-
+ALL = "/compute/v1/projects/{project}/global/operations"
 
 ROUTES = (
-    Route("GET", "/compute/v1/projects/{project}/global/operations", list_operations),
-    Route("GET", "/compute/v1/projects/{project}/global/operations/{operation}", get_operation),
-    Route(
-        "POST", "/compute/v1/projects/{project}/global/operations/{operation}/wait", wait_operation
-    ),
+    Route("GET", ALL, OPERATIONS.answer_list),
+    Route("GET", f"{ALL}/{{operation}}", OPERATIONS.answer_get),
+    Route("POST", f"{ALL}/{{operation}}/wait", wait_operation),
 )

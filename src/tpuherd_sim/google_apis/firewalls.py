@@ -7,13 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tpuherd_sim.google_apis.compute_operations import record_operation
-from tpuherd_sim.google_apis.links import own_project_path, requested_name, resource_url
-from tpuherd_sim.google_apis.pagination import list_response
-from tpuherd_sim.model.compute_errors import (
-    already_exists_error,
-    invalid_value_error,
-    not_found_error,
-)
+from tpuherd_sim.google_apis.global_resources import GlobalResources
+from tpuherd_sim.google_apis.links import resource_url
+from tpuherd_sim.google_apis.networks import NETWORKS
+from tpuherd_sim.model.compute_errors import invalid_value_error
 from tpuherd_sim.model.compute_state import Firewall, format_compute_time, new_numeric_id
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
@@ -155,7 +152,7 @@ def rule_network_name(world: World, given: Mapping[str, Any], default: str) -> s
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def firewall_json(world: World, rule: Firewall) -> Json:
+def firewall_json(world: World, rule: Firewall, now: float) -> Json:
     return {
         "kind": "compute#firewall",
         "id": str(rule.id),
@@ -167,38 +164,19 @@ def firewall_json(world: World, rule: Firewall) -> Json:
     }
 
 
-def find_firewall(world: World, call: ApiCall) -> Firewall:
-    home, name = own_project_path(world, call), call.path["firewall"]
-    rule = world.services.firewalls.get(name)
-    if rule is None:
-        raise not_found_error(f"{home}/global/firewalls/{name}")
-    return rule
-
-
-def get_firewall(world: World, call: ApiCall, now: float) -> Json:
-    return firewall_json(world, find_firewall(world, call))
-
-
-def list_firewalls(world: World, call: ApiCall, now: float) -> Json:
-    home = own_project_path(world, call)
-    rules = [firewall_json(world, one) for one in world.services.firewalls.values()]
-    return list_response("firewallList", f"{home}/global/firewalls", rules, call)
+FIREWALLS = GlobalResources("firewall", lambda world: world.services.firewalls, firewall_json)
 
 
 def list_effective_firewalls(world: World, call: ApiCall, now: float) -> Json:
     """List the rules of one network."""
-    home, name = own_project_path(world, call), call.path["network"]
-    if name not in world.services.networks:
-        raise not_found_error(f"{home}/global/networks/{name}")
+    name = NETWORKS.find(world, call).name
     rules = [one for one in world.services.firewalls.values() if one.network == name]
-    return {"firewalls": [firewall_json(world, one) for one in rules]} if rules else {}
+    return {"firewalls": [firewall_json(world, one, now) for one in rules]} if rules else {}
 
 
 def insert_firewall(world: World, call: ApiCall, now: float) -> Json:
-    home, name = own_project_path(world, call), requested_name(call.body)
+    name = FIREWALLS.take_new_name(world, call)
     network, spec = rule_network_name(world, call.body, "default"), complete_rule(call.body)
-    if name in world.services.firewalls:
-        raise already_exists_error(f"{home}/global/firewalls/{name}")
     if network not in world.services.networks:
         raise invalid_value_error(
             "resource.network", network, "The referenced network was not found."
@@ -211,7 +189,7 @@ def insert_firewall(world: World, call: ApiCall, now: float) -> Json:
 
 def patch_firewall(world: World, call: ApiCall, now: float) -> Json:
     """Change only the given fields."""
-    rule = find_firewall(world, call)
+    rule = FIREWALLS.find(world, call)
     merged = {**rule.spec, **{field: call.body[field] for field in FIELDS if field in call.body}}
     return store_firewall(world, now, "patch", replace_rule_fields(world, call, rule, merged))
 
@@ -222,7 +200,7 @@ def update_firewall(world: World, call: ApiCall, now: float) -> Json:
         world,
         now,
         "update",
-        replace_rule_fields(world, call, find_firewall(world, call), call.body),
+        replace_rule_fields(world, call, FIREWALLS.find(world, call), call.body),
     )
 
 
@@ -243,7 +221,7 @@ def store_firewall(world: World, now: float, verb: str, rule: Firewall) -> Json:
 
 
 def delete_firewall(world: World, call: ApiCall, now: float) -> Json:
-    rule = find_firewall(world, call)
+    rule = FIREWALLS.find(world, call)
     del world.services.firewalls[rule.name]
     return record_operation(world, now, "delete", f"global/firewalls/{rule.name}", rule.id)
 
@@ -252,9 +230,9 @@ ALL = "/compute/v1/projects/{project}/global/firewalls"
 ONE = f"{ALL}/{{firewall}}"
 
 ROUTES = (
-    Route("GET", ALL, list_firewalls),
+    Route("GET", ALL, FIREWALLS.answer_list),
     Route("POST", ALL, insert_firewall),
-    Route("GET", ONE, get_firewall),
+    Route("GET", ONE, FIREWALLS.answer_get),
     Route("PATCH", ONE, patch_firewall),
     Route("PUT", ONE, update_firewall),
     Route("DELETE", ONE, delete_firewall),

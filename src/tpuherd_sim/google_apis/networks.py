@@ -3,16 +3,17 @@
 from tpuherd.catalogue import regions
 from tpuherd_sim.google_apis.compute_operations import record_operation
 from tpuherd_sim.google_apis.compute_zones import known_region
-from tpuherd_sim.google_apis.links import own_project_path, requested_name, resource_url
+from tpuherd_sim.google_apis.global_resources import GlobalResources
+from tpuherd_sim.google_apis.links import own_project_path, resource_url
 from tpuherd_sim.google_apis.pagination import list_response
-from tpuherd_sim.model.compute_errors import already_exists_error, not_found_error
+from tpuherd_sim.model.compute_errors import not_found_error
 from tpuherd_sim.model.compute_state import Network, format_compute_time, new_numeric_id
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
 
-def network_json(world: World, network: Network) -> Json:
+def network_json(world: World, network: Network, now: float) -> Json:
     answer: Json = {
         "kind": "compute#network",
         "id": str(network.id),
@@ -32,28 +33,11 @@ def network_json(world: World, network: Network) -> Json:
     return answer
 
 
-def find_network(world: World, call: ApiCall) -> Network:
-    home, name = own_project_path(world, call), call.path["network"]
-    network = world.services.networks.get(name)
-    if network is None:
-        raise not_found_error(f"{home}/global/networks/{name}")
-    return network
-
-
-def get_network(world: World, call: ApiCall, now: float) -> Json:
-    return network_json(world, find_network(world, call))
-
-
-def list_networks(world: World, call: ApiCall, now: float) -> Json:
-    home = own_project_path(world, call)
-    networks = [network_json(world, one) for one in world.services.networks.values()]
-    return list_response("networkList", f"{home}/global/networks", networks, call)
+NETWORKS = GlobalResources("network", lambda world: world.services.networks, network_json)
 
 
 def insert_network(world: World, call: ApiCall, now: float) -> Json:
-    home, name = own_project_path(world, call), requested_name(call.body)
-    if name in world.services.networks:
-        raise already_exists_error(f"{home}/global/networks/{name}")
+    name = NETWORKS.take_new_name(world, call)
     network = Network(
         name=name,
         id=new_numeric_id(world.services.dice),
@@ -67,7 +51,7 @@ def insert_network(world: World, call: ApiCall, now: float) -> Json:
 
 def delete_network(world: World, call: ApiCall, now: float) -> Json:
     """Delete a network that no firewall rule uses."""
-    home, network = own_project_path(world, call), find_network(world, call)
+    home, network = own_project_path(world, call), NETWORKS.find(world, call)
     path = f"global/networks/{network.name}"
     for rule in world.services.firewalls.values():
         if rule.network == network.name:
@@ -127,14 +111,14 @@ def list_subnetworks(world: World, call: ApiCall, now: float) -> Json:
     )
 
 
-NETWORKS = "/compute/v1/projects/{project}/global/networks"
+ALL = "/compute/v1/projects/{project}/global/networks"
 SUBNETWORKS = "/compute/v1/projects/{project}/regions/{region}/subnetworks"
 
 ROUTES = (
-    Route("GET", NETWORKS, list_networks),
-    Route("POST", NETWORKS, insert_network),
-    Route("GET", f"{NETWORKS}/{{network}}", get_network),
-    Route("DELETE", f"{NETWORKS}/{{network}}", delete_network),
+    Route("GET", ALL, NETWORKS.answer_list),
+    Route("POST", ALL, insert_network),
+    Route("GET", f"{ALL}/{{network}}", NETWORKS.answer_get),
+    Route("DELETE", f"{ALL}/{{network}}", delete_network),
     Route("GET", SUBNETWORKS, list_subnetworks),
     Route("GET", f"{SUBNETWORKS}/{{subnetwork}}", get_subnetwork),
 )
