@@ -109,10 +109,6 @@ class Link(Protocol):
         """Yield the agent's unsolicited messages until the link closes."""
         ...
 
-    def forward_port(self, port: int) -> AbstractAsyncContextManager[int]:
-        """Open a local port that forwards to that port on the host's loopback interface."""
-        ...
-
     def disconnect(self, why: str) -> None:
         """Close the link because its agent does not answer: running calls raise NotReached."""
         ...

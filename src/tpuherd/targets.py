@@ -207,18 +207,6 @@ def parse_name(plain: str, text: str) -> TargetName:
     return TargetName(name=parts[-1], zone=parts[0] if len(parts) == 2 else None, worker=worker)
 
 
-def format_target(wanted: Iterable[TargetName]) -> str:
-    """Return the shortest text for these names."""
-    return fold_names(
-        "/".join(
-            part
-            for part in (one.zone, one.name, None if one.worker is None else f"w{one.worker}")
-            if part is not None
-        )
-        for one in wanted
-    )
-
-
 def choose_workers(
     wanted: Sequence[TargetName], there: Iterable[KnownNode], without: Mapping[str, str] = NO_WORDS
 ) -> ChosenWorkers:

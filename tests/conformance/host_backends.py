@@ -12,6 +12,7 @@ from contextlib import (
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import asyncssh
 import pytest
 
 from tests.conformance.hosts_sim import sim
@@ -23,7 +24,12 @@ from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_bootstrap import AgentBundle
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.client_key import key_pair
-from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool, HostDirectory
+from tpuherd.remote.connection_pool import (
+    ClientIdentity,
+    ConnectionPool,
+    HostDirectory,
+    IncarnationKey,
+)
 from tpuherd.remote.host_key_pins import Pins
 from tpuherd.settings.host_routes import Route
 from tpuherd_host.agent.frames import PROTOCOL
@@ -122,6 +128,12 @@ def children() -> set[str]:
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             found |= set(file.read_text().split())
     return found
+
+
+async def ssh_connection(connections: ConnectionPool, host: Host) -> asyncssh.SSHClientConnection:
+    """The connection that carries the link to a host's agent."""
+    await connections.get_link(host)
+    return connections._connections[IncarnationKey(host.incarnation, host.worker)]
 
 
 async def ping(connections: ConnectionPool, host: Host) -> Any:

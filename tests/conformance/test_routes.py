@@ -18,6 +18,7 @@ from tests.conformance.host_backends import (
     linked,
     opened,
     ping,
+    ssh_connection,
 )
 from tests.conformance.tiny_agent import small
 from tpuherd.errors import IdentityMismatch, NotFound, NotReached
@@ -248,12 +249,12 @@ def test_a_crashed_agent_is_restarted_over_the_same_connection(
     (host,) = backend.node("faller")
 
     async def work(connections: ConnectionPool) -> None:
-        connection = await connections.get_connection(host)
+        connection = await ssh_connection(connections, host)
         link = await connections.get_link(host)
         with pytest.raises(NotReached, match="the agent ended: the agent fell over"):
             await link.call(RpcRequest(name="crash"))
         await ping(connections, host)
-        assert await connections.get_connection(host) is connection
+        assert await ssh_connection(connections, host) is connection
 
     opened(backend, tmp_path).run(work)
 
@@ -263,7 +264,7 @@ def test_the_agent_is_uploaded_once(backend: HostBackend, tmp_path: Path) -> Non
     there = opened(backend, tmp_path, small("first"))
 
     async def sent(connections: ConnectionPool) -> int:
-        connection = await connections.get_connection(host)
+        connection = await ssh_connection(connections, host)
         return int(connection._send_seq)  # packets are what a parcel costs
 
     first, second = there.run(sent), there.run(sent)
@@ -279,21 +280,6 @@ def test_an_unknown_client_key_is_installed(backend: HostBackend, tmp_path: Path
     (host,) = backend.node("guarded")
     opened(backend, tmp_path / "somebody").run(lambda connections: ping(connections, host))
     opened(backend, tmp_path / "else").run(lambda connections: ping(connections, host))
-
-
-def test_a_port_of_the_host_is_forwarded(backend: HostBackend, tmp_path: Path) -> None:
-    (host,) = backend.node("porter")
-
-    async def work(connections: ConnectionPool) -> bytes:
-        link = await connections.get_link(host)
-        async with link.forward_port(host.ssh_port if host.ssh_port != 22 else 22) as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                return await reader.read(1)
-            finally:
-                writer.close()
-
-    opened(backend, tmp_path).run(work)
 
 
 def test_a_slow_reader_with_bytes_both_ways(backend: HostBackend, tmp_path: Path) -> None:

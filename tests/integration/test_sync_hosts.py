@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.host_backends import KINDS, HostBackend, host_backend, linked, opened
+from tests.conformance.host_backends import (
+    KINDS,
+    HostBackend,
+    host_backend,
+    linked,
+    opened,
+    ssh_connection,
+)
 from tests.conformance.hosts_sshd import Town
 from tests.simulated.sync_hosts import tree, write
 from tpuherd.ports import Host, RpcRequest
@@ -168,7 +175,7 @@ def test_an_interrupted_transfer_keeps_the_old_code_and_the_next_try_resumes(
         shipping = asyncio.create_task(ship(shot, "c", found, archive=rig.archive, report=watch))
         await cut.wait()
         if how == "kill":
-            connection = await connections.get_connection(hosts[0])
+            connection = await ssh_connection(connections, hosts[0])
             await connection.run(f"kill -9 {found[0].hello['pid']}")
         else:
             await asyncio.to_thread(backend.cut, hosts[0])

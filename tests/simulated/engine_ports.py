@@ -105,13 +105,6 @@ class Wire(httpx2.AsyncBaseTransport):
         return re.sub(r"pageSize=\d+", f"pageSize={self.page}", query) if self.page else query
 
 
-class Tunnels:
-    """There are none in virtual time."""
-
-    def forward_local_port(self, *place: Any) -> Any:
-        raise NotReached("a virtual host has no ports")
-
-
 class Hosts:
     """ports.HostsPort: links to virtual agents, and code that lands on virtual disks."""
 
@@ -149,7 +142,7 @@ class Hosts:
                 hello = await line.multiplexer.hello
         except TimeoutError as error:
             raise NotReached(f"the agent of {host.name} gave no answer in 60 s") from error
-        link = self.links[key] = AgentLink(host, hello, line.multiplexer, Tunnels())
+        link = self.links[key] = AgentLink(host, hello, line.multiplexer)
         return link
 
     def at(self, host: Host) -> Machine | None:

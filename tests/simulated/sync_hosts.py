@@ -68,10 +68,6 @@ class NearHost:
         for event in nothing:
             yield event
 
-    @asynccontextmanager
-    async def forward_port(self, port: int) -> AsyncIterator[int]:
-        yield port
-
     def disconnect(self, why: str) -> None:
         """There is no line that could be cut."""
 

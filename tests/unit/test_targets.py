@@ -197,7 +197,9 @@ NAME = st.from_regex(r"[a-z][a-z0-9-]{0,6}(/w(0|[1-9][0-9]?))?", fullmatch=True)
 def test_the_short_form_means_the_same(given_: list[str]) -> None:
     short = fold_names(given_)
     assert len(targets.split_items(short)) <= len(set(given_))
-    assert {targets.format_target([one]) for one in parse_target_names(short)} == set(given_)
+    workers = {(one.name, one.worker) for one in parse_target_names(short)}
+    names = {name if worker is None else f"{name}/w{worker}" for name, worker in workers}
+    assert names == set(given_)
 
 
 @given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 40)), min_size=1))

@@ -17,11 +17,10 @@ from tpuherd.commands.command_types import (
     ExecRequest,
     confirm_foreign_hosts,
     label_hosts,
-    log_place,
     new_command_id,
     resolve_hosts,
 )
-from tpuherd.store.log_store import COMMAND, LogInfo
+from tpuherd.store.log_store import COMMAND, LogInfo, log_host
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -150,7 +149,7 @@ async def run_exec(
         title=request.title,
         target=request.target,
         started=reach.clock.now(),
-        places=tuple(map(log_place, hosts)),
+        places=tuple(map(log_host, hosts)),
     )
     stdin = needs_stdin(request, console, terminal=first)
     order = CommandRequest(id=id, verb="run", words=request.agent_arguments, stdin=stdin)

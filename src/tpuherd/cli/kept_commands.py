@@ -13,7 +13,6 @@ from tpuherd.commands.ask_hosts import report_unreached
 from tpuherd.commands.command_types import (
     confirm_foreign_hosts,
     label_hosts,
-    log_place,
     parse_outcome,
     resolve_hosts,
 )
@@ -29,7 +28,7 @@ from tpuherd.remote import fanout
 from tpuherd.remote.fanout import FanoutResult
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.settings.project_access import ProjectAccess
-from tpuherd.store.log_store import COMMAND, LogInfo
+from tpuherd.store.log_store import COMMAND, LogInfo, log_host
 from tpuherd.targets import fold_names
 from tpuherd.views.format_text import format_table
 
@@ -181,9 +180,9 @@ async def run_exec_attach(
         return await TerminalSession(console, reach, hosts[0], order).run()
     about = kept.find_log(id) or LogInfo(
         id=id, kind=COMMAND, title=first["title"], target=target or "",
-        started=first["asked"], places=tuple(map(log_place, hosts)),
+        started=first["asked"], places=tuple(map(log_host, hosts)),
     )  # fmt: skip
-    starts = {host: kept.end_offset(id, log_place(host)) for host in hosts}
+    starts = {host: kept.end_offset(id, log_host(host)) for host in hosts}
     if any(starts.values()) and console.said.loud >= 0:
         await console.print_notice(f"showing new output; `herd logs --attempt {id}` shows the rest")
     # A viewer, perhaps in a forgotten window, must never slow the command down.

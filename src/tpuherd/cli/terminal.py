@@ -8,7 +8,6 @@ from tpuherd.commands.command_types import (
     ExecRequest,
     confirm_foreign_hosts,
     label_hosts,
-    log_place,
     new_command_id,
     parse_outcome,
     resolve_hosts,
@@ -23,7 +22,7 @@ from tpuherd.exit_status import SIGNALLED, TRANSPORT
 from tpuherd.ports import Host, Link, RpcRequest
 from tpuherd.remote.agent_channel import Call
 from tpuherd.remote.resolve_hosts import RemoteSession
-from tpuherd.store.log_store import COMMAND, LogInfo
+from tpuherd.store.log_store import COMMAND, LogInfo, log_host
 from tpuherd.targets import fold_names
 from tpuherd_host.agent.frames import STDIN
 
@@ -51,7 +50,7 @@ async def run_terminal(
     )
     about = LogInfo(
         id=order.id, kind=COMMAND, title=request.title, target=request.target,
-        started=reach.clock.now(), places=(log_place(hosts[0]),),
+        started=reach.clock.now(), places=(log_host(hosts[0]),),
     )  # fmt: skip
     keeping = LogCapture(
         open_log_store(place), about, reach.clock

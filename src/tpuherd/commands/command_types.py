@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tpuherd.exit_status import SIGNALLED, TRANSPORT, Declined
 from tpuherd.ports import Host, host_labels
-from tpuherd.store.log_store import LogHost
 from tpuherd.targets import fold_names
 
 if TYPE_CHECKING:
@@ -95,16 +94,6 @@ async def confirm_foreign_hosts(hosts: Sequence[Host], prompter: "Prompter") -> 
 def label_hosts(hosts: Sequence[Host]) -> dict[Host, str]:
     """Return the names of these hosts for users."""
     return dict(zip(hosts, host_labels(hosts), strict=True))
-
-
-def log_place(host: Host) -> LogHost:
-    return LogHost(
-        zone=host.zone,
-        node=host.node,
-        worker=host.worker,
-        incarnation=host.incarnation,
-        bid=host.bid,
-    )
 
 
 def parse_outcome(label: str, work: Mapping[str, Any], tail: bytes = b"") -> HostOutcome:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.clock import Clock
-from tpuherd.commands.command_types import log_place
 from tpuherd.ports import Host
 from tpuherd.settings.project_access import ProjectAccess
-from tpuherd.store.log_store import LogInfo, LogStore, LogWriter
+from tpuherd.store.log_store import LogInfo, LogStore, LogWriter, log_host
 from tpuherd_host.agent.log_records import Record
 
 DAY_S = 86400.0
@@ -54,7 +53,7 @@ class LogCapture:
             return
         writer = self._writers.get(host)
         if writer is None:
-            writer = self._writers[host] = self._shelf.open_writer(self._about.id, log_place(host))
+            writer = self._writers[host] = self._shelf.open_writer(self._about.id, log_host(host))
         writer.put(offset, record)
 
     def flush(self) -> None:

@@ -6,7 +6,6 @@ from tpuherd.commands.command_types import (
     ExecRequest,
     confirm_foreign_hosts,
     label_hosts,
-    log_place,
     new_command_id,
     resolve_hosts,
     worst_status,
@@ -19,7 +18,7 @@ from tpuherd.jobs.open_project import Prompter
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.results import CommandResult, HostResult
 from tpuherd.settings.project_access import ProjectAccess
-from tpuherd.store.log_store import COMMAND, LogInfo, LogStore
+from tpuherd.store.log_store import COMMAND, LogInfo, LogStore, log_host
 from tpuherd_host.agent.log_records import Record
 
 GRACE_S = 10.0
@@ -58,7 +57,7 @@ async def run_command(
     order = CommandRequest(id=new_command_id(), verb="run", words=words, stdin=stdin)
     about = LogInfo(
         id=order.id, kind=COMMAND, title=request.title, target=request.target,
-        started=reach.clock.now(), places=tuple(map(log_place, hosts)),
+        started=reach.clock.now(), places=tuple(map(log_host, hosts)),
     )  # fmt: skip
     written = OutputCollector()
     keeping = LogCapture(LogStore(place.logs_folder), about, reach.clock)

@@ -9,7 +9,6 @@ from tpuherd.clock import Clock
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_failures import HostFailure, failure_message
-from tpuherd.engine.host_watcher import log_host
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.history.apply_zone_events import lifetime_env
 from tpuherd.model.node_spec import LaunchSpec
@@ -28,7 +27,7 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.planner.bid_status import host_fingerprint
 from tpuherd.ports import BidRefused, CloudPort, Survey
-from tpuherd.store.log_store import JOB_BYTES_MAX, LogInfo, LogStore
+from tpuherd.store.log_store import JOB_BYTES_MAX, LogInfo, LogStore, log_host
 from tpuherd.sweeps.trial_env import launch_spec_for_trial
 
 CARD_VERSION = 1

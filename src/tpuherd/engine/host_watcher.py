@@ -25,7 +25,7 @@ from tpuherd.engine.host_messages import (
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd.ports import Host, HostsPort, Link, RpcRequest
-from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore, LogWriter
+from tpuherd.store.log_store import SETUP, LogInfo, LogStore, LogWriter, log_host
 from tpuherd_host.agent.log_records import JUMP, BadRecord, RecordReader
 from tpuherd_host.agent.state_machine.transition import LOG_PORT
 
@@ -382,16 +382,6 @@ def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None
             raise BadRecord(f"it jumps from {before} to {reader.offset}")
         before = reader.offset
     writer.flush()
-
-
-def log_host(host: Host) -> LogHost:
-    return LogHost(
-        zone=host.zone,
-        node=host.node,
-        worker=host.worker,
-        incarnation=host.incarnation,
-        bid=host.bid,
-    )
 
 
 def has_ended(work: HostRun) -> bool:

@@ -47,8 +47,6 @@ from tpuherd.ports import Survey
 
 __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
 
-ActionWork = Coroutine[Any, Any, list[HistoryEvent]]
-
 POLL_S = 0.5  #: how soon another process's change is seen
 ASLEEP_S = 30.0  #: a poll this late means that the machine has slept
 RENEW_S = 10.0  #: our lease in the store

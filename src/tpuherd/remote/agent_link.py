@@ -1,37 +1,21 @@
 """A link to one host's agent through an SSH channel."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Protocol
-
-import asyncssh
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_channel import Call, Multiplexer
 
-LOOPBACK = "127.0.0.1"
-
-
-class PortForwarder(Protocol):
-    """Forwards local ports to a host: an SSH connection."""
-
-    def forward_local_port(
-        self, listen_host: str, listen_port: int, dest_host: str, dest_port: int
-    ) -> Awaitable[asyncssh.SSHListener]: ...
-
 
 class AgentLink:
     """ports.Link to one host; many callers may share it."""
 
-    def __init__(
-        self, host: Host, hello: Mapping[str, Any], multiplexer: Multiplexer, tunnels: PortForwarder
-    ) -> None:
+    def __init__(self, host: Host, hello: Mapping[str, Any], multiplexer: Multiplexer) -> None:
         self.host = host
         self.hello = hello
         self.multiplexer = multiplexer
-        self.tunnels = tunnels
 
     @property
     def alive(self) -> bool:
@@ -55,18 +39,3 @@ class AgentLink:
         """Close the link; calls under way fail with this reason."""
         self.multiplexer.mark_broken(NotReached(why))
         self.multiplexer.wire.close()
-
-    @asynccontextmanager
-    async def forward_port(self, port: int) -> AsyncIterator[int]:
-        """A local port that is forwarded to a port on the host's loopback interface."""
-        if self.multiplexer.error is not None:
-            raise self.multiplexer.error
-        try:
-            listener = await self.tunnels.forward_local_port(LOOPBACK, 0, LOOPBACK, port)
-        except (OSError, asyncssh.Error) as error:
-            raise NotReached(f"can't forward a port of {self.host.name}: {error}") from error
-        try:
-            yield listener.get_port()
-        finally:
-            listener.close()
-            await asyncio.shield(listener.wait_closed())

@@ -157,11 +157,6 @@ class ConnectionPool:
             return link
         return await self._opening.run(key, lambda: self._open_link(key, host))
 
-    async def get_connection(self, host: Host) -> asyncssh.SSHClientConnection:
-        """The SSH connection itself, for terminals and port forwarding."""
-        await self.get_link(host)
-        return self._connections[IncarnationKey(host.incarnation, host.worker)]
-
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
         await self._opening.close()
@@ -186,7 +181,7 @@ class ConnectionPool:
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent did not answer within {AGENT_PATIENCE_S:g} s") from error
-        link = self._links[key] = AgentLink(host, hello, multiplexer, connection)
+        link = self._links[key] = AgentLink(host, hello, multiplexer)
         return link
 
     async def _reach_agent(

@@ -28,6 +28,7 @@ from typing import Any
 
 from tpuherd.errors import OperationFailed
 from tpuherd.files import atomic_write
+from tpuherd.ports import Host
 from tpuherd_host.agent.log_records import (
     GAP,
     JUMP,
@@ -72,6 +73,16 @@ class LogHost:
         check_folder_name(self.node)
         incarnation = sha256(self.incarnation.encode()).hexdigest()[:8]
         return f"{self.zone}.{self.node}.{self.worker}.{incarnation}"
+
+
+def log_host(host: Host) -> LogHost:
+    return LogHost(
+        zone=host.zone,
+        node=host.node,
+        worker=host.worker,
+        incarnation=host.incarnation,
+        bid=host.bid,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,6 @@
 """Finds what herd should not upload without asking: keys, credentials and very large snapshots."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 BYTES_MAX = 2_000_000_000
@@ -53,7 +52,6 @@ ENV_LINE = re.compile(
 )
 ENV_WHY = "an .env file with secrets"
 
-Look = Callable[[bytes], bool]
 _CONTENTS = tuple((piece, re.compile(whole), why) for piece, whole, why in CONTENTS)
 
 #: All reasons; file stamps store the number. 0: no reason.

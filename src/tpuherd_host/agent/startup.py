@@ -2,16 +2,19 @@
 
 import _thread
 import os
+import pwd
 import signal
 import socket
-from typing import Any, Callable, Tuple
+import sys
+import zlib
+from typing import Any, Callable, Dict, Tuple
 
 from tpuherd_host.agent import processes
 from tpuherd_host.agent.attach import SOCKET
 from tpuherd_host.agent.effects import effects, preemption_notice, task_store
 from tpuherd_host.agent.effects.step_reports import listen_for_reports
 from tpuherd_host.agent.event_loop import EventLoop
-from tpuherd_host.agent.host.host_info import make_hello
+from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
@@ -88,3 +91,22 @@ def start_background(loop: EventLoop) -> None:
     _thread.stack_size(256 << 10)
     preemption_notice.start_watchers(where, tell)
     listen_for_reports(loop)
+
+
+def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:
+    """Return the greeting without epoch and time."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return {
+        "protocol": PROTOCOL,
+        "agent": version.partition(".")[2],  #: the hash in the file name
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "host": socket.gethostname(),
+        "boot": boot,
+        "user": user,
+        "home": home,
+        "pid": os.getpid(),
+        "zlib": zlib.ZLIB_VERSION,
+    }

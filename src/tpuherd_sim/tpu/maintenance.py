@@ -23,7 +23,6 @@ GRACE_S = 30.0  #: before the start, when the power buttons are pressed
 SCHEDULED_S_MIN = 3600.0
 WINDOW_S = 4 * 3600.0
 SIMULATED_S = 60.0
-DURATION_S = 120.0
 LOST = RpcStatus(code=10, message="The node was lost before the maintenance was over.")
 
 

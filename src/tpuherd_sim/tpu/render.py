@@ -1,6 +1,8 @@
 """Renders records as JSON for each version of the API."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tpuherd.catalogue import accelerators
@@ -47,23 +49,23 @@ def json_bytes(content: Any) -> bytes:
 
 
 def node_bytes(world: World, node: Node, version: str) -> bytes:
-    """Return a node as JSON; cached per record."""
-    known = world.rendered.get((version, node.key))
-    if known is not None and known[0] is node:
-        return known[1]
-    body = json_bytes(node_json(world, node, version))
-    world.rendered[version, node.key] = (node, body)
-    return body
+    return cached_bytes(world, version, node, partial(node_json, world, node, version))
 
 
 def request_bytes(world: World, request: QueuedResource, version: str) -> bytes:
-    """Return a queued resource as JSON; cached per record."""
-    kind = f"Q{version}"
-    known = world.rendered.get((kind, request.key))
-    if known is not None and known[0] is request:
+    content = partial(request_json, world, request, version)
+    return cached_bytes(world, f"Q{version}", request, content)
+
+
+def cached_bytes(
+    world: World, kind: str, record: Node | QueuedResource, content: Callable[[], Json]
+) -> bytes:
+    """Return a record as JSON, rendered once."""
+    known = world.rendered.get((kind, record.key))
+    if known is not None and known[0] is record:
         return known[1]
-    body = json_bytes(request_json(world, request, version))
-    world.rendered[kind, request.key] = (request, body)
+    body = json_bytes(content())
+    world.rendered[kind, record.key] = (record, body)
     return body
 
 
