@@ -161,7 +161,7 @@ class Ours:
 async def series(
     place: Town, folder: Path, plan: Plan, book: Book, connections: ConnectionPool
 ) -> None:
-    """All cases with so many hosts."""
+    """All cases with this many hosts."""
     hosts = place.node("n", plan.many)
     uplink = Uplink([host.external_ip or host.internal_ip for host in hosts], plan.thin)
     near = [
@@ -215,7 +215,7 @@ def compare(plan: Plan, book: Book, ours: Ours, peer: Rsync, homes: Sequence[Pat
 
 
 def show(plan: Plan, book: Book) -> None:
-    """What was measured with so many hosts."""
+    """The measurements with this many hosts."""
     print(
         f"{'thin' if plan.thin else 'wide'} uplink; links and agents, where there were none:",
         end="",

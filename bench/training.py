@@ -101,7 +101,7 @@ class Pod:
     begun: float
 
     def past(self, step: int) -> float:
-        """When the first one has told of this step or a later one."""
+        """When the first one has reported this step or a later one."""
         end = time.monotonic() + GIVE_UP_S
         while time.monotonic() < end:
             try:
@@ -209,7 +209,7 @@ def storm(rounds: int) -> None:
 
 
 def trained(user: Owner, name: str, strokes: Sequence[tuple[int, bool]]) -> Any:
-    """What is told of a slot that is done."""
+    """What is known about a finished slot."""
     user.job(
         name, f"{python('inside')} train.py --steps {STORM_STEPS}", accelerator="v5litepod-16",
         workdir=str(ROOT / "examples/charlm"), checkpoint="gs://charlm",

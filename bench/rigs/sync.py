@@ -50,7 +50,7 @@ async def proxy(pipe: Connection, addresses: Sequence[str], thin: bool) -> None:
     def asked() -> None:
         try:
             pipe.recv()
-        except EOFError:  # whoever wanted to know was killed
+        except EOFError:  # the caller was killed
             over.set()
         else:
             pipe.send(up.carried)

@@ -18,7 +18,7 @@ STEPS = 100_000
 
 
 def per_step(train: Any) -> float:
-    """Microseconds of a step that does nothing, with its state kept and its loss told."""
+    """Microseconds of a step that does nothing, with its state kept and its loss reported."""
     run = train.Run()
     began = perf_counter()
     for step in run.steps(STEPS):

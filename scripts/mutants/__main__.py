@@ -45,7 +45,7 @@ QUIET = (
     "-p", "no:logging", "-p", "no:unraisableexception", "-p", "no:threadexception",
     "--assert=plain", "-k", "not two_faults",  # they take most of the time
 )  # fmt: skip
-PATIENCE_S = 300.0  #: of processor time: a mutant that takes so long does not end, and is noticed
+PATIENCE_S = 300.0  #: of processor time: a mutant that exceeds it does not end, and is noticed
 ENOUGH = 95  #: per cent
 
 
@@ -67,7 +67,7 @@ class Changed:
 
 
 def laws(module: str = "") -> list[str]:
-    """The laws in the order in which they judge this module: first those that speak of it."""
+    """The tests in the order in which they judge this module: first those that mention it."""
     leaf = module.rpartition(".")[2]
     named = re.compile(rf"^from tpuherd\.{module} |^    {leaf},$|import .*\b{leaf}\b", re.M)
 
@@ -78,7 +78,7 @@ def laws(module: str = "") -> list[str]:
 
 
 def judge(mutant: Mutant | None) -> bool:
-    """Whether the laws notice when all is imported anew; without a mutant, whether they fail."""
+    """Whether the tests notice with fresh imports; without a mutant, whether they fail."""
 
     def trial() -> int:
         signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE_S)

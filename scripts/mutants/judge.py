@@ -24,7 +24,7 @@ from _pytest.runner import runtestprotocol
 from changes import SEEN, SOURCES, Mutant, marked, module_path, mutated
 
 MEMORY = 4 << 30
-PATIENCE_S = 5.0  #: of processor time for one law, and so many times what it takes without a change
+PATIENCE_S = 5.0  #: of processor time for one test, and the multiple of its time without a change
 PATIENCE = 20
 Lines = frozenset[tuple[str, int]]  #: modules and where statements in them begin
 Swaps = list[tuple[FunctionType, CodeType]]

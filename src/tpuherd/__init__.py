@@ -60,7 +60,7 @@ RESULTS = "tpuherd.results"  #: where all other public names are
 
 
 def __getattr__(name: str) -> object:
-    """Load what is asked for when it is: `import tpuherd` costs nothing."""
+    """Load names on first use: `import tpuherd` costs nothing."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(__import__(PLACES.get(name, RESULTS), fromlist=(name,)), name)

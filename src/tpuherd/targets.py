@@ -102,7 +102,7 @@ def split_bid_name(node: str) -> BidName | None:
 
 
 def find_bid_name(node: str, request: str) -> str:
-    """Return the bid of a node: told by its name, or by that of its request; "" if by neither."""
+    """Return the bid of a node, from its name or that of its request; "" if neither has it."""
     for name in (node, request):
         found = split_bid_name(name)
         if found is not None:

@@ -34,7 +34,7 @@ def tidy(world: World) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def nobody() -> Any:
-    """Credentials of nobody in particular: a world lets everybody in."""
+    """Arbitrary credentials: a world accepts all of its owner's requests."""
     borrow("light")
     return pytest.importorskip("google.auth.credentials").AnonymousCredentials()
 

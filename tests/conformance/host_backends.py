@@ -38,7 +38,7 @@ T = TypeVar("T")
 PING = RpcRequest(name="ping")
 KINDS = ["sim", "sshd"]
 AGAIN_S = 60.0  #: a host that was cut off or restarted is there again within this
-AGAIN_PAUSE_S = 0.2  #: nobody tells when a real host is back, so it is asked
+AGAIN_PAUSE_S = 0.2  #: there is no signal when a real host is back
 
 
 class HostBackend(Protocol):

@@ -168,7 +168,7 @@ class Town:
         return self.hosts(name)
 
     def refuse(self, host: Host) -> None:
-        """Nobody listens there any more."""
+        """Nothing listens there any more."""
         self.off(self.machine(host))
 
     def silence(self, host: Host) -> None:
@@ -192,7 +192,7 @@ class Town:
         self.listens(machine)
 
     def cut(self, host: Host) -> None:
-        """Its connections are cut; the host goes on."""
+        """Cut its connections; the host keeps running."""
         process = self.machine(host).process
         assert process is not None
         listener = family(process.pid)[1]

@@ -27,7 +27,7 @@ class Login:
         return f"{self.env['USER']}:{kind} {text} {self.env['USER']}"
 
     def options(self) -> list[str]:
-        """What every OpenSSH program is told here."""
+        """Options for every OpenSSH program."""
         files = {"UserKnownHostsFile": self.key.parent / "known", "IdentityFile": self.key}
         said = {"StrictHostKeyChecking": "no", "IdentitiesOnly": "yes", "LogLevel": "ERROR"}
         words = [f"{name}={value}" for name, value in (said | files).items()]

@@ -35,7 +35,7 @@ def tidy() -> None:
 
 
 class Partner:
-    """The other end, in this process: notes what comes and says what it is told."""
+    """The other end, in this process: records what arrives and sends what the test wants."""
 
     def __init__(self) -> None:
         self.reader = frames.FrameReader()

@@ -126,7 +126,7 @@ def plain(world: World) -> Plain:
 
 
 def test_a_read_returns_its_generation(plain: Plain) -> None:
-    """TensorStore writes on condition that nobody has written since it read."""
+    """TensorStore writes on the condition that the object is unchanged since it read it."""
     _, first = plain.write("manifest", b"one")
     for cut, content in ("bytes=0-", b"one"), ("bytes=1-1", b"n"):
         _, headers, body = plain.ask("GET", f"{plain.objects}/manifest?alt=media", Range=cut)

@@ -56,7 +56,7 @@ def test_a_killed_engine_is_counted_by_the_next(tmp_path: Path) -> None:
     pauses = [
         event.facts["retry_in_s"] for _, event in store.read_events(kinds=("engine.crashed",))
     ]
-    assert pauses == [0.0] * 6  # whoever starts it again is not kept waiting
+    assert pauses == [0.0] * 6  # the command that starts it again does not wait
     assert "6 times in a row" in store.troubles.read()[0].sentence
     store.close()
 

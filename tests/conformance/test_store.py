@@ -215,7 +215,7 @@ def test_an_engine_that_slept_too_long_is_outdated_and_writes_nothing(open_store
     assert old is not None
     later = NOW + TTL_S
     assert store.lease_holder(later) is None
-    store.append_events([event(1)], epoch=old)  # nobody else has come: still the one writer
+    store.append_events([event(1)], epoch=old)  # no other writer has appeared
     new = other.take_lease(holder(), later, TTL_S)
     assert new is not None
     assert new > old

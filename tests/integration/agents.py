@@ -130,7 +130,7 @@ class AgentClient:
         return work, list(RecordReader().feed(text))
 
     def data(self, id: int, many: int) -> bytes:
-        """So many bytes of a stream, without giving credit."""
+        """Read this many bytes of a stream without granting credit."""
         text = b""
         while len(text) < many:
             text += self.frame(id, kinds=(frames.DATA,)).payload[1:]
@@ -234,7 +234,7 @@ def say(pipe: Path, word: str) -> None:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process is no more, but maybe for its parent."""
+    """Whether a process has ended; it may be a zombie."""
     one = all_processes().get(pid)
     return one is None or one.gone
 

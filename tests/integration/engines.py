@@ -52,7 +52,7 @@ class Owner(User):
             store.close()
 
     def happened(self, kind: str, seconds: float = 120, many: int = 1) -> HistoryEvent:
-        """The event of this kind, once so many are there."""
+        """Wait for this many events of this kind; return the last."""
         return until(
             lambda: next(iter(self.events(kind)[many - 1 :]), None),
             f"{many} {kind}",
@@ -120,7 +120,7 @@ def begin(owner: Owner, *words: str) -> "subprocess.Popen[bytes]":
 
 
 def once_each(lines: dict[str, list[str]], word: str) -> Sequence[str]:
-    """Logs in which this line stands more than once: something was begun twice."""
+    """Logs that contain this line more than once: something was started twice."""
     return [log for log, said in lines.items() if said.count(word) > 1]
 
 

@@ -22,7 +22,7 @@ WALLED = ("namespaces-root", "namespaces-user")
 
 
 class ReportLog:
-    """A desk that remembers what it is told."""
+    """Records the reports of hosts."""
 
     def __init__(self) -> None:
         self.reports: list[tuple[str, str, int]] = []  #: host, event, boot
@@ -144,7 +144,7 @@ def need(mode: str) -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a script ended and what it said."""
+    """How a script ended and what it printed."""
 
     code: int
     text: str

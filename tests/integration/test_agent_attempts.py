@@ -179,7 +179,7 @@ def test_an_unknown_attempt_is_ended_before_another_starts(home: Agents, agent: 
     assert (ended["phase"], ended["exit"]) == ("lost", None)
     assert "were removed from the host" in ended["why"]
     assert mine() == []
-    if "setup" in agent:  # nobody knows what it was asked as: the answer is how it ended
+    if "setup" in agent:  # its request is unknown: the answer is how it ended
         assert again.call("setup", id=agent, slot="x-0", steps=[{"shell": shell}])["exit"] is None
     begun(again, "x-0-a2-me", slot="x-0")
 

@@ -174,7 +174,7 @@ def test_standard_input_with_credit(old: Agents) -> None:
     _, records = client.records(id)
     assert text(records).decode().split()[0] == hashlib.sha256(wanted).hexdigest()
     id = client.ask("run", id="b", shell="head -c 3; exec sleep 0.01", stdin=True)
-    feed(client, id, bytes(1 << 20))  # nobody reads most of it
+    feed(client, id, bytes(1 << 20))  # most of it is not read
     assert client.stream(id)[0]["exit"] == 0
     id = client.ask("run", id="c", argv=["cat"], stdin=True)
     client.send(frames.pack_data(id, frames.STDIN, b"never ended"))

@@ -98,7 +98,7 @@ def test_a_killed_launcher_ends_nothing(user: User) -> None:
     until(lambda: [one["phase"] for one in user.kept(id)] == ended, "its end", seconds=20)
     assert [one["exit"] for one in user.kept(id)] == [0] * 4
 
-    def rest() -> bool:  # the keeper goes on to keep what it says
+    def rest() -> bool:  # the daemon continues to store its output
         return user.herd("logs", "--attempt", id).stdout.count(": rest") == 4
 
     until(rest, "the rest in the log", seconds=10)

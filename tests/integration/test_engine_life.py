@@ -25,7 +25,7 @@ def user() -> Iterator[Owner]:
 
 
 def gone(user: Owner) -> bool:
-    """Whether the cloud has nothing any more."""
+    """Whether nothing is left in the cloud."""
     return not user.all_there_is()
 
 
@@ -60,7 +60,7 @@ def test_an_engine_is_killed_again_and_again(user: Owner, seed: int) -> None:
             assert user.herd("engine", "start").returncode == 0
         user.happened("slot.done", many=many, seconds=120)
     launched = [event.facts["attempt"] for event in user.events("attempt.launched")]
-    assert len(set(launched)) == many, launched  # sent again, but never anew
+    assert len(set(launched)) == many, launched  # sent again, but not executed again
     for log, lines in user.said().items():
         assert lines[0] == f"begin-{log.partition('/')[0]}"
         assert lines.count(lines[0]) == 1, log

@@ -41,7 +41,7 @@ def pid(world: Path) -> int | None:
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and nobody asks for is none."""
+    """Whether such a process exists; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

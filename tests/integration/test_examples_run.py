@@ -32,7 +32,7 @@ def bucket(user: Owner, path: str) -> Place:
 
 
 def lines(user: Owner, job: str) -> list[str]:
-    """What it said on all hosts in all attempts."""
+    """Its output on all hosts in all attempts."""
     return [line for about, said in user.said().items() if about.startswith(job) for line in said]
 
 

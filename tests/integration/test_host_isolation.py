@@ -22,7 +22,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def bystander() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process of the machine's that must live on."""
+    """A process of the machine that must survive."""
     program = "import sys; sys.stdin.read()"
     process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
     yield process

@@ -33,7 +33,7 @@ def clean(user: Owner) -> Iterator[None]:
     done = user.herd("down", "--all", "--yes", seconds=120)
     assert done.returncode == 0, done.stderr
     assert user.all_there_is() == []
-    # The cloud is asked by `down` itself; the engine, and with it `ls`, hears of it a survey later.
+    # `down` asks the cloud itself; the engine, and with it `ls`, knows after the next survey.
     until(lambda: of_json(user, "ls") == [], "the engine to know it, too", seconds=60)
 
 
@@ -213,7 +213,7 @@ def test_a_lost_store_is_adopted_and_orphans_are_shown(user: Owner) -> None:
     assert stray["per_hour"] == pytest.approx(4 * 0.9215)
     assert stray["command"] == f"herd gc {stray['name']}"
     assert user.herd("gc", "mine").returncode == 4
-    assert user.herd("gc", stray["name"]).returncode == 2  # nobody can be asked
+    assert user.herd("gc", stray["name"]).returncode == 2  # there is no terminal to ask
     assert user.herd("gc", stray["name"], "--yes").returncode == 0
     until(lambda: stray["name"] not in bids(user), "it to go", seconds=60)
     assert "mine-0" in user.herd("adopt").stdout

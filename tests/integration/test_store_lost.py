@@ -35,7 +35,7 @@ def test_the_same_code_runs_on_a_new_node_after_everything_was_lost(user: Owner)
     user.job("gpt", run, workdir=str(code))
     user.happened("attempt.started")
     (code / "train.py").write_text("print('later words')")
-    lose_all(user)  # and an engine that lives sees that it is not one any more
+    lose_all(user)  # and a running engine notices that its store is gone
     assert user.herd("ls").returncode == 0
     user.happened("bid.adopted")
     archive = user.home / ".local/state/tpuherd/snapshots"

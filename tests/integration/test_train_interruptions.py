@@ -54,14 +54,14 @@ class Told:
     lines: list[str]  #: of all logs
 
 
-WEATHER = {  # deeds of the cloud, as `herd sim` is told of them
+WEATHER = {  # what the cloud does, as commands of `herd sim`
     "preempt": "preempt {node}",
     "take": "preempt {node} --no-notice",
     "crash": "weather crash {node}/w{host}",
     "freeze": "weather hang {node}/w{host} for=10h",  # a minute, by the clock of the world
 }
 SHAPES = ("v4-8", "v4-16", "v4-32")  #: one host, two, four
-#: What the host that waits is to do then; it waits for ever where nothing is said.
+#: What the waiting host does then; without an entry it waits forever.
 WORDS = {"kill": b"kill", "preempt": b"heed"} | dict.fromkeys(SHAPES, b"heed")
 TORSO = "herd: skipped the checkpoint of step 6: its save was cut short"
 SETUP = {"setup": "python3 gate.py setup"}

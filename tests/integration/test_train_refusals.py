@@ -75,7 +75,7 @@ def test_an_old_jax(pod: Pod, tmp_path: Path, hosts: int) -> None:
     said = tmp_path / "old" / "jax-0.4.13.dist-info"
     said.mkdir(parents=True)
     (said / "METADATA").write_text("Metadata-Version: 2.1\nName: jax\nVersion: 0.4.13\n")
-    nobody = "127.0.0.1:1"  # they do not meet: each says it by itself
+    nobody = "127.0.0.1:1"  # they do not meet: each prints it
     python_path = f"{said.parent}:{SRC}"
     ended = pod.run(tmp_path / "p", count=hosts, PYTHONPATH=python_path, HERD_COORDINATOR=nobody)
     for one in ended:

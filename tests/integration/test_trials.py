@@ -47,7 +47,7 @@ while not told:
     child.wait()
     child = None
 """
-#: A training of so many steps of 0.1 s, with its place in a file of its own.
+#: A training with steps of 0.1 s, whose progress is in a file.
 TRAIN = """
 import json, os, signal, socket, sys, time
 from pathlib import Path
@@ -75,7 +75,7 @@ sys.exit(status)
 
 @dataclass
 class Slot:
-    """A slot, its place for checkpoints, and what its agent has heard."""
+    """A slot, its checkpoint folder, and the reports that its agent received."""
 
     folder: Path
     ear: socket.socket

@@ -65,7 +65,7 @@ def test_a_name_means_the_users_own_job(users: tuple[Owner, Owner], tmp_path: Pa
     assert said_by(first, "exec", "gpt", "-c", found).split()[-1] == "0"
     ended = until(lambda: second.events("attempt.ended"), "the second's to be cleaned", seconds=60)
     assert ended[0].slot == "gpt-0"
-    assert not first.events("attempt.ended")  # and the first one's training goes on
+    assert not first.events("attempt.ended")  # and the first user's training continues
     assert said_by(first, "exec", "gpt", "-c", "pgrep -fc 'sleep 3600'").split()[-1] != "0"
 
 

@@ -93,7 +93,7 @@ def test_a_preempted_node_loses_its_host(tmp_path: Path) -> None:
 
 
 def test_every_reset_request_returns(tmp_path: Path) -> None:
-    """Hosts go and come at the same moment; half of the new ones were never heard of."""
+    """Hosts stop and start at the same moment; half of the new ones never reported."""
     place = f"/v2/projects/demo/locations/{ZONE}"
     names = [f"q{number}" for number in range(6)]
     with running(tmp_path / "w", "--time-scale", "100", hosts="auto") as world:
@@ -119,7 +119,7 @@ def test_every_reset_request_returns(tmp_path: Path) -> None:
 
 
 def test_missing_namespaces_are_a_sentence(tmp_path: Path) -> None:
-    """Whoever insists on them hears why not; here they are either there, or that is said."""
+    """If they are required but impossible, the message says why."""
     words = ["--hosts", "namespaces", "--detach", "--state-dir", str(tmp_path / "w")]
     done = herd("sim", "start", *words, home=tmp_path)
     if done.returncode == 0:

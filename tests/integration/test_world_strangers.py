@@ -76,7 +76,7 @@ def test_another_user_gets_a_sentence_and_changes_nothing(world: Running) -> Non
 @pytest.mark.root
 @pytest.mark.needs("curl")
 def test_another_user_cannot_use_the_proxy(world: Running) -> None:
-    """It asks the world's port by itself, and would be taken for the world's owner."""
+    """It calls the world's port itself, and would be taken for the world's owner."""
     proxy = f"http://127.0.0.1:{world.facts['tunnel_port']}"
     words = ["--insecure", "--verbose", "--proxy", proxy, "https://tpu.googleapis.com/"]
     theirs = curl(*words, uid=STRANGER)

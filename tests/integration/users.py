@@ -63,7 +63,7 @@ class User:
 
     @contextmanager
     def begun(self, *words: str | Path, **more: Any) -> "Iterator[subprocess.Popen[str]]":
-        """One that goes on as long as it wants, or until the block ends."""
+        """Start a command that runs until it ends, or until the block does."""
         more.setdefault("stdin", subprocess.DEVNULL)
         more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
         with subprocess.Popen([HERD, *words], env=self.env, **more) as process:
@@ -136,7 +136,7 @@ class Terminal:
             return False
         try:
             piece = os.read(self.file, 1 << 16)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the other end is closed
             return False
         self.seen += piece
         return bool(piece)
@@ -178,7 +178,7 @@ def line(process: "subprocess.Popen[str]") -> str:
 
 
 def read_line_of_all(process: "subprocess.Popen[str]", text: str, hosts: int) -> None:
-    """Read on until so many hosts have said this line; a slow one's comes after the others'."""
+    """Read until this many hosts have printed this line; a slow one's comes last."""
     heard: set[str] = set()
     while len(heard) < hosts:
         label, _, said = line(process).rstrip("\n").partition(": ")
@@ -187,8 +187,10 @@ def read_line_of_all(process: "subprocess.Popen[str]", text: str, hosts: int) ->
 
 
 def lines_of_each(text: str) -> dict[str, list[str]]:
-    """What each host said. Equal lines stand once if they come within a fifth of a second: on a
-    loaded machine they may not.
+    """The lines of each host.
+
+    Equal lines appear once if they arrive within a fifth of a second; on a loaded machine they
+    may not.
     """
     found: dict[str, list[str]] = {}
     for line in text.splitlines():

@@ -22,7 +22,7 @@ SUMMARY = "wandb-summary.json"
 
 @dataclass
 class Tracked:
-    """A run, as it was told of."""
+    """A run, as reported."""
 
     id: str
     project: str
@@ -36,7 +36,7 @@ class Tracked:
         return [line for _, line in sorted(self.files.get(file, {}).items())]
 
     def curve(self, metric: str) -> list[tuple[int, float]]:
-        """Its points, as they were told and in that order."""
+        """Its points, as reported and in that order."""
         rows = [json.loads(line) for line in self.lines()]
         return [(row["_step"], row[metric]) for row in rows if metric in row]
 
@@ -65,7 +65,7 @@ class Service:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def search(self, id: str, trials: list[dict[str, Any]], command: str = "") -> Search:
-        """A sweep that tries these, in order; its agents are told to end after that."""
+        """A sweep that tries these in order, then tells its agents to exit."""
         waiting = [{name: {"value": value} for name, value in one.items()} for one in trials]
         config = f"program: train.py\nmethod: grid\n{command}parameters: {{}}\n"
         self.searches[id] = Search(id=id, config=config, waiting=waiting)
@@ -85,7 +85,7 @@ class Service:
                 "latestLocalVersionInfo": None}  # fmt: skip
 
     def model(self, asked: Mapping[str, Any]) -> Any:
-        """What a client asks before it goes on with a run."""
+        """What a client asks before it resumes a run."""
         run = self.runs.get(str(asked.get("name")))
         told = None
         if run is not None:
@@ -105,7 +105,7 @@ class Service:
                 "bucket": told}  # fmt: skip
 
     def upsert_bucket(self, asked: Mapping[str, Any]) -> Any:
-        """A run begins, goes on, or tells more of itself."""
+        """A run starts, resumes, or changes its fields."""
         id = str(asked["name"])
         new = id not in self.runs
         run = self.runs.setdefault(id, Tracked(id=id, project=str(asked.get("project"))))
@@ -188,7 +188,7 @@ class Door(BaseHTTPRequestHandler):
     service: Service
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """It is never read."""
 
     def body(self) -> bytes:
         content = self.rfile.read(int(self.headers.get("content-length") or 0))
@@ -220,7 +220,7 @@ class Door(BaseHTTPRequestHandler):
         known = base64.b64encode(f"api:{KEY}".encode()).decode()
         with self.service.lock:
             if self.path.startswith("/sdk/"):
-                self.say({})  # what the client tells of itself
+                self.say({})  # what the client says about itself
             elif self.headers.get("authorization") != f"Basic {known}":
                 self.service.refused += 1
                 self.say({"errors": [{"message": "invalid API key"}]}, 401)

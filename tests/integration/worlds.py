@@ -38,7 +38,7 @@ def environment(home: Path, more: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """A world in the foreground of nobody's terminal."""
+    """A world in the foreground, without a terminal."""
 
     folder: Path
     process: "subprocess.Popen[str]"

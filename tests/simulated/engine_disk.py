@@ -30,7 +30,7 @@ class FaultyConnection:
         return self.inner.executemany(statement, *values)
 
     def count_statement(self, statement: str) -> None:
-        """An engine that was killed says no more."""
+        """A killed engine has no more effect."""
         if not self.life.dead:
             self.before(self.inner, statement)
 

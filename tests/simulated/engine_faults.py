@@ -52,7 +52,7 @@ class Gust:
     fits: Callable[[Request], bool] = anything
     raised: Callable[[], Exception] = lambda: httpx2.ConnectError("the network is unreachable")
     spoil: Spoil | None = None  #: the request arrives, and its answer is lost for this one
-    times: int = 1  #: so many requests of the path are spoilt
+    times: int = 1  #: this many requests of the path fail
 
 
 def cut_body(answer: httpx2.Response) -> httpx2.Response:
@@ -239,13 +239,13 @@ def forgets(play: Play, line: Line) -> None:
 
 
 def reboot_forgets(play: Play, line: Line) -> None:
-    """The same, and then the host boots anew."""
+    """The same, and then the host reboots."""
     line.machine.lose_state()
     LINK_FAULTS["reboot"](play, line)
 
 
 def stuck(play: Play, line: Line) -> None:
-    """Its agent neither hears nor says anything, and its links stay."""
+    """Its agent neither receives nor sends anything; its links stay open."""
     line.machine.stick(STUCK_S)
 
 
@@ -279,7 +279,7 @@ LINK_FAULTS: Mapping[str, Callable[[Play, Line], None]] = {
 }
 STUCK_S = 240.0
 STATEMENTS_APART = 5  #: there are some 250 that differ in a lifecycle
-#: What an agent of another mind may say: paths for names, numbers without end, words of nobody's.
+#: What a faulty agent may send: paths as names, endless numbers, unknown words.
 LIES: Sequence[Mapping[str, Any]] = (
     {"event": "step", "attempt": "gpt-0-a1-7kq", "report": {"step": 10**400, "loss": 10**400}},
     {"event": "attempt", "id": "../../x", "kind": "attempt", "phase": "running", "slot": "gpt-0"},
@@ -322,7 +322,7 @@ def points(seen: Mischief, each: int | None = None) -> list[Moment]:
 
 
 def some(hows: Sequence[str], turn: int, each: int | None) -> Sequence[str]:
-    """So many of them, others at each turn; None: all."""
+    """This many of them, different ones at each turn; None: all."""
     if each is None:
         return hows
     first = turn * each % len(hows)

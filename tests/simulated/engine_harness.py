@@ -70,12 +70,10 @@ class Play:
     before: Callable[[Request], Spoil | None] = lambda request: None
     stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
     was_damaged: bool = False  #: the store, and it may lack what the cloud shows
-    kept: list[HistoryEvent] = field(
-        default_factory=list
-    )  #: what the log said before it was damaged
+    kept: list[HistoryEvent] = field(default_factory=list)  #: the event log before it was damaged
     said: dict[str, SimJob] = field(default_factory=dict)  #: what the user wants, by job
-    troubles: list[str] = field(default_factory=list)  #: an engine that broke by itself
-    wanted: bool = True  #: an engine is begun again when it ends
+    troubles: list[str] = field(default_factory=list)  #: an engine that crashed
+    wanted: bool = True  #: an engine is restarted when it ends
     engine: Engine | None = None
     page: int = 0  #: lists have so few a page
     look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
@@ -218,7 +216,7 @@ class Play:
             inner.close()
 
     def open_store(self, life: Life) -> Database:
-        """The store as this life sees it. A damaged one is set aside: nobody else has it open."""
+        """The store of this engine. A damaged one is set aside: no other process has it open."""
         damaged = (self.folder / MARK).exists()
         if damaged:
             self.store.close()
@@ -264,7 +262,7 @@ class Play:
         return ends[-1:] == ["job.removed"]
 
     async def ended(self, task: asyncio.Task[EndReason], life: Life) -> bool:
-        """Whether an engine ended in peace; one that broke by itself is a finding."""
+        """Whether an engine ended normally; a crash is a finding."""
         self.resting = None
         await asyncio.wait([task])
         if task.cancelled():

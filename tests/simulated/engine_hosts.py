@@ -28,8 +28,8 @@ from tpuherd_sim.model.host_view import HostView
 
 BOOT_S = 8.0  #: from the power to the door
 HALT_S = 25.0  #: from the power button to the end of all
-SOFT_S = 5.0  #: what was written without waiting is on the disk after so long
-NEWS_S = 0.5  #: until the metadata server's word is heard
+SOFT_S = 5.0  #: delay until unsynced writes are on the disk
+NEWS_S = 0.5  #: delay of the metadata server's answers
 
 
 class Machine:
@@ -49,7 +49,7 @@ class Machine:
         self.door_at = 0.0
         self.held_until = 0.0  #: the chips are held by a zombie
         self.deaf: set[str] = set()  #: verbs that are never answered
-        self.stuck = False  #: its agent does nothing any more, and lives
+        self.stuck = False  #: its agent is stopped, but alive
         self.news: dict[str, str] = {}
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -81,7 +81,7 @@ class Machine:
 
     @property
     def closed(self) -> bool:
-        """Whether nobody opens the door yet."""
+        """Whether no agent listens yet."""
         return self.fleet.clock.now() < self.door_at
 
     @property
@@ -97,7 +97,7 @@ class Machine:
         return self.fleet.clock.now() + self.agent_skew_s
 
     def free(self) -> bool:
-        """Whether nobody has the chips."""
+        """Whether the chips are free."""
         held = any(one.alive or one.left for one in self.processes.values())
         return not held and self.fleet.clock.now() >= self.held_until
 
@@ -131,7 +131,7 @@ class Machine:
             self.door_at = self.fleet.clock.now() + BOOT_S
             self.unseen.clear()
             for line in list(self.lines.values()):
-                # Whoever speaks to a host that knows nothing of him hears it at once.
+                # A host answers an unknown connection at once.
                 self.later(BOOT_S, line.cut, NotReached(f"{self.name} has been rebooted"))
 
     def power_off(self) -> None:
@@ -168,7 +168,7 @@ class Machine:
             self.power_off()
 
     def kill_agent(self, *, quiet: bool = False) -> None:
-        """Its agent is killed; what runs goes on. The next who comes brings up another."""
+        """Kill its agent; processes keep running. The next connection starts another agent."""
         if self.state is None:
             return
         self.state = None
@@ -178,7 +178,7 @@ class Machine:
                 line.cut(NotReached(f"the agent of {self.name} is gone"))
 
     def lose_state(self) -> None:
-        """Somebody removes the agent's folder: what runs goes on, what is known of it is gone."""
+        """Remove the agent's folder: processes keep running, but their records are gone."""
         for kept in (self.disk.works, self.disk.before, self.disk.pids, self.disk.exits):
             kept.clear()
         self.disk.logs.clear()
@@ -186,12 +186,12 @@ class Machine:
         self.kill_agent()
 
     def stick(self, seconds: float) -> None:
-        """Its agent is stopped for a while, as by SIGSTOP: links stay, and nobody answers."""
+        """Stop its agent for a while, as by SIGSTOP: links stay open, without answers."""
         self.stuck = True
         self.later(seconds, self.unstick)
 
     def unstick(self) -> None:
-        """It goes on, with all that has come meanwhile."""
+        """Let the agent continue, with all that arrived meanwhile."""
         self.stuck = False
         waiting, self._waiting = self._waiting, []
         for work in waiting:
@@ -280,7 +280,7 @@ class Machine:
     # ---- the agent -------------------------------------------------------------------------------
 
     def handle_event(self, event: messages.Event) -> None:
-        """Let the agent judge, and do what follows."""
+        """Let the agent decide, and carry out its effects."""
         if (self.view.hung or self.stuck) and self.on:
             self._waiting.append(partial(self.handle_event, event))
             return
@@ -297,7 +297,7 @@ class Machine:
         self.wake()
 
     def decide(self, event: messages.Event) -> None:
-        """One step, and its deeds in their order."""
+        """One step of the state machine, and its effects in order."""
         assert self.state is not None
         self.state, effects = reduce_event(self.state, event, self.now(), PURE, THREADED)
         for effect in effects:

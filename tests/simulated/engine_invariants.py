@@ -15,7 +15,7 @@ from tpuherd_sim.model.records import HOLDING
 
 CREATES_PER_MIN = 60
 READS_PER_MIN = 60
-SPARE_S = 420.0  #: so long a slot may have more than it needs: a delete takes up to 120 s, and
+SPARE_S = 420.0  #: how long a slot may have more than it needs: a delete takes up to 120 s, and
 #: a queued resource that suspends can't be deleted for 90 s
 PENDING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 
@@ -46,7 +46,7 @@ class Watch:
             self.deleted(asked)
 
     def count(self, times: deque[float], now: float, most: int, what: str) -> None:
-        """No more than so many a minute."""
+        """At most this many a minute."""
         times.append(now)
         while times[0] <= now - 60.0:
             times.popleft()
@@ -166,7 +166,7 @@ def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
             at = {key: where for key, where in at.items() if key[0] != event.job}
         elif lost_events(event):
             at, lost = {}, True  # trials whose lines were lost are tried again
-        elif event.kind == "trial.created" and lost:  # also one whose end was told after the loss
+        elif event.kind == "trial.created" and lost:  # even if its end came later
             at.pop((event.job, int(event.facts["trial"])), None)
         elif event.kind in ("trial.assigned", "trial.waiting", "trial.ended"):
             key = (event.job, int(event.facts["trial"]))

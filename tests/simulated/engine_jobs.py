@@ -69,7 +69,7 @@ class SimJob:
 
 
 def told_of(stored_job: StoredJob) -> dict[str, Any]:
-    """What a test said."""
+    """What a test asked for."""
     told: dict[str, Any] = json.loads(stored_job.document["env"][TOLD])
     return told
 
@@ -108,7 +108,7 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
 
 
 def desired_slots_of(jobs: Mapping[str, StoredJob]) -> DesiredSlots:
-    """All of them for the judgement."""
+    """All of them, for the planner."""
     every = {slot.name: slot for stored_job in jobs.values() for slot in slots(stored_job)}
     return DesiredSlots(slots=every, owner=OWNER)
 
@@ -119,7 +119,7 @@ def order_of(slot: Slot) -> NodeSpec:
 
 
 def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
-    """What the agents are told."""
+    """What the agents launch."""
     index = slot.name.rpartition("-")[2]
     told = told_of(stored_job)
     env = {

@@ -43,7 +43,7 @@ async def up_and_down(play: Play) -> None:
 
 
 async def preempted(play: Play) -> None:
-    """The node is taken back in mid-run, with notice, and all goes on elsewhere."""
+    """The node is preempted during the run, with notice; the job continues elsewhere."""
     play.submit(SimJob(zones=TWO))
     await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
     for key, node in list(play.sim.world.nodes.items()):

@@ -77,7 +77,7 @@ class Line:
             self.machine.left(self)
 
     def hold(self) -> None:
-        """Nothing comes through any more; after a while the engine's side gives up."""
+        """Deliver nothing any more; after a while the engine's side gives up."""
         loop = asyncio.get_running_loop()
         loop.call_later(SILENCE_S, self.give_up)
 
@@ -91,6 +91,6 @@ class Line:
             asyncio.get_running_loop().call_later(DEAF_S, self.machine.left, self)
 
     def pump(self) -> None:
-        """It goes on."""
+        """Deliver again."""
         self.up.pump()
         self.down.pump()

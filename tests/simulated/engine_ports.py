@@ -51,7 +51,7 @@ class Life:
             raise Dead(place)
 
     def die(self) -> None:
-        """kill -9: what it still does has no effect any more."""
+        """kill -9: whatever it still does has no effect."""
         self.dead = True
         if self.task is not None:
             self.task.cancel()

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-SIBLINGS_S = 4.0  #: so long the others take to notice that one of the gang is gone
-MEET_S = 240.0  #: so long a program waits for its gang
+SIBLINGS_S = 4.0  #: how long the others take to notice that one of the gang is gone
+MEET_S = 240.0  #: how long a program waits for its gang
 KILL, TERM = 9, 15
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crash:
-    """At which step of an attempt a worker's program ends by itself, and how."""
+    """At which step of an attempt a worker's program crashes, and how."""
 
     step: int = 2
     worker: int = 0
@@ -34,7 +34,7 @@ class Script:
     on_term: str = "save"  #: save (JAX's sync point: all exit 0), die, or ignore
     crashes: Mapping[int, Crash] = field(default_factory=dict)  #: by number of the attempt
     hangs: Mapping[int, int] = field(default_factory=dict)  #: number to step
-    chips_s: float = 0.0  #: the chips stay held so long after the end
+    chips_s: float = 0.0  #: how long the chips stay in use after the end
     daemons: int = 0  #: processes left behind that only KILL ends
     says_complete: bool = True
     chips_busy_on: tuple[str, ...] = ()  #: nodes whose chips never come up, by pattern
@@ -111,7 +111,7 @@ class Process:
                 self.gang.missed(self)
 
     def vanish(self) -> None:
-        """The power is off: nobody sees its end."""
+        """The power is off: its end is not recorded."""
         self.alive, self.left = False, 0
         if self.gang is not None:
             self.gang.missed(self)
@@ -130,7 +130,7 @@ class Gang:
         self.start = float(env.get("HERD_PARAM_LR", "0"))
         self.workers = int(env.get("HERD_WORKERS", "1"))
         self.members: dict[int, Process] = {}
-        self.step = -1  #: not begun
+        self.step = -1  #: not started
         self.first = 0
         self.saved = bucket.saved.get(self.run, 0)
         self.stopping = False  #: all save at the next step and end
@@ -154,7 +154,7 @@ class Gang:
             self._later(self.script.init_s, self.begin)
 
     def met(self) -> None:
-        """Whoever waits in vain for others gives up."""
+        """A program that waits too long for others gives up."""
         if self.step < 0 and len(self.members) < self.workers:
             self.fall("DEADLINE_EXCEEDED: not all workers joined the coordination service")
 
@@ -177,7 +177,7 @@ class Gang:
         return len(self.members) == self.workers and all(o.alive for o in self.members.values())
 
     def tick(self) -> None:
-        """One step, if nobody is missing, frozen or hung."""
+        """One step, if no worker is missing, frozen or hung."""
         if not self.whole():
             return
         script = self.script

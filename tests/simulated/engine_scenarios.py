@@ -77,7 +77,7 @@ def read(text: str) -> list[Line]:
 
 
 def named(words: tuple[str, ...]) -> dict[str, str]:
-    """Those that are said as name=value."""
+    """The words of the form name=value."""
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 

@@ -161,12 +161,12 @@ def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[Mischief, list[s
 
 
 def singles(lifecycle: str, each: int | None = None) -> list[Moment]:
-    """All single faults of a lifecycle; with `each`, so many kinds at one moment, by turns."""
+    """All single faults of a lifecycle; with `each`, this many kinds at one moment, in turn."""
     return points(seen(lifecycle), each)
 
 
 def pairs(lifecycle: str, many: int, seed: int) -> list[frozenset[Moment]]:
-    """So many pairs of them, by a seed; all if there are fewer."""
+    """This many pairs of them, by a seed; all if there are fewer."""
     dice = Dice(seed=seed)
     every = singles(lifecycle)
     return [

@@ -130,7 +130,7 @@ class SimulatedCloud:
         return json.loads(answer.body)
 
     def weather(self, kind: str, **said: Any) -> bool:
-        """Something happens to the world; False where there is nobody whom it could hit."""
+        """Make weather; False if there is nothing that it could hit."""
         path = f"/sim/v1/weather/{kind}"
         body = json.dumps(said).encode()
         answer = self.live_world.handle_request(Request(method="POST", path=path, body=body))
@@ -162,7 +162,7 @@ class SimulatedCloud:
         return list(self.virtual_hosts.machines.values())
 
     def nodes(self, slot: str = "") -> dict[str, str]:
-        """Our nodes with their states; of one slot, if one is said."""
+        """Our nodes with their states; of one slot, if given."""
         return {
             node.id: node.state
             for node in self.world.nodes.values()
@@ -184,7 +184,7 @@ class SimulatedCloud:
         return sorted(filter(ours, names))
 
     async def live(self) -> None:
-        """The world goes on by itself."""
+        """Run the world."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.live_world.run())
             group.create_task(self.virtual_hosts.run())

@@ -14,7 +14,7 @@ START = 1_800_000_000.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """A status with what was said."""
+    """A status with its body."""
 
     status: int
     said: Any

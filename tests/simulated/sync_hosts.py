@@ -40,7 +40,7 @@ class NearHost:
         self.hello: Mapping[str, Any] = {}
         self.house = str(self.home / ".tpuherd")
         self.up = 0  #: bytes that came over its own link
-        self.cut_after: int | None = None  #: the link breaks after so many bytes up
+        self.cut_after: int | None = None  #: the link breaks after this many bytes up
         self.dead: set[str] = set()  #: verbs that never answer: the host hangs
         self.lost: set[str] = set()  #: verbs whose next answer is lost, though they are done
         self.down = False
@@ -176,7 +176,7 @@ class ShipRig:
 
 
 def herd(folder: Path, many: int) -> list[NearHost]:
-    """So many hosts."""
+    """This many hosts."""
     return [NearHost(folder, worker) for worker in range(many)]
 
 

@@ -26,7 +26,7 @@ def run_in_terminal(
         while piece := os.read(file, 1 << 16):
             seen += piece
     except OSError:
-        pass  # nobody has the other end any more
+        pass  # the other end is closed
     os.close(file)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status, seen.decode(errors="replace").replace("\r\n", "\n")

@@ -19,7 +19,7 @@ from tpuherd.model.slots_and_plan import Goal
 
 NODE = "gpt-0-g1-7kq"
 STEP_S = 5.0
-NEAR_S = STEP_S + 2.0  #: each end is known as well as steps are told of
+NEAR_S = STEP_S + 2.0  #: each end is known as precisely as steps are reported
 LIMITS = {"stall_s": 120.0, "first_step_s": 300.0, "stalls": 0, "failures": 0}
 DEADMAN_S = 72 * 3600.0
 
@@ -75,7 +75,7 @@ async def down(play: Play) -> None:
 
 
 async def leave_alone(play: Play) -> None:
-    """No engine is heard of for days: the host stops the attempt by itself."""
+    """Without an engine for days, the host stops the attempt itself."""
     play.wanted = False
     play.kill()
     await play.advance(DEADMAN_S + 1200.0)

@@ -20,7 +20,7 @@ STEPS = 400
 
 
 class Play:
-    """An agent's state, its clock, and a world that does what it is told."""
+    """An agent's state, its clock, and a world that carries out its effects."""
 
     def __init__(self, seed: int = 0) -> None:
         self.dice = random.Random(seed)

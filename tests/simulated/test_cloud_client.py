@@ -119,7 +119,7 @@ def test_a_preempted_node_cannot_be_used() -> None:
 
 
 def collect_notices() -> list[str]:
-    """What the user of this test's command is told from now on."""
+    """Record what users of this test are told from now on."""
     sentences: list[str] = []
 
     async def keep(sentence: str) -> None:

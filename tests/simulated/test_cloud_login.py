@@ -61,7 +61,7 @@ class Watch:
 
 
 class Google(httpx2.AsyncBaseTransport):
-    """Whoever gives tokens, and the cloud behind."""
+    """The issuers of tokens, and the cloud behind them."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer

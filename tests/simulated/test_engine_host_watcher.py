@@ -22,7 +22,7 @@ HEARD_S = 5.0
 
 
 def hello(play: Play) -> dict[str, str]:
-    """What an agent is told of who calls."""
+    """What an agent learns about its caller."""
     return {"who": "me", "owner": play.owner}
 
 

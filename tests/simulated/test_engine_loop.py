@@ -88,7 +88,7 @@ def test_an_engine_at_rest_ends_by_itself() -> None:
 
 @pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ReadError])
 def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]) -> None:
-    """Nobody listens ⇔ the world is gone: what is cut or late may still be there."""
+    """Nothing listens ⇔ the world is gone: a cut or late world may still exist."""
 
     def refuse(_: Request) -> None:
         raise kind("no")

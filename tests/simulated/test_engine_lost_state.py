@@ -86,7 +86,7 @@ def forget(play: Play, machine: Machine) -> None:
 
 
 def lose_log(play: Play, machine: Machine) -> None:
-    """What is said of the log there is longer than it is: nobody can bring the rest here."""
+    """The agent reports a longer log than it has: the rest can't be fetched."""
     machine.deaf.add("follow")
     for line in list(machine.lines.values()):
         line.close()

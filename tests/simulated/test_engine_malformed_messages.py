@@ -36,7 +36,7 @@ SAID: dict[str, dict[str, Any]] = {
 
 
 def say(machine: Machine, content: dict[str, Any]) -> None:
-    """As if its agent had said it."""
+    """As if its agent had sent it."""
     for line in machine.lines.values():
         line.down.send(frames.pack_json(frames.EVENT, 0, content))
 

@@ -19,7 +19,7 @@ PATIENCE_S = 90.0  #: a call that stays unanswered is known to be so after a min
 
 @dataclass(kw_only=True)
 class Half:
-    """Keeps the command from one host of two, so many times."""
+    """Keeps the command from one host of two, a number of times."""
 
     play: Play
     worker: int

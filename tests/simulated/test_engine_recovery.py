@@ -110,7 +110,7 @@ def dying(play: Play, moment: int) -> None:
 
 
 async def lose_all(play: Play) -> None:
-    """Everything beside the cloud is gone, and nobody looks after it."""
+    """Everything except the cloud is gone, and no engine runs."""
     play.wanted = False
     play.kill()
     await play.advance(10.0)
@@ -121,7 +121,7 @@ async def lose_all(play: Play) -> None:
 
 
 async def found_again(play: Play) -> None:
-    """What runs is adopted, and comes to its end; nothing is made anew."""
+    """What runs is adopted and finishes; nothing is requested again."""
     await play.until(lambda: "gpt" in play.store.stored_jobs(), 300.0)
     play.update_wanted_slots()
     assert await play.close() == []
@@ -170,7 +170,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
 
 
 def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
-    """The first survey after the loss does not hear of the zone in which all is."""
+    """The first survey after the loss gets no answer from the zone with all nodes."""
 
     async def plot(play: Play) -> None:
         await lose(play)
@@ -186,7 +186,7 @@ def lost(folder: Path) -> Iterable[Path]:
 
 
 def test_a_full_disk_stops_actions_and_nothing_else() -> None:
-    """What can't be written down is not done; when there is room again all goes on."""
+    """Steps that can't be recorded are not executed; with free space, work continues."""
 
     async def plot(play: Play) -> None:
         full: list[bool] = []

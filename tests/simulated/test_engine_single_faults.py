@@ -12,7 +12,7 @@ from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_storm import again, case_of, play
 from tests.simulated.engine_storms import pairs, seen, singles
 
-STRIDE = 37  #: one moment in so many is played, others in each lifecycle
+STRIDE = 37  #: one moment in this many is tested, different ones in each lifecycle
 PAIRS = 2
 
 

@@ -30,7 +30,7 @@ def test_no_failing_statement_of_the_store_is_fatal(lifecycle: str, number: int,
 
 @pytest.mark.parametrize("how", DISK_FAULTS)
 def test_a_disk_fault_reaches_the_engine(how: str) -> None:
-    """A search whose faults nobody met would find nothing."""
+    """A search whose faults never occur would find nothing."""
 
     async def plot(play: Play) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))

@@ -42,7 +42,7 @@ def fresh(seed: int) -> World:
 
 
 def story(seed: int, world: World) -> Iterator[tuple[float, Request]]:
-    """Requests with their times, made up as the world goes on."""
+    """Requests with their times, generated as the world runs."""
     author, now = Author(seed, world), START
     for _ in range(REQUESTS):
         pause = author.chance.expovariate(1) * author.chance.choice([0.1, 5, 60, 600])

@@ -26,7 +26,7 @@ REQUEST = {
 
 
 class Proxy(ThreadingHTTPServer):
-    """Tells the truth so many times, then answers everything with its page."""
+    """Forwards this many requests, then answers everything with its page."""
 
     truths = 0
     asked = 0

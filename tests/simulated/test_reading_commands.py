@@ -134,7 +134,7 @@ def test_stored_data_is_shown_without_the_world(herd: Herd, save: Save) -> None:
     assert "gpt-0: attempt 1 has run for 1 min" in herd("why", "gpt-0")[1]
     events = herd("events", "gpt-0")[1].splitlines()
     assert events[0].split()[1:4] == ["gpt-0", "bid.requested", "gpt-0-g1-7kq"]
-    for since in ("65s", f"{time() - 65:.0f}"):  # so long ago, or a time since 1970
+    for since in ("65s", f"{time() - 65:.0f}"):  # seconds ago, or a time since 1970
         assert len(herd("events", "--since", since)[1].splitlines()) == 1
     assert herd("status", "gpu")[::2] == (
         4, "herd status: there is no job gpu: did you mean gpt?\n",
@@ -204,7 +204,7 @@ def test_wait_ends_with_the_job(herd: Herd, save: Save) -> None:
 
 
 def test_wait_for_several_jobs_ends_with_the_last(herd: Herd, save: Save) -> None:
-    """Each as it ends; the greatest status counts, and what goes on when the time is over."""
+    """Each is shown as it ends; the greatest status counts, and what still runs at the timeout."""
     done, failed = story(), story()
     done.tell("slot.done", why="it succeeded")
     save(done)
@@ -312,7 +312,7 @@ def test_logs_of_a_job_include_all_attempts(herd: Herd, world: Path, tmp_path: P
 def logged(
     world: Path, home: Path, id: str, node: str, times: tuple[float, ...], said: str = "says"
 ) -> None:
-    """Something was said by a piece of work at these times."""
+    """Output of an attempt at these times."""
     shelf = LogStore(logs_folder(home / ".local/state/tpuherd", world=world, project=""))
     place = LogHost(zone="z", node=node, worker=0, incarnation="1")
     shelf.write_info(LogInfo(id=id, kind="attempt", title="t", target="gpt", started=min(times),
@@ -324,7 +324,7 @@ def logged(
 
 
 def test_logs_name_a_host_once_before_its_lines(herd: Herd, world: Path, tmp_path: Path) -> None:
-    """Hosts that speak in turn need no head each time; one that goes back to other work does."""
+    """Alternating hosts need no heading each time; a host that returns to another log does."""
     now = time()
     said = [
         ("gpt-0-a1-7kq", "gpt-0-g1-7kq", (0, 2, 6)),

@@ -106,7 +106,7 @@ def test_a_tail_is_the_last_lines_of_all_hosts(herd: Herd, world: Path) -> None:
 
 
 class Ticking(WallClock):
-    """A second later whenever it is asked: nothing waits for another host for so long."""
+    """A second later at each call: longer than output waits for another host."""
 
     seconds = 0.0
 

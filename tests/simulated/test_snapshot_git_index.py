@@ -206,7 +206,7 @@ EDITS: tuple[Change, ...] = (
     lambda tree, path: git(tree.code, "config", *tree.dice.choice(CONFIGS)),
     lambda tree, path: git(tree.code, "config", "--unset", tree.dice.choice(CONFIGS)[0]),
 )  # fmt: skip
-#: What writes it anew.
+#: Commands that rewrite it.
 NOTES: tuple[Change, ...] = (
     inner,
     lambda tree, path: git(tree.code, "add", "-A"),

@@ -174,7 +174,7 @@ def repository(path: Path) -> None:
 
 
 def turned(path: Path) -> None:
-    """A program, or none any more."""
+    """An executable file, or not any more."""
     if path.is_file():
         path.chmod(path.stat().st_mode ^ 0o111)
 

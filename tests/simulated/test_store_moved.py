@@ -100,7 +100,7 @@ def test_a_moved_store_is_complete_and_used_only_there(here: ProjectAccess, tmp_
     assert (
         engine_transfer.part_folders(there)[engine_transfer.LOGS] / "a/b"
     ).read_bytes() == b"line"
-    assert moved_marker.refuse_second_store(store_of(there), "t1")  # said again it knows
+    assert moved_marker.refuse_second_store(store_of(there), "t1")  # the second time it knows
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9, 1.0])

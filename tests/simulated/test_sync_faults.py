@@ -16,7 +16,7 @@ from tpuherd_host.agent.snapshots import relay, rpc_snapshots
 from tpuherd_host.agent.snapshots.stream import BrokenStream
 
 SHORT_S = 3.0
-NOWHERE = "192.0.2.1"  # for documentation: nobody is there
+NOWHERE = "192.0.2.1"  # reserved for documentation: no host has it
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def rig(tmp_path: Path) -> ShipRig:
 
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same waits, shorter: they are agreed between herd and its agent, and nobody's choice."""
+    """The same timeouts, shorter: herd and its agent agree on them, users can't change them."""
     for name in ("HAVE_S", "COMMIT_S", "PATIENCE_S", "GRACE_S"):
         monkeypatch.setattr(transfer, name, SHORT_S)
     monkeypatch.setattr(upload_blocks, "STALL_S", 1.5)

@@ -20,7 +20,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
 def carried(id: str, here: Archive, there: Archive) -> int:
-    """Bring a snapshot there as `via` does; so many bytes travelled."""
+    """Send a snapshot as `via` does; return the bytes sent."""
     only = missing_contents(snapshot_contents(id, here), there).__contains__
     bundle = dict(snapshot_entries(id, here, only=only))
     with there.blobs.shared_lock(), there.blobs.new_pack() as fresh:

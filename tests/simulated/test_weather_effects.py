@@ -20,7 +20,7 @@ SPEC = {
     "networkConfig": {"enableExternalIps": True},
     "schedulingConfig": {"spot": True},
 }
-LONG = 3600.0  #: after so long everything in the cloud's lifecycle is done
+LONG = 3600.0  #: after this time everything in the cloud's lifecycle is done
 Effect = Callable[["Sky"], None]
 EFFECTS: dict[str, Effect] = {}
 

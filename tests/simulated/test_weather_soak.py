@@ -24,7 +24,7 @@ class User(Asker):
     statuses: set[int]
 
     def tried(self, method: str, target: str, body: object = None) -> Any:
-        """What was said, or None where it was a refusal."""
+        """The answer, or None if it was a refusal."""
         answer = self.ask(method, target, body)
         self.statuses.add(answer.status)
         return answer.said if answer.status == 200 else None

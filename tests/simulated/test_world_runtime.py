@@ -191,7 +191,7 @@ def test_a_delayed_answer_takes_its_time() -> None:
 
 def test_credentials_are_not_journalled() -> None:
     class Ear:
-        """A journal that keeps what it hears."""
+        """A journal in memory."""
 
         def __init__(self) -> None:
             self.heard: list[Request] = []

@@ -103,7 +103,7 @@ def running(**changes: Any) -> Toy:
 
 
 def swarm(many: int, lasts: float, ticks: int) -> Toy:
-    """A job of so many copies, all launched, and so many ticks later."""
+    """A job with this many copies, all launched, this many ticks later."""
     toy = Toy(*(slot(f"gpt-{number}") for number in range(many)))
     toy.lasts = lasts
     toy.run(until=lambda toy: len(toy.launches) == many)
@@ -119,7 +119,7 @@ def again(toy: Toy, **changes: Any) -> EnginePlan:
 
 
 def with_works(toy: Toy, **changes: Any) -> EnginePlan:
-    """The same, if the hosts said this of the attempt."""
+    """Plan again, with these reports of the hosts."""
     hosts = {
         name: tuple(
             replace(one, works=tuple(replace(work, **changes) for work in one.works))

@@ -146,7 +146,7 @@ def test_a_live_step_is_dated_by_our_clock() -> None:
         parse_report({"step": 1, "time": 6400.0}),
         10000.0,
     )
-    assert first.stepped_at == 6400.0  # perhaps it came when nobody listened
+    assert first.stepped_at == 6400.0  # perhaps it arrived while no engine ran
     assert agent_updates.merge_step_report(
         first, parse_report({"step": 2, "time": 6410.0}), 10010.0
     ).stepped_at == (10010.0)

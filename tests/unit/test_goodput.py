@@ -113,7 +113,7 @@ def test_every_second_has_one_state_whatever_the_log_says(seed: int) -> None:
 
 
 def started() -> StoryLog:
-    """A command that has begun, and has told of no step."""
+    """A command that has started without reporting a step."""
     story = StoryLog()
     story.get(10, 20, 30)
     story.number = 1

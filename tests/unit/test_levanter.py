@@ -1,4 +1,4 @@
-"""What Levanter's scripts are told becomes the job that does it."""
+"""The options of Levanter's scripts become a job."""
 
 import re
 import shlex

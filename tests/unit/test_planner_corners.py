@@ -246,7 +246,7 @@ def test_only_reports_of_this_attempt_count_for_it() -> None:
 @pytest.mark.parametrize("change", [{"code_digest": "d"}, {"goal": Goal.RUN, "code_digest": "e"}])
 def test_a_run_that_ended_before_its_stop_arrived_is_done(change: dict[str, Any]) -> None:
     toy = running()
-    toy.losing = {Stop}  # it finds nobody alive
+    toy.losing = {Stop}  # no host responds
     toy.change_job(**change)
     toy.tick()
     assert actions(toy.last, Stop)

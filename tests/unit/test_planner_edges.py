@@ -256,7 +256,7 @@ def test_an_attempt_that_never_started_says_nothing_about_chips() -> None:
 
 def test_an_end_without_a_known_cause_is_lost() -> None:
     over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, exit=0, ended=NOW - 30)
-    half = bid(offer=offer("a", hosts=3))  # of the third host nothing is heard
+    half = bid(offer=offer("a", hosts=3))  # the third host does not respond
     for termed, why in (
         (True, "something other than herd stopped it"),
         (False, "for an unknown reason"),

@@ -111,7 +111,7 @@ def test_a_stop_is_over_when_all_hosts_ended_or_are_gone_or_time_is_up() -> None
             lost_at=1.0 if node == "lost" else None, notice_at=1.0 if node == "noticed" else None
         )
         says = (first, second)
-        # Whoever was started and has no record of it any longer is over, too.
+        # A host that started it and has no record any longer is over, too.
         ended = {"failed", "well", "absent"}
         done = set(says) <= ended or late or (node == "lost" and "runs" not in says)
         found = waits(says, attempt, mine)

@@ -31,7 +31,7 @@ FACTS = ("withdrawn", "refused", "lost", "noticed", "outdated", "granted", "worn
 
 
 def case(wanted_slot: Slot, need: NodeNeed, *bids: BidRecord) -> SlotContext:
-    """The bids of one slot, before anybody said what they are."""
+    """The bids of one slot, before their roles are known."""
     world = PlanContext(
         desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),

@@ -9,7 +9,7 @@ from tpuherd.planner.step_events import SAVED_S, choose_startup
 
 
 def working(toy: Toy) -> list[Process]:
-    """The processes of an attempt that has begun, and goes on for long."""
+    """The processes of a long attempt that has started."""
     toy.lasts = 3600.0
     toy.run(until=Toy.running)
     return list(toy.home.work[toy.launches[-1]].values())

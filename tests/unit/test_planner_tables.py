@@ -238,7 +238,7 @@ def plan_with(state: State, **changes: object) -> EnginePlan:
 
 
 def ends(state: State) -> bool:
-    """The attempt can be said to be over in this very plan."""
+    """The attempt can be declared over in this plan."""
     dead = state.stage in {"lost", "ending", "leaving"} and not state.withdrawn
     if state.past != "running":
         return state.past != "none"

@@ -128,7 +128,7 @@ def both(scene: Scene) -> set[str]:
 
 
 def over(state: str) -> bool:
-    # What a started host knows nothing of any more is over, too.
+    # An attempt that a started host no longer knows is over, too.
     return state in OVER or state == "absent"
 
 
@@ -160,7 +160,7 @@ def test_a_verdict_needs_reports_of_all_hosts() -> None:
 
 
 def expected_verdict(scene: Scene) -> set[Verdict]:
-    """By the weight of what was said."""
+    """By the weight of the reports."""
     states = both(scene)
     if "complete" in states:
         return {Verdict.SUCCESS}
@@ -304,7 +304,7 @@ def test_a_launch_that_a_host_missed_is_resent() -> None:
 
 
 def test_a_launch_of_a_dead_engine_is_resent_at_once_where_it_was_missed() -> None:
-    """Else a short command has ended on one host before the next one hears of it."""
+    """Otherwise a short command ends on one host before the next one starts it."""
     launched_at = NOW - LAUNCH_S + 1
     for awake_at, at_once in ((NOW - LAUNCH_S, False), (launched_at, False), (NOW - 1, True)):
         for first, second in (("absent", "absent"), ("runs", "absent"), ("silent", "absent")):
@@ -562,7 +562,7 @@ def test_the_last_reports_of_the_hosts_are_kept() -> None:
     )
     found = concluded(Scene(), hosts)
     assert isinstance(found, AttemptEnd)
-    # The gang works no more once its first has failed.
+    # The gang makes no progress once its first host has failed.
     assert (found.saved, found.step, found.last_at) == (20, 19, NOW - 5)
     assert found.lines == tuple(map(str, range(30, 50)))
     attempt = AttemptRecord(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)

@@ -202,7 +202,7 @@ def test_a_bid_is_deleted_when_the_cloud_allows_it() -> None:
     assert [s.action.bid for s in found.steps if isinstance(s.action, Withdraw)] == [gone.bid]
 
 
-# ---- what was not heard --------------------------------------------------------------------------
+# ---- missing reports -----------------------------------------------------------------------------
 
 
 def test_nothing_stalls_in_the_time_before_the_engine_woke_up() -> None:

@@ -20,7 +20,7 @@ from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 
 def blank(slot_history: SlotHistory | None = None) -> SlotContext:
-    """A slot of which nothing was judged yet."""
+    """A slot before any decision."""
     world = PlanContext(
         desired=DesiredSlots(slots={}, owner="me"), observed=seen(), history=History(), now=NOW,
         sure=True, frozen="", unknown={}, probed=set(),

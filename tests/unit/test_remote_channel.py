@@ -56,7 +56,7 @@ def test_a_blocked_writer_learns_that_the_host_is_gone() -> None:
 
 
 def test_calls_that_were_never_sent_are_not_mentioned() -> None:
-    """A world that ended while it told 250 hosts to go had hundreds of these in its log."""
+    """A world that ended while it stopped 250 hosts logged hundreds of these."""
     complaints: list[str] = []
 
     async def main() -> None:

@@ -27,7 +27,7 @@ class Wire:
 
 
 def fed(frame: Callable[[int], bytes], times: int) -> tuple[Multiplexer, Wire]:
-    """A lane whose agent says this so often in answer to a call, which nobody reads."""
+    """A channel whose agent answers a call with this many frames, which are not read."""
     wires = Wire()
 
     async def main() -> Multiplexer:

@@ -26,7 +26,7 @@ def script(run: Any, **fields: Any) -> str:
         ("python3 package/", "package"),
         ("~/venv/bin/python train.py", "train.py"),
         ("# note\npython3 train.py", "train.py"),
-        # Where it can't be told, nothing is said.
+        # If it can't be known, no message is shown.
         ("hostname", ""),
         ("train.sh", ""),
         ("python3 -m train", ""),

@@ -4,7 +4,7 @@ import pytest
 
 from tpuherd.sync.upload_check import REASONS, reason_number, size_findings
 
-#: Put together here, so that nobody who looks for keys finds this file.
+#: Assembled here, so that scanners for keys do not find this file.
 PEM = "-----BEGIN {}PRIVATE " + "KEY-----\nMIIE\n"
 ASK = {
     "key.pem": PEM.format("RSA "),

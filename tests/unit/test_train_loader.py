@@ -96,7 +96,7 @@ def test_each_shard_belongs_to_one_host_and_one_worker(
     for shards in range(3 * len(readers)):
         if shards < len(readers):
             says = f"{shards} shards are too few for {hosts} hosts × {workers} loader workers"
-            for reader in readers:  # on all of them: none goes on and waits for the others
+            for reader in readers:  # on all of them: none continues and waits for the others
                 with pytest.raises(InvalidSetup, match=says):
                     read_by(*reader, shards)
             continue

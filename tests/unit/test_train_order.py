@@ -54,7 +54,7 @@ def test_an_epoch_has_every_sample_once(
 
 
 def read(splits: list[Split], workers: int, first: int, last: int) -> dict[int, list[Sample]]:
-    """What loaders with so many workers deliver on all hosts, batch by batch."""
+    """What loaders with this many workers deliver on all hosts, batch by batch."""
     batches: dict[int, list[Sample]] = {}
     for split in splits:
         walks = [

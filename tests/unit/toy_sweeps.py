@@ -26,7 +26,7 @@ def search(**changes: object) -> Search:
 
 
 class Sweeper(Toy):
-    """So many slots, and one sweep for all of them."""
+    """This many slots, and one sweep for all of them."""
 
     def __init__(self, copies: int, search: Search, *, limits: Limits | None = None) -> None:
         limits = limits or Limits()
@@ -100,7 +100,7 @@ class Sweeper(Toy):
         return False
 
     def ends(self) -> dict[int, list[str]]:
-        """How each trial ended, every time that it was told."""
+        """How each trial ended, as recorded."""
         found: dict[int, list[str]] = {}
         for event in self.kinds("trial.ended"):
             found.setdefault(event.facts["trial"], []).append(event.facts["outcome"])

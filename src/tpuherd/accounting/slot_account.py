@@ -57,7 +57,7 @@ class AccountBuilder:
 def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
     """Account for the time until the event, then apply the event.
 
-    The time of a slot that is over and has given everything back stands still until it lives again.
+    The time of a slot that is over and has no nodes stands still until it runs again.
     """
     over = current_state(book) if has_ended(book) else None
     if over is None:

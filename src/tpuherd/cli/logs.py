@@ -54,7 +54,7 @@ def logs(target: str | None, **said: Any) -> ParsedCommand:
 
 
 class LogPiece(NamedTuple):
-    """Whole lines of one of them, said at the same time. They sort as they stand here."""
+    """Whole lines of one log, written at the same time; the fields are in sorting order."""
 
     at: float
     log: int  #: which, by its place among all
@@ -67,7 +67,7 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     from tpuherd.clock import WallClock
     from tpuherd.commands.find_logs import find_logs, no_logs_sentence, submission_times
 
-    del home  # nobody is asked: all of it is here
+    del home  # logs are local
     shelf = LogStore(log_folder(console))
     wall = WallClock()
     pattern = compile_pattern(look.grep)
@@ -91,12 +91,12 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
 
 
 def store_folder(console: "Console") -> Path:
-    """Where the store of the place is."""
+    """Return the folder of the store."""
     return project_access.resolve_scope(console.environ, world=console.said.world).store_folder
 
 
 def log_folder(console: "Console") -> Path:
-    """Where the logs of the place are that is meant; the place itself may be gone."""
+    """Return the folder of the logs; the project or world itself may be gone."""
     return project_access.resolve_scope(console.environ, world=console.said.world).logs_folder
 
 
@@ -131,7 +131,7 @@ class LogPrinter:
         self._headed: set[str] = set()
 
     async def print_new(self, logs: "Sequence[HostLog]", *, tail: int | None = None) -> None:
-        """All lines of these that are new, by their time; of many the last `tail`."""
+        """Return new lines of these logs, by time; at most the last `tail`."""
         pieces: Iterable[LogPiece] = merge(
             *(self._new_pieces(log, at) for at, log in enumerate(logs))
         )
@@ -183,7 +183,7 @@ class LogPrinter:
         return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
 
     def _work_heading(self, log: "HostLog") -> str:
-        """What the lines are of: where it begins, and where a host comes back to it."""
+        """Name the log of the lines: at its beginning, and where a host returns to it."""
         about = log.about
         spoken = self._heads.setdefault(log.label, [])
         back = about.id in spoken[:-1]

@@ -134,7 +134,7 @@ class TerminalSession:
             await self._console.write(got[1])
 
     async def _send_input(self, call: Call) -> None:
-        """What the user types goes there, but for the sign to leave."""
+        """Send what the user types, except the escape to detach."""
         try:
             while piece := await self._console.read():
                 if self._console.is_terminal(0):
@@ -142,7 +142,7 @@ class TerminalSession:
                 await call.write(STDIN, piece)
             await call.send_eof(STDIN)
         except NotReached:
-            pass  # who shows it hears of it, too
+            pass  # the caller gets the error, too
 
     async def _strip_escape(self, piece: bytes) -> bytes:
         """Without the sign to leave, which is taken out of what is typed."""
@@ -177,7 +177,7 @@ class TerminalSession:
         try:
             await link.call(RpcRequest(name="resize", arguments=asked))
         except HerdError:
-            pass  # it has just ended, or who shows it hears of it
+            pass  # it has just ended, or the caller gets the error
 
     async def _leave_running(self, status: int) -> None:
         await self._console.write(b"\r\n", 2)

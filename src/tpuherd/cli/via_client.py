@@ -70,7 +70,7 @@ class RemoteMachine:
 
     @property
     def folder_name(self) -> str:
-        """Of its folder there."""
+        """Of its folder on that machine."""
         return f"{self.context}-{self.letter['owner']}"
 
     def ssh_command(self, *remote: str, options: Sequence[str] = ()) -> list[str]:

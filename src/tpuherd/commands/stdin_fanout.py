@@ -41,7 +41,7 @@ class StdinFanout:
         self._ended: set[Host] = set()  #: all was sent to these
 
     async def read_to_end(self) -> None:
-        """Read until the end, or until nobody wants more."""
+        """Read until the end, or until no host wants more."""
         while self._queues:
             piece = await self._source.read()
             for queue in list(self._queues.values()):
@@ -65,7 +65,7 @@ class StdinFanout:
                 await call.write(STDIN, piece)
             await call.send_eof(STDIN)
         except NotReached:
-            pass  # who follows it hears of the cut, too
+            pass  # the reader of the output gets the error, too
 
     def is_input_intact(self, host: Host) -> bool:
         """Whether nothing of the input was on its way when the host was cut off."""
@@ -75,7 +75,7 @@ class StdinFanout:
         return host in self._ended and (call is None or call.unacked_bytes == 0)
 
     def drop_host(self, host: Host) -> None:
-        """It wants no more."""
+        """The host wants no more input."""
         queue = self._queues.pop(host, None)
         while queue is not None and not queue.empty():
             queue.get_nowait()

@@ -1,4 +1,4 @@
-"""Translates what Levanter's scripts are told into one of herd's jobs."""
+"""Translates the options of Levanter's scripts into a job."""
 
 import re
 import secrets

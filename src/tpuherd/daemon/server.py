@@ -108,7 +108,7 @@ class Daemon:
     # ---- life ------------------------------------------------------------------------------------
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until it is told to end or idle."""
+        """Serve until stopped or idle."""
         self.listener = listener
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.shut_down)
@@ -125,12 +125,12 @@ class Daemon:
         await self._places.close()
 
     async def _watch_idle(self) -> None:
-        """Close projects that are not used any more; end when no command came for idle_s."""
+        """Close unused projects; end after idle_s without a command."""
         while True:
             await self._clock.sleep(min(LOOK_S, self._idle_s / 4))
             now = self._clock.now()
             if not Path(SOCKET).exists():
-                self.shut_down()  # nobody can connect any more
+                self.shut_down()  # no more connections are possible
             if self._commands:
                 self._used_at = now
             else:

@@ -1,4 +1,4 @@
-"""What failed on hosts while they were prepared, and the sentence that tells it."""
+"""What failed on hosts during preparation, and the message about it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -121,7 +121,7 @@ def apply_refused(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
     if bid is None:
         return slot_history
     if refusal is Refusal.TAKEN:
-        # What bears the name is not known to be ours: it is forgotten, and never withdrawn.
+        # The resource of this name is not known to be ours: forget it, never withdraw it.
         return replace(slot_history, bids=bids_without(slot_history, bid.name))
     slot_history = with_bid(slot_history, replace(bid, refusal=refusal, sentence=sentence))
     if refusal is not Refusal.CONFIGURATION:

@@ -86,7 +86,7 @@ def apply_sweep_dropped(sweep: Sweep, event: HistoryEvent) -> Sweep:
     return sweep
 
 
-#: By kind of event; `job.submitted` begins anew.
+#: By kind of event; `job.submitted` starts over.
 SWEEPS: Mapping[str, SweepEventHandler] = {
     "job.submitted": lambda sweep, event: Sweep(),
     "job.removed": apply_sweep_dropped,
@@ -105,7 +105,7 @@ def apply_trial_event(sweep: Sweep, event: HistoryEvent) -> Sweep:
 
 
 def build_sweep(events: Iterable[HistoryEvent]) -> Sweep:
-    """What the events of one job come to."""
+    """The sweep that results from the events of one job."""
     sweep = Sweep()
     for event in events:
         sweep = apply_trial_event(sweep, event)

@@ -253,7 +253,7 @@ def exact_node_names(job: JobSpec) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriceRange:
-    """What all slots together cost an hour, wherever they come to be."""
+    """The hourly cost of all slots together, wherever they run."""
 
     least: float | None = None  #: None: no price is known
     most: float | None = None

@@ -51,7 +51,7 @@ class NodeAdoption:
 
 
 async def find_nodes(names: Sequence[str], here: Session) -> dict[str, Node]:
-    """Return the running nodes with these names, which nobody's herd uses yet; a name may be
+    """Return the running nodes with these names, which no herd uses yet; a name may be
     ZONE/NODE.
     """
     survey = await (await here.cloud()).list_nodes()

@@ -24,7 +24,7 @@ class Goal(StrEnum):
 
 
 class RequestKind(StrEnum):
-    """How a node is asked for."""
+    """How a node is requested."""
 
     QUEUED = "queued"  #: a queued resource
     DIRECT = "direct"  #: nodes.create
@@ -89,17 +89,17 @@ class DesiredSlots:
     """All slots, and what one project may do to its cloud."""
 
     slots: Mapping[str, Slot]
-    owner: str  #: stands in the names of what is ours
+    owner: str  #: part of the names of our resources
     creates_per_min: int = 60
     hedge: int | None = None  #: maximum bids per slot; None: one in each zone
     adopted: frozenset[str] = frozenset()  #: further owners whose names count as ours
 
 
 class Refusal(StrEnum):
-    """Why the cloud said no."""
+    """Why the cloud refused."""
 
     STOCKOUT = "stockout"  #: no capacity there now: try again, later and later
-    RATE = "rate"  #: asked too often: wait
+    RATE = "rate"  #: too many requests: wait
     QUOTA = "quota"  #: over the project's quota: wait, and say so
     RESERVATION = "reservation"  #: the reservation is used up or not there: wait, tell
     PERMISSION = "permission"  #: fatal for this zone, with what to do

@@ -20,7 +20,7 @@ NAME_IN_USE_S = 60.0  #: until a name that was in use is requested again
 UNHEALTHY_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
-FAULTS_MAX = 2  #: chips that did not come up, in a row: the node is not tried any more
+FAULTS_MAX = 2  #: chip failures in a row after which the node is not used again
 NODE_FAILURES_MAX = 5  #: other ends by the node's fault, or preparations in vain, in a row
 
 
@@ -143,8 +143,8 @@ def phase_from_cloud(
         if request is None and bid.ready_at is None and not any(node.hosts for node in nodes):
             return BidPhase.QUEUED
         if bid.ready_at is not None and request is RequestState.ACTIVE and not nodes:
-            # The request lives on for a while when its node was deleted behind it; but a list of
-            # nodes that is behind the times, or empty, says the same: whoever speaks is not gone.
+            # The request outlives its deleted node for a while; but a list of
+            # nodes that is outdated, or empty, looks the same: a responding host is not gone.
             return BidPhase.HIDDEN if has_reached_host(hosts) else BidPhase.LOST
         return BidPhase.GRANTED
     if request in {None, RequestState.ACTIVE} and len(nodes) >= bid.nodes:

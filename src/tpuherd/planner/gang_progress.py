@@ -25,9 +25,9 @@ class Pending:
     wake_at: float = inf
     broken: str = ""  #: a part of the gang is over: why the rest is to be stopped
     held: bool = False  #: it is nearly over: look at the cloud soon
-    absent: str = ""  #: the host that has not heard of it
+    absent: str = ""  #: the host that did not receive it
     begun: bool = False  #: every host has started it, but no event says so
-    deaf: bool = False  #: a host has not heard that it is to stop
+    deaf: bool = False  #: a host did not receive the stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +36,7 @@ class GangMember:
     work: HostRun | None
     over: bool
     lost: str  #: why its end was not its own
-    absent: bool  #: it has not heard of the attempt
+    absent: bool  #: it does not know the attempt
 
     @property
     def was_sent_term(self) -> bool:
@@ -77,9 +77,9 @@ class Gang:
     bid: BidRecord
     members: tuple[GangMember, ...]
     hosts: int  #: expected number of hosts
-    whole: bool  #: every host that there should be has told of its end
+    whole: bool  #: all expected hosts have reported its end
     working: bool  #: it is being launched or stopped just now
-    surveyed_at: float  #: when the survey was begun that last told of its zone
+    surveyed_at: float  #: start of the last survey that covers its zone
     awake_at: float  #: what was launched before was launched by another, who may not have sent it
 
     @property
@@ -153,7 +153,7 @@ def pending_start(gang: Gang, now: float) -> Pending | None:
     again_at = gang.attempt.launched_at + LAUNCH_S
     missing = next((one.host.name for one in gang.members if one.absent), "")
     if missing and any(one.over for one in gang.members):
-        # It could not begin everywhere: those that had begun were told to end again.
+        # It could not start everywhere: the hosts that had started it were told to stop.
         return Pending(broken=f"{missing} could not start it") if gang.has_live_runs else None
     ours = gang.attempt.launched_at >= gang.awake_at
     if now < again_at and not gang.whole and (ours or not missing):

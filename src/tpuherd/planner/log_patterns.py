@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tpuherd.model.slot_history import UNFIT
 
-#: Said by those that outlive a peer: never the cause.
+#: Printed by processes that outlive a peer: never the cause.
 CONSEQUENCES = re.compile(
     "|".join(
         (

@@ -9,7 +9,7 @@ from tpuherd.planner.slot_input import SlotContext
 
 
 def slot_message(case: SlotContext, state: GangState) -> str:
-    """What `herd why` says of the slot."""
+    """What `herd why` says about the slot."""
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:

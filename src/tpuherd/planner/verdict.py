@@ -39,7 +39,7 @@ class AttemptEnd:
     lines: tuple[str, ...] = ()
     saved: int | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
-    step: int | None = None  #: the furthest that any host told of
+    step: int | None = None  #: the highest that any host reported
     last_at: float | None = None  #: the last sign of life
     sure: bool = True
     chips: bool = False
@@ -156,7 +156,7 @@ def attempt_last_sign(
 ) -> float | None:
     """When the attempt last made progress on any host.
 
-    What it does after we told it to end shows nothing: then the sign before that counts.
+    Progress after we told it to stop does not count; then the last sign before that does.
     """
     if kind is Verdict.FAILURE and culprit is not None:
         return run_last_sign(culprit)
@@ -250,7 +250,7 @@ def was_cleaned(one: GangMember) -> bool:
 
 
 def first_failed_member(members: Sequence[GangMember], *, told_to_end: bool) -> GangMember | None:
-    """The earliest host whose log shows a cause of its own, else the earliest that ended.
+    """The earliest host whose log shows its own cause, else the first that ended.
 
     `told_to_end`: some host was told to end, so that others may have ended because of that.
     """

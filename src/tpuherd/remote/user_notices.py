@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 
 async def ignore_notice(sentence: str) -> None:
-    """Tell nobody: the engine has no user who waits."""
+    """Drop the message: the engine has no waiting user."""
 
 
 #: How to tell the user; each command sets it to its own console. Shared work, such as adding a key

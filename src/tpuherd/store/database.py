@@ -131,7 +131,7 @@ class Database:
             yield from log.read_events(connection, chosen, after=after, limit=limit)
 
     def latest_event_time(self) -> float:
-        """When the last events were written: an engine that begins after them is not earlier."""
+        """Time of the last events; a later engine never records an earlier time."""
         with self._read_transaction() as connection:
             return log.latest_time(connection)
 

@@ -24,7 +24,7 @@ SUBMODULE = 0o160000
 class Snapshot:
     """Code to ship; its id is the hash of its rows."""
 
-    id: str  #: "" if the files were not read yet because the user must be asked first
+    id: str  #: "" if the files were not read yet because consent is needed first
     rows: tuple[bytes, ...]
     size: int  #: bytes of all files
     source: str  #: where it comes from, for people

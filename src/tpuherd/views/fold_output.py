@@ -134,7 +134,7 @@ class FoldingMerger:
         return blocks
 
     def end_host(self, host: str, now: float) -> list[Block]:
-        """A host will not print any more; return what can be shown now."""
+        """Note that a host prints nothing more; return what can be shown now."""
         blocks: list[Block] = []
         for (whose, port), lines in self._lines.items():
             if whose == host:
@@ -258,7 +258,7 @@ class PlainMerger:
         return [Block((host,), port, whole, now)] if whole else []
 
     def end_host(self, host: str, now: float) -> list[Block]:
-        """A host will not print any more; return what can be shown now."""
+        """Note that a host prints nothing more; return what can be shown now."""
         rests = [
             Block((host,), port, lines.take_rest() + b"\n", now)
             for (whose, port), lines in self._lines.items()

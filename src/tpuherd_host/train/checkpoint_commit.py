@@ -25,7 +25,7 @@ class ModelMismatch(Exception):
 class Commit:
     """What a complete checkpoint says about itself."""
 
-    step: int  #: steps that are done: training goes on with this one, counted from 0
+    step: int  #: number of finished steps: training continues with this step, counted from 0
     run: str = ""
     attempt: int = 0
     made: float = 0.0

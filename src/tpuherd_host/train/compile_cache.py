@@ -105,7 +105,7 @@ class ProgramCache:
 
 
 def outdated_files(facts: Mapping[str, FileFacts], room: int) -> list[str]:
-    """Return the oldest files, without which the others fit into so many bytes."""
+    """Return the oldest files whose removal makes the others fit into this many bytes."""
     found, left = [], sum(one.size for one in facts.values())
     for name, one in sorted(facts.items(), key=lambda item: (item[1].changed, item[0])):
         if left <= room:

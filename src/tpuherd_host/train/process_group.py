@@ -19,7 +19,7 @@ class ClosedService:
 
 
 class ProcessGroup:
-    """Uses JAX's coordination service; without it each process hears only itself."""
+    """Uses JAX's coordination service; without it each process is alone."""
 
     def __init__(self, index: int = 0, count: int = 1, line: Any = None) -> None:
         self.index = index

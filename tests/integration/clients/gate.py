@@ -14,11 +14,11 @@ import urllib.request
 from collections.abc import Callable
 from urllib.parse import quote
 
-WAIT_S = 300.0  #: a test that has failed lets nobody on
+WAIT_S = 300.0  #: a failed test lets no host continue
 
 
 class Gate:
-    """What one host says to the test, and hears from it."""
+    """What one host sends to the test, and receives from it."""
 
     def __init__(self, host: int, heard: Callable[[], bool] = bool) -> None:
         self.bucket, _, self.path = os.environ.get("STORY", "").partition("/")

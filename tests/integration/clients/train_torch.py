@@ -22,7 +22,7 @@ BATCH, CUT = 8, 3
 
 
 def decoded(sample):
-    """A worker that is begun anew must find it by its name."""
+    """A restarted worker must find it by its name."""
     return np.frombuffer(sample["txt"], np.uint8), sample["__key__"]
 
 

@@ -27,7 +27,7 @@ CONNECTIONS_MAX = 128
 CALLS_MAX = 256
 CREDIT_MAX = 1 << 26
 
-#: A verb that is answered by the judgement: the answer, or None when it comes later.
+#: A method of the state machine: the answer, or None if it follows later.
 MethodHandler = Callable[
     [Transition, Connection, int, Mapping[str, Any]], Optional[Mapping[str, Any]]
 ]

@@ -353,7 +353,7 @@ def handle_outputs_closed(transition: Transition, event: OutputsClosed) -> None:
 def orphan_task(mark: str, boot: str, now: float) -> Optional[Task]:
     """Return a task for an attempt or setup whose processes run but whose records were deleted.
 
-    It is stopped, since nobody could learn its end. None for a user's command, which does no harm.
+    It is stopped, since its end could not be reported. None for a user's command: it is harmless.
     """
     bid = mark.rpartition("-setup-")[0]
     kind, letter = (SETUP, "-g") if bid else (ATTEMPT, "-a")

@@ -1,4 +1,4 @@
-"""One step of the state machine: the next state and the effects, as they come about."""
+"""One step of the state machine: the next state and its effects, in order."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
