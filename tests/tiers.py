@@ -41,6 +41,7 @@ LONG = (
     "integration/test_sweep_life.py",
     "integration/test_train_checkpoints.py::test_only_what_fits_is_loaded_and_every_other_array_is_named",
     "integration/test_train_checkpoints.py::test_what_can_not_be_loaded_in_part_is_refused",
+    "integration/test_tpucare.py",
     "integration/test_train_formats.py",
     "integration/test_train_interruptions.py",
     "integration/test_train_loops.py",
