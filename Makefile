@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt scripts/venv
 	@scripts/venv
 
 # Clients of other projects get environments of their own; without one, its tests are skipped.
-CLIENTS := light inside train wandb torch skypilot tpunicorn tpucare ray
+CLIENTS := light inside train wandb torch tfds skypilot tpunicorn tpucare ray
 VENVS := PATH="$(CURDIR)/.venv/bin:$$PATH" PYTHON="$(CURDIR)/$(PY)" sh tests/integration/clients/make_venv.sh
 
 demo: $(READY)  ## a training job loses its simulated spot TPUs and still finishes

@@ -66,3 +66,14 @@ def test_pytorch_reads_by_number_and_resumes_with_other_hosts(tmp_path: Path, wo
     assert len(set(seen)) == len(seen) == steps * 8
     if workers == "fork":
         assert sorted(said["pipeline"]) == sorted(keys)
+
+
+def test_tfds_is_shared_with_random_access_and_as_streams(tmp_path: Path) -> None:
+    said = said_by(client("tfds"), "train_tfds.py", home=tmp_path)
+    assert not said["tensorflow"]
+    assert len(set(said["random"])) == len(said["random"]) == 40, "on four hosts, then on two"
+    assert said["stacked"]["number"] == ["8"]
+    assert [len(batches) for batches in said["streams"]] == [5] * 4
+    seen = [number for batches in said["streams"] for batch in batches for number in batch]
+    assert len(set(seen)) == len(seen) == 40
+    assert said["resumed"] == [batches[3:] for batches in said["streams"]]

@@ -74,6 +74,26 @@ def test_hosts_share_streamed_shards(hosts: int, each: int, many: int, start: in
     assert seen == list(range(min(start * hosts * each, whole), whole))
 
 
+@given(st.integers(1, 4), st.integers(1, 3), st.integers(0, 60), st.integers(0, 4))
+def test_hosts_that_stream_their_own_samples_have_as_many_batches(
+    hosts: int, each: int, many: int, start: int
+) -> None:
+    """As TFDS splits it: equal parts, one after the other."""
+    size, split_batch = many // hosts, hosts * each
+    parts = [
+        list(of_iterator(
+            range(host * size, (host + 1) * size),
+            Split(sizes=(100,), batch=split_batch, host=host, hosts=hosts), start, own=True,
+        ))
+        for host in range(hosts)
+    ]  # fmt: skip
+    assert len({len(part) for part in parts}) == 1
+    for host, part in enumerate(parts):
+        read = [one for batch in part for one in batch]
+        whole = size // each * each
+        assert read == list(range(host * size + min(start * each, whole), host * size + whole))
+
+
 def of_torch(worker: int, workers: int) -> Any:
     """What a process of PyTorch's DataLoader would find there."""
     info = SimpleNamespace(id=worker, num_workers=workers)

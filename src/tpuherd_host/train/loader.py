@@ -116,19 +116,25 @@ def stack_samples(samples: list[Any]) -> Any:
     return samples
 
 
-def of_iterator(stream: Iterable[T], split: Split, start: int = 0) -> Iterator[list[T]]:
+def of_iterator(
+    stream: Iterable[T], split: Split, start: int = 0, *, own: bool = False
+) -> Iterator[list[T]]:
     """Yield this host's part of every batch of a stream that all hosts read in the same order.
 
     For data that can only be read sequentially: each host reads all of it, a resumed run reads
-    again what it has seen, and samples at the end that do not fill a batch are dropped.
+    again what it has seen, and samples at the end that do not fill a batch are dropped. `own`: the
+    stream has only this host's samples, as many as every other host's; it is then resumed on the
+    same number of hosts only.
     """
-    whole = iter(stream)
-    next(islice(whole, start * split.batch, start * split.batch), None)
+    samples = iter(stream)
+    size = split.share if own else split.batch
+    first = 0 if own else split.host * split.share
+    next(islice(samples, start * size, start * size), None)
     while True:
-        batch = list(islice(whole, split.batch))
-        if len(batch) < split.batch:
+        batch = list(islice(samples, size))
+        if len(batch) < size:
             return
-        yield batch[split.host * split.share : (split.host + 1) * split.share]
+        yield batch[first : first + split.share]
 
 
 def process_number() -> tuple[int, int]:
