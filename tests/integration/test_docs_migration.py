@@ -10,8 +10,11 @@ from tests.integration.test_docs_run import ROOT, run_script
 HOWTO = ROOT / "docs" / "howto"
 #: By page: what its example prints at least so often.
 PAGES = {
+    "from-gcloud": {"version 1 on t1v": 4, "version 2 on t1v": 12, "installed": 9},
     "from-levanter": {"run k3v9x0ab": 2},
+    "from-skypilot": {"training with --lr 0.1 --rank 1": 2, "preempted": 1},
     "from-tpucare": {"try 0": 2, "try 1": 1},
+    "from-tpunicorn": {"training on t1v": 4},
 }
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("git")]
