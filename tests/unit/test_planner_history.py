@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.unit.planner_scenes import (  # fmt: skip
+    ATTEMPT,
+    NAME,
+    NOW,
+    bid,
+)
 from tests.unit.toy_cloud import Toy, offer, slot
 from tpuherd.history.apply_bid_events import GONE_KEPT, read_offer, unfit_key
 from tpuherd.history.apply_event import apply_event, events_before_step
@@ -652,3 +658,34 @@ def test_what_the_journal_contains() -> None:
         Collect(bid=BID, slot="gpt-0", attempt="x"),
     ):
         assert events_before_step(PlannedStep(action=action, why="w"), 7.0) == ()
+
+
+WELL = SlotHistory(bids={NAME: bid(prepared="c", prepared_at=NOW - 100)})
+
+
+def slot_event(kind: str, **facts: object) -> HistoryEvent:
+    return HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
+
+
+def test_an_event_of_an_unknown_trial_creates_no_sweep() -> None:
+    told = slot_event("trial.reported", trial=7, step=1, value=0.5)
+    assert apply_event(History(), told).sweeps == {}
+
+
+def test_a_finished_trial_uses_no_budget_of_the_next() -> None:
+    attempt = replace(ATTEMPT, trial=1)
+    ended = slot_event("attempt.ended", attempt=attempt.id, verdict="failure", why="w")
+    for trial, failures in ((1, 1), (2, 0), (None, 0)):
+        history = History(slots={"gpt-0": replace(WELL, attempt=attempt, trial=trial)})
+        found = apply_event(history, ended).slots["gpt-0"]
+        assert (found.failures, found.failed_at) == (failures, NOW if failures else None)
+
+
+@pytest.mark.parametrize("kind", ["trial.ended", "trial.waiting"])
+def test_the_end_of_another_trial_leaves_the_slot_alone(kind: str) -> None:
+    history = History(slots={"gpt-0": SlotHistory(trial=2, failures=1)})
+    said = {"trial": 1, "outcome": "failed", "why": "w", "usage": {}}
+    assert apply_event(history, slot_event(kind, **said)).slots["gpt-0"].trial == 2
+    assert (
+        apply_event(history, slot_event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
+    )

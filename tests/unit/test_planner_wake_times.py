@@ -3,11 +3,28 @@
 from dataclasses import replace
 from math import inf
 
-from tests.unit.planner_scenes import NAME, NOW, actions, again, bid, host, running, seen, sight
+from tests.unit.planner_scenes import (  # fmt: skip
+    NAME,
+    NOW,
+    actions,
+    again,
+    bid,
+    case,
+    host,
+    running,
+    seen,
+    sight,
+)
 from tests.unit.toy_cloud import Toy, offer, slot
 from tpuherd.model.observed import HostRun, HostStatus, NodeState, RunState
 from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
-from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Limits, Withdraw
+from tpuherd.model.slots_and_plan import (
+    Collect,
+    DesiredSlots,
+    Goal,
+    Limits,
+    Withdraw,
+)
 from tpuherd.planner.bid_status import BidStatus
 from tpuherd.planner.bidding import DRAIN_S, is_log_draining
 from tpuherd.planner.deletion_guard import BELIEVED_S
@@ -215,3 +232,60 @@ def test_nothing_is_recorded_about_unobserved_bids() -> None:
     missed = bid(granted_at=1.0, ready_at=2.0, missed_at=NOW - 9)
     for stage in (BidPhase.CALLING, BidPhase.HIDDEN):
         assert not list(find_bid_events(missed, stage, sight(NodeState.READY), ()))
+
+
+def test_without_open_work_the_cloud_is_surveyed_once_a_minute() -> None:
+    assert case().survey_s == 60.0
+    assert again(Toy()).survey_s == 60.0
+
+
+def test_while_deletions_are_paused_the_plan_wakes_within_a_minute() -> None:
+    toy = running()
+    names = [f"x-{number}-g1-me" for number in range(3)]
+    (mine,) = toy.slot_history().bids.values()
+    others = {
+        name[:3]: SlotHistory(bids={name: replace(mine, name=name, slot=name[:3])})
+        for name in names
+    }
+    toy.history = replace(toy.history, slots={**toy.history.slots, **others})
+    toy.home.cut = True
+    found = again(toy, observations={}, hosts={})
+    assert found.frozen and found.survey_s == 5
+    assert toy.now < found.wake_at <= toy.now + 60
+    assert all(one.action.event.kind == "engine.deletions_paused" for one in found.steps[:1])  # type: ignore[union-attr]
+
+
+def test_a_finished_job_wakes_the_plan_when_its_node_expires() -> None:
+    keeps = Limits(failures=0, done_keep_s=777, failed_keep_s=777)
+    for exit_code in (0, 1):
+        toy = Toy(slot(limits=keeps))
+        toy.exit = exit_code
+        toy.run(until=lambda toy: bool(toy.slot_history().done_at or toy.slot_history().gave_up_at))
+        for _ in range(20):
+            toy.tick()
+        end = toy.slot_history().done_at or toy.slot_history().gave_up_at
+        assert end is not None
+        assert toy.last.wake_at == end + 777
+
+
+def test_a_limit_waits_for_outputs_with_or_without_other_nodes() -> None:
+    toy = running(outputs=True, limits=Limits(lifetime_s=400))
+    toy.losing = {Collect}
+    old = toy.home.ask.bid
+    toy.change_job(offers=(offer("a", type="v5"),))
+    toy.grants = lambda zone: 1e9
+    toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
+    assert len(toy.things) == 2
+    for _ in range(20):
+        toy.tick()
+    assert old in toy.things and toy.slot_history().gave_up_at is None
+    toy.losing = set()
+    toy.run()
+    assert toy.kinds("slot.collected") and "lifetime" in toy.slot_history().gave_up_why
+
+
+def test_the_plan_wakes_when_the_wait_for_other_hosts_is_over() -> None:
+    toy = running()
+    toy.home.work[toy.launches[0]][1].ended = toy.now
+    toy.home.work[toy.launches[0]][1].exit = 1
+    assert again(toy).wake_at == toy.now + 20
