@@ -261,6 +261,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     }),
     "herd sweep status NAME --json": schema_of(results.SweepStatus),
     "herd sweep best NAME --json": schema_of(results.Trial),
+    "herd map status NAME --json": schema_of(results.MapResult),
 }  # fmt: skip
 
 #: By command.
@@ -268,6 +269,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
     "herd run --json": MADE,
     "herd up --json": MADE,
     "herd sweep FILE --json": MADE,
+    "herd map JOB FILE --json": schema_of(results.MapResult),
     "herd run --dry-run --json": object_of({
         "job": DOCUMENT,
         "offers": (list_of(OFFER), "where a node may come from, best first"),

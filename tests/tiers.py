@@ -34,6 +34,7 @@ LONG = (
     "integration/test_jobs_life.py::test_scaling_removes_the_last_copies_and_touches_no_other",
     "integration/test_jobs_life.py::test_several_tiers_are_separated_by_commas_and_slices_are_shown",
     "integration/test_jobs_life.py::test_without_a_terminal_run_says_that_it_detached_and_how_to_wait",
+    "integration/test_map_life.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",

@@ -10,14 +10,14 @@ async with tpuherd.AsyncHerd(world="./world") as herd:    # the same as coroutin
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from tpuherd.async_api import AsyncHerd
 from tpuherd.job import Job
-from tpuherd.job_fields import JobChanges
+from tpuherd.job_fields import JobChanges, MapOptions
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -26,6 +26,7 @@ from tpuherd.results import (
     JobSummary,
     Leftovers,
     LogLine,
+    MapResult,
     Plan,
     Submission,
     SweepStatus,
@@ -137,6 +138,28 @@ class Herd:
     def sweep(self, name: str) -> SweepStatus:
         """Return all trials of a sweep."""
         return run_blocking(self._herd.sweep(name))
+
+    def map(
+        self,
+        job: str | Job,
+        items: Iterable[str],
+        command: Sequence[str] | str = (),
+        *,
+        wait: bool = True,
+        yes: bool = False,
+        **options: Unpack[MapOptions],
+    ) -> MapResult:
+        """Run a command for each item, on the nodes of a job (its name) or of a new one.
+
+        {} in the command is replaced by the item; without {} it is appended. Text is for a shell,
+        words are not. The same job, items and command go on where they were.
+        """
+        work = self._herd.map(job, items, command, wait=wait, yes=yes, **options)
+        return run_blocking(work)
+
+    def map_status(self, name: str) -> MapResult:
+        """Return all items of a map."""
+        return run_blocking(self._herd.map_status(name))
 
     def events(self, name: str, *, all: bool = False) -> list[Event]:
         """Return a job's events, oldest first; `all`: also those of earlier jobs with this name."""

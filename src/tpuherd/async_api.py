@@ -1,7 +1,7 @@
 """Jobs from Python as coroutines: `tpuherd.AsyncHerd`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -14,18 +14,25 @@ from tpuherd.commands.run_command import run_command
 from tpuherd.commands.ship_code import change_code, ship_folder
 from tpuherd.errors import InvalidInput
 from tpuherd.job import Job, mistakes_error
-from tpuherd.job_fields import JobChanges
+from tpuherd.job_fields import JobChanges, MapOptions
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import engine_control, job_queries, submit
 from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
-from tpuherd.jobs.job_queries import sweep_status
+from tpuherd.jobs.job_queries import map_status, sweep_status
+from tpuherd.jobs.map_progress import watch_map
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.orphans import collect_orphans
 from tpuherd.jobs.preview_plan import preview_plan
 from tpuherd.jobs.remove import removal_preview, remove_jobs, wait_until_gone
 from tpuherd.jobs.submit import SubmitResult
+from tpuherd.jobs.submit_map import (
+    MapRequest,
+    add_map_fields,
+    submit_map_on_job,
+    submit_new_map,
+)
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
 from tpuherd.remote.resolve_hosts import RemoteSession
@@ -37,6 +44,7 @@ from tpuherd.results import (
     JobSummary,
     Leftovers,
     LogLine,
+    MapResult,
     Plan,
     Submission,
     SweepStatus,
@@ -46,6 +54,7 @@ from tpuherd.results import (
 )
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
+from tpuherd.sweeps.map_items import check_items
 from tpuherd.sync.shipment import Shipment
 from tpuherd.views.event_lines import event_json
 
@@ -280,6 +289,39 @@ class AsyncHerd:
         async with self._open_session() as here:
             return read_result(sweep_status(here.store, here.clock.now(), name)[0], SweepStatus)
 
+    async def map(
+        self,
+        job: str | Job,
+        items: Iterable[str],
+        command: Sequence[str] | str = (),
+        *,
+        wait: bool = True,
+        yes: bool = False,
+        **options: Unpack[MapOptions],
+    ) -> MapResult:
+        """Run a command for each item, on the nodes of a job (its name) or of a new one.
+
+        {} in the command is replaced by the item; without {} it is appended. Text is for a shell,
+        words are not. The same job, items and command go on where they were.
+        """
+        request = MapRequest(
+            items=check_items(items),
+            command=command if isinstance(command, str) else tuple(command),
+            **options,
+        )
+        async with self._open_session(yes=yes) as here:
+            name = await submit_map(job, request, here)
+        if wait:
+            async with self._open_session() as here:  # closing the other one started the engine
+                async for _ in watch_map(name, here.store, here.clock):
+                    pass
+        return await self.map_status(name)
+
+    async def map_status(self, name: str) -> MapResult:
+        """Return all items of a map."""
+        async with self._open_session() as here:
+            return read_result(map_status(here.store, here.clock.now(), name), MapResult)
+
     async def events(self, name: str, *, all: bool = False) -> list[Event]:
         """Return a job's events, oldest first; `all`: also those of earlier jobs with this name."""
         async with self._open_session() as here:
@@ -323,6 +365,21 @@ class AsyncHerd:
             adopted = await adopt_nodes(checked, here)
             assert adopted is not None, "PresetAnswers never says no: it raises"
             return read_result(adopted.as_json(), Adoption)
+
+
+async def submit_map(job: str | Job, request: MapRequest, here: Session) -> str:
+    """Submit a map; return the name of its job."""
+    if isinstance(job, str):
+        page = YamlDocument(value={})
+        made = await submit_map_on_job(job, page, request, here)
+    else:
+        page = job.page
+        add_map_fields(page, request, keep=False)
+        found = await submit.check_submission(page, job.base, Goal.RUN, here)
+        made = None if found is None else await submit_new_map(found, request, here, "")
+    if made is None:
+        raise mistakes_error(page.mistakes, "")
+    return made.stored_job.job
 
 
 def submission_result(result: SubmitResult) -> Submission:

@@ -62,3 +62,11 @@ class JobChanges(OptionalFields, total=False):
     """Keywords of `change(...)`; None resets a field."""
 
     accelerator: Words
+
+
+class MapOptions(TypedDict, total=False):
+    """What `Herd.map` can be told of a map."""
+
+    retries: int  #: of a failed item
+    timeout: str | float  #: of one item: "1h", or seconds
+    again: bool  #: also run items that have already succeeded

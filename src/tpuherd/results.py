@@ -278,6 +278,33 @@ class SweepStatus:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MapItem:
+    """One item of a map."""
+
+    item: int  #: its number, from 0
+    text: str  #: the item
+    phase: Literal["waiting", "running", "complete", "failed"]
+    exit: int | None  #: exit status; null: it has not ended
+    attempts: int  #: number of starts
+    attempt: str  #: its latest attempt: `herd logs --attempt` shows the output
+    slot: str  #: its current or last slot
+    seconds: float | None  #: from its start to its end, or to now
+    lines: tuple[str, ...]  #: the last lines of one that failed
+    why: str  #: how it ended
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MapResult:
+    """A map with all its items."""
+
+    map: str  #: the name of its job
+    total: int  #: number of items
+    phases: Mapping[str, int]  #: number of items by phase
+    exit: int | None  #: the greatest exit status of its items; null: some are left
+    items: tuple[MapItem, ...]  #: its items, by number; with --failed, failed ones
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HostResult:
     """How a command ended on one host, and its output there."""
 

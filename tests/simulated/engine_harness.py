@@ -100,9 +100,11 @@ class Play:
         kind = "job.submitted" if known is None else "job.changed"
         if known is not None:
             stored_job = replace(stored_job, made_at=known.made_at)
-        self.store.put_job(
-            stored_job, [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]
-        )
+        events = [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]
+        before = None if known is None else known.document.get("sweep")
+        if sim_job.items and before != stored_job.document["sweep"]:
+            events += sim_job.map_events(now)
+        self.store.put_job(stored_job, events)
         self.update_wanted_slots()
 
     def down(self, job: str) -> None:

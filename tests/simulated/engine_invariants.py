@@ -149,11 +149,14 @@ def unmet_jobs(
 
 
 def missing_trials(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterator[str]:
-    """Unfinished trials of submitted sweeps."""
-    for job in {slot.job for slot in slots if slot.trials and slot.goal is Goal.RUN}:
+    """Unfinished trials of submitted sweeps, and items of maps."""
+    wanted = {slot.job: slot for slot in slots if slot.trials and slot.goal is not Goal.GONE}
+    for job, slot in wanted.items():
         sweep = sweeps.get(job, Sweep())
         yield from (f"trial {one.number} of {job} {one.status_word}" for one in sweep.unfinished)
-        if not sweep.trials:
+        if slot.items and not sweep.is_over:
+            yield f"the map {job} has items left"
+        if not sweep.made:
             yield f"{job} has no trials"
 
 
@@ -162,7 +165,7 @@ def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
     at: dict[tuple[str, int], str] = {}
     lost = False
     for event in events:
-        if event.kind == "job.submitted":
+        if event.kind in ("job.submitted", "map.started"):
             at = {key: where for key, where in at.items() if key[0] != event.job}
         elif lost_events(event):
             at, lost = {}, True  # trials whose lines were lost are tried again
@@ -202,7 +205,8 @@ def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[
             if number not in (known[-1], known[-1] + 1):  # the same again is a retry
                 yield f"attempt {number} of {event.slot} follows {known[-1]}"
             known.append(number)
-        idle = "no trial" in str(event.facts.get("why"))  # a sweep has no more for it
+        why = str(event.facts.get("why"))
+        idle = "no trial" in why or "no items" in why  # a sweep or map has no more for it
         finished = idle or event.slot in sim.fleet.bucket.finished
         if event.kind == "slot.done" and not finished:
             yield f"{event.slot} is said to be done, and never finished"

@@ -8,8 +8,17 @@ from typing import Any
 from tests.simulated.engine_world import OWNER, TYPE, ZONES
 from tpuherd.catalogue import accelerators
 from tpuherd.model.node_spec import LaunchSpec, NodeSpec
-from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Limits, Offer, RequestKind, Slot
+from tpuherd.model.slots_and_plan import (
+    DesiredSlots,
+    Goal,
+    HistoryEvent,
+    Limits,
+    Offer,
+    RequestKind,
+    Slot,
+)
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.sweeps.map_items import item_events, items_digest
 from tpuherd.targets import split_bid_name
 
 TOLD = "TOLD"
@@ -33,6 +42,8 @@ class SimJob:
     outputs: bool = False
     limits: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Any] | None = None
+    items: tuple[str, ...] = ()  #: of a map
+    keep: bool = False  #: the map's nodes stay, as those of `herd up`
 
     def document(self) -> dict[str, Any]:
         """As a job's: what rides in the card, and what a lost store is rebuilt from.
@@ -53,7 +64,24 @@ class SimJob:
             "run": "python train.py",
             "env": {TOLD: json.dumps(told)},
             **({} if self.sweep is None else {"sweep": self.sweep}),
+            **({"sweep": self.map_document()} if self.items else {}),
         }
+
+    def map_document(self) -> dict[str, Any]:
+        """The map as `herd map` writes it."""
+        found = {
+            "method": "items",
+            "items": items_digest(self.items),
+            "trials": len(self.items),
+        }
+        return {**found, "keep": True} if self.keep else found
+
+    def map_events(self, now: float) -> list[HistoryEvent]:
+        """The events with which `herd map` submits items."""
+        digest = items_digest(self.items)
+        facts = {"items": digest, "count": len(self.items)}
+        start = HistoryEvent(at=now, kind="map.started", job=self.job, facts=facts)
+        return [start, *item_events(self.job, self.items, digest, now)]
 
     def to_stored_job(self, now: float) -> StoredJob:
         """What a command would write."""
@@ -102,6 +130,7 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
             limits=Limits(**told["limits"]),
             outputs=told["outputs"],
             trials="sweep" in stored_job.document,
+            items="items" in stored_job.document.get("sweep", {}),
         )
         for index in range(told["copies"])
     )

@@ -267,6 +267,8 @@ def test_of_a_job_with_too_many_logs_the_oldest_attempts_are_removed(
     assert shelf.trim_job("gpt", newest="gpt-0-g1-7kq-setup-12-0") == ["gpt-0-a1-7kq"]
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {*names[1:], "gpt2-0-a1-7kq", "other"}
+    monkeypatch.setattr(log_store, "JOB_LOGS_MAX", 1)  # as after very many items of a map
+    assert shelf.trim_job("gpt", newest="gpt-0-g1-7kq-setup-12-0") == ["gpt-1-a1-7kq"]
 
 
 def test_a_damaged_log_file_ends_at_the_damage(tmp_path: Path) -> None:

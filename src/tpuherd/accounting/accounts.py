@@ -15,6 +15,7 @@ class JobTimes:
     changed_at: float
     goal: Goal = Goal.RUN
     stopped: bool = False
+    map_end: tuple[int, str] | None = None  #: of a map whose items have ended: exit status, reason
 
 
 @dataclass(slots=True)
@@ -70,7 +71,12 @@ def update_job_times(job: JobTimes | None, event: HistoryEvent) -> JobTimes:
         return JobTimes(made_at=event.at, changed_at=event.at, goal=goal)
     stopped = (job.stopped or event.kind == "job.stopped") and event.kind != "job.resumed"
     changed = event.at if event.kind == "job.changed" else job.changed_at
-    return JobTimes(made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped)
+    map_end = None if event.kind == "map.started" else job.map_end
+    if event.kind == "map.ended":
+        map_end = int(event.facts["exit"]), str(event.facts.get("why", ""))
+    return JobTimes(
+        made_at=job.made_at, changed_at=changed, goal=goal, stopped=stopped, map_end=map_end
+    )
 
 
 def start_builder(event: HistoryEvent, job: JobTimes | None, *, others: bool) -> AccountBuilder:

@@ -30,6 +30,7 @@ UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
     Verdict.STALLED: (WORKING, GoodputState.HUNG),
     Verdict.STOPPED: (frozenset({GoodputState.PRODUCTIVE}), GoodputState.HUNG),
 }
+RUNS_MAX = 1_000  #: attempts that an account lists: a slot of a map has very many
 
 
 @dataclass(slots=True)
@@ -176,6 +177,8 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
         book.marks = {}
     book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
     book.points.append([])
+    if len(book.runs) > RUNS_MAX:
+        del book.runs[0], book.points[0]
 
 
 def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:

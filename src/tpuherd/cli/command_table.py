@@ -13,6 +13,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
         "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),
+        "map": ("Run a command for each line of a file.", "tpuherd.cli.map:map_"),
         "scale": ("Change a job's number of copies.", "tpuherd.cli.set_:scale"),
         "set": ("Change fields of a job.", "tpuherd.cli.set_:set_"),
         "stop": ("Stop jobs and give their nodes back.", "tpuherd.cli.stop:stop"),

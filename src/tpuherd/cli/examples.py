@@ -24,6 +24,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sweep status": ("herd sweep status lr", "herd sweep status lr --csv > lr.csv"),
     "sweep best": ("herd sweep best lr",),
     "sweep plot": ("herd sweep plot lr", "herd sweep plot lr --svg > lr.svg"),
+    "map": (
+        "herd map dev files.txt -- python3 eval.py {}",
+        "herd map evals.yaml files.txt -- python3 eval.py {}",
+        "herd map status evals",
+    ),
+    "map FILE": (
+        "herd map dev files.txt -- python3 eval.py {}",
+        "herd map evals.yaml files.txt --retries 2 --timeout 1h -- python3 eval.py {}",
+        "ls tests/*.py | herd map dev - -- pytest",
+    ),
+    "map status": ("herd map status evals", "herd map status evals --failed"),
+    "map logs": ("herd map logs evals 17",),
     "scale": ("herd scale gpt 3",),
     "set": ("herd set gpt retry.failures=10 env.LR=0.1", "herd set gpt max_cost="),
     "stop": ("herd stop gpt",),

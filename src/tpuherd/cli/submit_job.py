@@ -156,6 +156,8 @@ async def print_dry_run(
 
 def trials_table(search: Search) -> str:
     """Return the first trials, unless they depend on results."""
+    if search.items:
+        return f"{count_trials(search)} items"
     all_ = f"{count_trials(search)} trials"
     if search.method == "bayes":
         return f"{all_}, each chosen by the results of those before"

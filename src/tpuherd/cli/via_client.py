@@ -22,7 +22,7 @@ from typing import IO, Any
 import click
 
 from tpuherd.cli import wheel
-from tpuherd.cli.via_layout import DIGEST, LETTER, ROOT, RUNNING, SHOWN
+from tpuherd.cli.via_layout import DIGEST, LETTER, MAP_SHOWN, ROOT, RUNNING, SHOWN
 from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
@@ -252,7 +252,10 @@ def is_remote_command(arguments: Sequence[str]) -> bool:
 
 def needs_upload(words: Sequence[str]) -> bool:
     """Whether the command needs a job file, code and secrets of this machine."""
-    return words[0] in ("run", "up") or (words[0] == "sweep" and not SHOWN.intersection(words[1:2]))
+    further = {"sweep": SHOWN, "map": MAP_SHOWN}.get(words[0])
+    return words[0] in ("run", "up") or (
+        further is not None and not further.intersection(words[1:2])
+    )
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:

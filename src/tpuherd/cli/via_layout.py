@@ -7,3 +7,5 @@ LETTER, DIGEST = "letter.json", "letter"  #: the context's settings, and their d
 PROGRAM = "herd"
 #: The subcommands of `herd sweep`: any other word is a job file.
 SHOWN = frozenset(("status", "best", "plot"))
+#: Those of `herd map`: any other word is a job or a job file.
+MAP_SHOWN = frozenset(("status", "logs"))

@@ -11,6 +11,7 @@ from typing import Any
 from tpuherd.cli.ask_user import TerminalPrompter
 from tpuherd.cli.job_options import read_job_input
 from tpuherd.cli.main import choose_colour, herd
+from tpuherd.cli.map_submission import MapInput
 from tpuherd.cli.parsed_command import ParsedCommand
 from tpuherd.cli.submit_job import RunOptions
 from tpuherd.commands.console import Console
@@ -38,12 +39,12 @@ def prepare_upload(
     if not isinstance(command, ParsedCommand):
         return 0  # it was help
     asked = getattr(command.work, "args", (None,))[0]
-    assert isinstance(asked, RunOptions)
+    assert isinstance(asked, RunOptions | MapInput)
     return asyncio.run(gather_upload(asked, list(arguments), environ, lacking))
 
 
 async def gather_upload(
-    asked: RunOptions, words: list[str], environ: Mapping[str, str], lacking: FindMissing
+    asked: RunOptions | MapInput, words: list[str], environ: Mapping[str, str], lacking: FindMissing
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """Do so in a loop. Mistakes in the job are reported by the other machine."""
     here = Path.cwd()
@@ -53,6 +54,8 @@ async def gather_upload(
         file = here / Path(asked.said.file).expanduser()
         bundle[f"job/{file.name}"] = file.read_bytes()
         words[words.index(asked.said.file)] = f"job/{file.name}"
+    if isinstance(asked, MapInput) and asked.items != "-":
+        add_items(asked.items, words, bundle)
     if not isinstance(page.value, dict):
         return words, bundle
     raw: dict[str, Any] = page.value
@@ -82,8 +85,23 @@ async def gather_upload(
     return words, bundle
 
 
+def add_items(file: str, words: list[str], bundle: dict[str, bytes]) -> None:
+    """Add the file with the items of a map, and name its copy in the arguments."""
+    items = Path.cwd() / Path(file).expanduser()
+    end = words.index("--") if "--" in words else len(words)
+    place = max(at for at, word in enumerate(words[:end]) if word == file)
+    words[place] = f"job/items-{items.name}"
+    try:
+        bundle[words[place]] = items.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be read: {error.strerror}") from error
+
+
 async def take_with_consent(
-    taking: Callable[[], Snapshot], archive: Archive, asked: RunOptions, environ: Mapping[str, str]
+    taking: Callable[[], Snapshot],
+    archive: Archive,
+    asked: RunOptions | MapInput,
+    environ: Mapping[str, str],
 ) -> Snapshot | None:
     """Take a snapshot and ask for consent where needed; None: the user declined."""
     snapshot = await asyncio.to_thread(taking)

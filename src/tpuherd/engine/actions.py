@@ -25,14 +25,16 @@ from tpuherd.model.slots_and_plan import (
     Withdraw,
 )
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.model.sweep_trials import Sweep
 from tpuherd.planner.bid_status import host_fingerprint
 from tpuherd.ports import BidRefused, CloudPort, Survey
-from tpuherd.store.log_store import JOB_BYTES_MAX, LogInfo, LogStore, log_host
-from tpuherd.sweeps.trial_env import launch_spec_for_trial
+from tpuherd.store.log_store import JOB_BYTES_MAX, JOB_LOGS_MAX, LogInfo, LogStore, log_host
+from tpuherd.sweeps.trial_env import launch_spec_for_item, launch_spec_for_trial
 
 CARD_VERSION = 1
 ATTEMPT = "attempt"
 LINES_MAX = 20
+TRIM_EVERY = 100  #: items of a map: looking at the sizes of all its logs takes long
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,12 +160,15 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     order = replace(
         order, env={**lifetime_env(bench.history, launch.slot, launch.bid), **order.env}
     )
+    sweep = bench.history.sweeps.get(job, Sweep())
     if launch.trial is not None:
-        order = launch_spec_for_trial(order, bench.history.sweeps[job].trials[launch.trial])
+        order = launch_spec_of_trial(order, sweep, launch)
     values = bench.secrets(job)
     secrets = {name: values[name] for name in order.secrets if name in values}
     write_attempt_info(bench, launch.slot, launch.attempt, launch.number, launch.bid)
-    removed = bench.shelf.trim_job(job, newest=launch.attempt)
+    removed: list[str] = []
+    if not sweep.items or (launch.trial or 0) % TRIM_EVERY == 0:
+        removed = bench.shelf.trim_job(job, newest=launch.attempt)
     await bench.gang_client.launch_attempt(launch, order, secrets)
     started = bench.new_event(
         "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
@@ -171,11 +176,21 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     return [*log_removed_events(bench, job, removed), started]
 
 
+def launch_spec_of_trial(order: LaunchSpec, sweep: Sweep, launch: Launch) -> LaunchSpec:
+    """The launch spec of a sweep's trial, or of a map's item."""
+    trial = None if launch.trial is None else sweep.find_trial(launch.trial)
+    if trial is None:
+        raise NotFound(f"{launch.slot} works on trial {launch.trial}, which is over")
+    fill = launch_spec_for_item if sweep.items else launch_spec_for_trial
+    return fill(order, trial)
+
+
 def log_removed_events(
     bench: ActionContext, job: str, removed: list[str]
 ) -> Iterator[HistoryEvent]:
     """An event for each log that was removed because the job's logs exceed their limit."""
-    why = f"the logs of {job} exceed the {JOB_BYTES_MAX >> 30} GiB that are kept on this machine"
+    most = f"{JOB_BYTES_MAX >> 30} GiB of {JOB_LOGS_MAX:,} attempts"
+    why = f"the logs of {job} exceed the {most} that are kept on this machine"
     for log in removed:
         slot = f"{job}-{log.removeprefix(f'{job}-').partition('-')[0]}"
         yield bench.new_event("log.removed", slot, log=log, why=f"{why}: the oldest are deleted")

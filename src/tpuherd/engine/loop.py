@@ -14,6 +14,7 @@ decides again. engine_process.py is the process around it; start reading at plan
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -44,6 +45,7 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.trouble import CLOUD
 from tpuherd.planner.plan import plan as make_plan
 from tpuherd.ports import Survey
+from tpuherd.sweeps.scheduler import slots_with_work
 
 __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
 
@@ -69,6 +71,7 @@ class Engine:
         self.past = EventLog(parts.store, epoch, parts.note)
         self._alarms = Alarms(parts, self.past)
         self._shout = self._alarms.raise_alarm
+        self._items = sweep_step.ItemTexts(parts.store)
         self._version: int | None = None
         self._desired = DesiredState(
             desired_slots=DesiredSlots(slots={}, owner=parts.owner),
@@ -195,9 +198,9 @@ class Engine:
         self._watch_hosts()
         observed = self._build_observed_state()
         turn_at = sweep_step.run_sweep_steps(
-            self.parts, self._desired, self.past, observed, self._shout
+            self.parts, self._desired, self.past, observed, self._items, self._shout
         )
-        self.plan = make_plan(self._desired.desired_slots, observed, self.past.history, now)
+        self.plan = make_plan(self._slots_with_work(), observed, self.past.history, now)
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:
@@ -211,6 +214,11 @@ class Engine:
             self._states = self.plan.states
         self._alarms.end_store_trouble()
         self._thought_s = self.parts.clock.now() - now
+
+    def _slots_with_work(self) -> DesiredSlots:
+        """The desired slots; where nodes of `herd up` have an item, their goal is to run."""
+        desired = self._desired.desired_slots
+        return replace(desired, slots=slots_with_work(desired.slots, self.past.history))
 
     def _build_observed_state(self) -> ObservedState:
         return ObservedState(

@@ -208,6 +208,15 @@ def apply_trial_left(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
     )
 
 
+def apply_map_started(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    """Its items are new: what the slot ran or runs is none of them."""
+    last = slot_history.attempt
+    last = last if last is None or last.trial is None else replace(last, trial=EARLIER)
+    return replace(
+        with_trial(forgive_failures(slot_history, event), None, TrialUsage()), attempt=last
+    )
+
+
 def with_trial(slot_history: SlotHistory, trial: int | None, spent: TrialUsage) -> SlotHistory:
     return replace(
         slot_history,
@@ -222,6 +231,8 @@ def with_trial(slot_history: SlotHistory, trial: int | None, spent: TrialUsage) 
     )
 
 
+EARLIER = -1  #: the trial of an attempt that ran an item of an earlier map
+
 SLOTS: Mapping[str, SlotEventHandler] = {
     "job.submitted": start_afresh,
     "job.changed": forgive_failures,
@@ -232,6 +243,7 @@ SLOTS: Mapping[str, SlotEventHandler] = {
     "slot.gave_up": lambda slot_history, event: replace(
         slot_history, gave_up_at=event.at, gave_up_why=str(event.facts["why"])
     ),
+    "map.started": apply_map_started,
     "trial.assigned": apply_trial_given,
     "trial.waiting": apply_trial_left,
     "trial.ended": apply_trial_left,

@@ -167,11 +167,30 @@ _KINDS = (
         "the stack traces of its processes are in `file`",
     ),
     (
+        "map.started",
+        "items count",
+        "{count} items",
+        "`herd map` submitted items: their number is `count`, their digest `items`. If the map goes"
+        " on, `made`, `complete` and `again` say how far it is and which items run again",
+    ),
+    (
+        "map.items",
+        "items first texts",
+        "from item {first}",
+        "the items themselves, many in one event: `texts`, the first of which has number `first`",
+    ),
+    (
+        "map.ended",
+        "complete failed exit",
+        "",
+        "all items have ended: how many are `complete` and `failed`, and the greatest `exit`",
+    ),
+    (
         "trial.created",
         "trial params run_id",
         "trial {trial}",
         "a sweep has another trial: `params`, and `run_id`, its RUN_ID; `metric` and `direction`"
-        " judge it",
+        " judge it. The trials of a map are its items",
     ),
     (
         "trial.assigned",
@@ -198,7 +217,8 @@ _KINDS = (
         "trial.ended",
         "trial outcome why",
         "trial {trial} {outcome}",
-        "the trial is over: `outcome` is complete, pruned or failed; its last report is its value",
+        "the trial is over: `outcome` is complete, pruned or failed; its last report is its value;"
+        " `exit` and the last `lines` of a failed item",
     ),
     (
         "host.invalid_data",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from tpuherd.catalogue import Accelerator, generations, runtimes
@@ -55,7 +56,8 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             exact=job.exact or bool(job.node_name),
             patient=stored.patient,
             no_offer="" if offers else obstacle,
-            trials=job.sweep is not None and stored.goal is not Goal.IDLE,
+            trials=job.sweep is not None and (job.sweep.keep or stored.goal is not Goal.IDLE),
+            items=job.sweep is not None and bool(job.sweep.items),
         )
         for index in range(job.copies)
     )
@@ -70,6 +72,7 @@ def slot_limits(job: JobSpec) -> Limits:
         stall_s=job.stall,
         first_step_s=job.first_step,
         lifetime_s=job.max_lifetime,
+        timeout_s=inf if job.sweep is None else job.sweep.timeout,
         idle_s=job.idle_timeout,
         cost=job.max_cost / job.copies,
         done_keep_s=job.node.done,

@@ -11,11 +11,13 @@ from tpuherd.jobfile.value_types import (
     ReportMistake,
     ValueType,
     choice_type,
+    duration_type,
     integer_type,
     mapping_type,
     record_type,
     show_value,
     suggest_name,
+    text_type,
 )
 from tpuherd.model.search import (
     GRID_MAX,
@@ -29,6 +31,7 @@ from tpuherd.model.search import (
 )
 
 METHODS = ("grid", "random", "bayes")
+ITEMS = "items"  #: the method of a map: `herd map` writes it
 GOALS = ("minimize", "maximize")
 RULES = ("none", "median", "halving", "hyperband")
 NAME = r"[A-Za-z_][A-Za-z0-9_.-]*"
@@ -137,7 +140,7 @@ def read_prune(value: Any, wrong: ReportMistake) -> Prune | None:
 
 
 KINDS: Mapping[str, ValueType] = {
-    "method": choice_type(*METHODS),
+    "method": choice_type(*METHODS, ITEMS),
     "parameters": mapping_type(NAME, "a parameter's name", PARAMETER),
     "metric": ValueType(
         read=lambda value, wrong: value if isinstance(value, str) and value else
@@ -151,6 +154,9 @@ KINDS: Mapping[str, ValueType] = {
         read=read_prune, write=PRUNING.write,
         schema={"anyOf": [{"enum": list(RULES)}, PRUNING.schema]},
     ),
+    "items": text_type(r"[0-9a-f]{64}", "the digest that `herd map` writes"),
+    "timeout": duration_type(1.0),
+    "keep": FLAG,
 }  # fmt: skip
 
 
@@ -167,16 +173,30 @@ def read_search(value: Any, wrong: ReportMistake) -> Search | None:
         found[key] = KINDS[key].read(below, lambda said, at, k=key: wrong(said, (k, *at)))  # type: ignore[misc]
     if "method" not in value:
         wrong("method is missing: use grid, random or bayes", ())
+    if found.get("method") == ITEMS:
+        return read_map(found, wrong)
     if value.get("parameters", {}) == {}:
         wrong(f"has no parameters: {SHAPE}", ("parameters",))
     if any(one is None for one in found.values()) or not {"method", "parameters"} <= found.keys():
         return None
+    for name in sorted(found.keys() & {"items", "timeout", "keep"}):
+        wrong("belongs to a map: use `herd map` (see docs/howto/map.md)", (name,))
     if len(found["parameters"]) < len(value["parameters"]):
         return None  # the mistake is already reported
     search = Search(**found)
     for at, sentence in search_problems(search):
         wrong(sentence, at)
     return search
+
+
+def read_map(found: dict[str, Any], wrong: ReportMistake) -> Search | None:
+    """Return the map that `herd map` has written into a job."""
+    if any(one is None for one in found.values()):
+        return None  # the mistake is already reported
+    if not {"items", "trials"} <= found.keys():
+        wrong("a map gets its items from `herd map JOB FILE` (see docs/howto/map.md)", ())
+        return None
+    return Search(**found)
 
 
 def search_problems(search: Search) -> list[tuple[tuple[str, ...], str]]:
@@ -209,7 +229,7 @@ def search_problems(search: Search) -> list[tuple[tuple[str, ...], str]]:
 def write_search(search: Search) -> dict[str, Any]:
     """Return the document form, which `read_search` reads back as the same search."""
     plain = {one.name: one.default for one in fields(Search)}
-    plain["prune"] = Prune()
+    plain |= {"prune": Prune(), "parameters": {}}
     return {
         name: {key: write_parameter(one) for key, one in value.items()}
         if name == "parameters"
@@ -222,7 +242,7 @@ def write_search(search: Search) -> dict[str, Any]:
 SEARCH = ValueType(
     read=read_search, write=lambda value: None if value is None else write_search(value),
     schema={
-        "type": "object", "additionalProperties": False, "required": ["method", "parameters"],
+        "type": "object", "additionalProperties": False, "required": ["method"],
         "properties": {key: kind.schema for key, kind in KINDS.items()},
     },
 )  # fmt: skip

@@ -24,6 +24,7 @@ from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
 from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
+from tpuherd.views.map_table import MAP_KINDS, map_page
 from tpuherd.views.sweep_table import sweep_page
 from tpuherd.views.trouble_line import problem_rows
 
@@ -39,6 +40,7 @@ def load_scene(store: Database, now: float, kept: Ledger | None = None) -> Store
         stored_jobs=store.stored_jobs(),
         accounts=current_accounts(kept, now),
         states=store.slot_messages(),
+        map_ends={job: one.map_end for job, one in kept.jobs.items() if one.map_end is not None},
         engine=engine_control.is_engine_running(store, now),
         troubles=store.troubles.read(),
     )
@@ -183,9 +185,14 @@ def job_ending(view: StoreView, job: str) -> tuple[int, str] | None:
         return ENDED, f"{job} was removed"
     if stored.goal is Goal.GONE:
         return ENDED, f"{job} is stopped"
+    if job in view.map_ends:
+        return view.map_ends[job]
     found = [slot_ending(stored, view.accounts.get(name)) for name in wanted_slots(stored)]
     if any(one is None for one in found):
         return None
+    if map_digest(stored.document):
+        gave_up = [why for status, why in filter(None, found) if status]
+        return (ENDED, f"items are left, and {gave_up[0]}") if gave_up else None
     return max((one for one in found if one is not None), default=(0, f"{job} has no slots"))
 
 
@@ -204,12 +211,30 @@ def slot_ending(stored: StoredJob, account: SlotAccount | None) -> tuple[int, st
     return status, f"{account.slot} gave up: {account.over_why}"
 
 
+def map_digest(document: Mapping[str, Any]) -> str:
+    """The digest of the items of a job's map; "" if it is none."""
+    sweep = document.get("sweep")
+    return str(sweep.get("items", "")) if isinstance(sweep, Mapping) else ""
+
+
+def map_status(store: Database, now: float, name: str) -> dict[str, Any]:
+    """Return what `herd map status` shows."""
+    job, _ = resolve_name(store, name)
+    events = (event for _, event in store.read_events(job=job, kinds=MAP_KINDS))
+    page = map_page(job, events, now)
+    if page is None:
+        raise InvalidInput(f"{job} is not a map", hint="start one with `herd map`")
+    return page
+
+
 def sweep_status(store: Database, now: float, name: str) -> tuple[dict[str, Any], Search | None]:
     """Return what `herd sweep status` shows, and the search if the job still has one."""
     job, _ = resolve_name(store, name)
     found = apply_trial_events.build_sweep(
         event for _, event in store.read_events(job=job, kinds=tuple(apply_trial_events.SWEEPS))
     )
+    if found.items:
+        raise InvalidInput(f"{job} is a map", hint=f"`herd map status {job}` shows it")
     search = sweep_search(store.stored_jobs().get(job))
     if search is None and not found.trials:
         raise InvalidInput(f"{job} is not a sweep: its job file has no `sweep:`")

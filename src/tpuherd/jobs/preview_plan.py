@@ -1,7 +1,7 @@
 """Plans the next steps from the store and one look at the cloud."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tpuherd.engine import desired_slots
@@ -12,6 +12,7 @@ from tpuherd.model.observed import ObservedState
 from tpuherd.model.slots_and_plan import Ask, PlannedStep, Withdraw
 from tpuherd.planner.plan import plan
 from tpuherd.ports import Survey
+from tpuherd.sweeps.scheduler import slots_with_work
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,7 @@ async def preview_plan(name: str | None, here: Session) -> PlanPreview:
     ).desired_slots
     history = load_history(here.store)
     now = here.clock.now()
+    desired = replace(desired, slots=slots_with_work(desired.slots, history))
     found = plan(desired, observed_cloud(inventory.survey, now), history, now)
     messages = here.store.slot_messages()
     return PlanPreview(

@@ -144,11 +144,8 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     return values
 
 
-async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
-    """Ask for confirmation and write the job; None if the user says no.
-
-    Raises NotAllowed without writing anything if there is no valid login.
-    """
+async def prepare_record(found: CheckedJob, here: Session, details: str) -> StoredJob | None:
+    """Ask for confirmation where it is billed, and take its code; None if the user says no."""
     await check_access(here)
     project = here.place.project
     if not found.granted:
@@ -162,7 +159,17 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
     snapshot = await snapshot_code(found, here)
     if snapshot is None:
         return None
-    fresh = new_job_record(found.job, found.goal, snapshot, here.clock.now())
+    return new_job_record(found.job, found.goal, snapshot, here.clock.now())
+
+
+async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
+    """Ask for confirmation and write the job; None if the user says no.
+
+    Raises NotAllowed without writing anything if there is no valid login.
+    """
+    fresh = await prepare_record(found, here, details)
+    if fresh is None:
+        return None
     before = here.store.stored_jobs().get(fresh.job)
     result = classify_change(
         before, fresh, is_over=before is not None and has_finished(here.store, before)
@@ -336,7 +343,8 @@ def resume_job(stored: StoredJob, here: Session) -> bool:
         return True
     if all(one.done_at is not None for one in histories):
         raise InvalidInput(f"{stored.job} is done", hint="run it again with `herd run FILE`")
-    goal = Goal.RUN if stored.document.get("run") else Goal.IDLE
+    kept = (stored.document.get("sweep") or {}).get("keep")  # a map on nodes of `herd up`
+    goal = Goal.RUN if stored.document.get("run") and not kept else Goal.IDLE
     set_goal(stored, goal, "job.resumed", "resumed it", here)
     return True
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,13 +31,16 @@ class Prune:
 class Search:
     """How a sweep chooses its trials and compares them."""
 
-    method: str  #: grid, random, bayes
-    parameters: Mapping[str, Parameter]
+    method: str  #: grid, random, bayes; items: a map
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
     metric: str = ""
     goal: str = "minimize"
     trials: int | None = None
     seed: int = 0
     prune: Prune = field(default_factory=Prune)
+    items: str = ""  #: of `herd map`: the digest of its items, which are its trials
+    timeout: float = inf  #: seconds that one item may take
+    keep: bool = False  #: the nodes stay after the last item: `herd up` requested them
 
 
 GRID_MAX = 10_000  #: a larger grid is probably a mistake

@@ -55,6 +55,7 @@ class Limits:
     stall_s: float = 600.0  #: no log and no step for this long, or 20 × the median step if longer
     first_step_s: float = 2700.0  #: the same before the first step: compiling takes long
     lifetime_s: float = inf  #: since the first launch
+    timeout_s: float = inf  #: of one item of a map
     idle_s: float = inf  #: a node with goal IDLE and no command running on it
     cost: float = inf  #: dollars in all
     done_keep_s: float = 0.0  #: how long the node stays after success
@@ -82,6 +83,7 @@ class Slot:
     patient: bool = False  #: changed code waits for the next attempt
     no_offer: str = ""
     trials: bool = False  #: it works on what a sweep gives it, one trial after another
+    items: bool = False  #: its trials are the items of a map
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """The state of a sweep: its trials, folded from the event log."""
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -71,11 +72,27 @@ class TrialRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
-    """All trials of a job since its submission: trials[k] has the number k."""
+    """The trials of a job since its submission, in the order of their numbers.
+
+    A map may have very many: of its trials, which are items, only those that have not ended are
+    kept here. How each of them ended is in the event log.
+    """
 
     trials: tuple[TrialRecord, ...] = ()
+    made: int = 0  #: trials so far: their numbers are 0 … made - 1
+    complete: int = 0  #: trials that succeeded
+    items: str = ""  #: of a map: the digest of its items
+    failed: tuple[int, ...] = ()  #: of a map: the items that failed
+    again: tuple[int, ...] = ()  #: of a map: items that are to run again, before new ones
+    worst: int = 0  #: of a map: the greatest exit status of its failed items
+    is_over: bool = False  #: of a map: it was recorded that all items have ended
     metric: str = ""  #: what trials are compared by; "" if nothing
     goal: str = ""  #: minimize, maximize
+
+    def find_trial(self, number: int) -> TrialRecord | None:
+        """The trial with this number, if it is kept here."""
+        place = trial_place(self.trials, number)
+        return None if place is None else self.trials[place]
 
     @property
     def unfinished(self) -> tuple[TrialRecord, ...]:
@@ -88,3 +105,9 @@ class Sweep:
         judged = [(one.value, one) for one in self.trials if one.how is TrialEnd.COMPLETE]
         known = [(sign * value, one.number, one) for value, one in judged if value is not None]
         return tuple(one for _, _, one in sorted(known, key=lambda each: each[:2]))
+
+
+def trial_place(trials: Sequence[TrialRecord], number: int) -> int | None:
+    """The place of this number among trials in the order of their numbers."""
+    place = bisect_left(trials, number, key=lambda one: one.number)
+    return place if place < len(trials) and trials[place].number == number else None

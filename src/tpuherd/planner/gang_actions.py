@@ -121,7 +121,7 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     if has_running_attempt(slot_history) and slot_history.attempt is not None:
         here = case.home
         if not is_current_attempt(slot, slot_history):
-            return Goal.IDLE, "its trial is over"
+            return Goal.IDLE, f"its {'item' if slot.items else 'trial'} is over"
         if slot_history.attempt.code_digest != slot.code_digest and not slot.patient:
             return Goal.IDLE, "its code has changed"
         if here is None or here.role in {Role.DEAD, Role.SURPLUS, Role.WITHDRAWN}:

@@ -264,9 +264,12 @@ def conclude_attempt(case: SlotContext) -> None:
 
 def check_slot_end(case: SlotContext) -> None:
     slot, slot_history = case.slot, case.slot_history
-    if slot_history.gave_up_at is not None or slot.goal is Goal.GONE:
-        return
     over = slot_history.attempt is not None and slot_history.attempt.ended_at is not None
+    if slot_history.gave_up_at is not None or slot.goal is Goal.GONE:
+        # A trial that succeeded while its job was being stopped does not run again.
+        if over and slot.trials and has_succeeded(slot, slot_history):
+            finish_slot(case)
+        return
     if (
         slot.goal is Goal.RUN
         and slot_history.done_at is None

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 
-from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
+from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.log_patterns import find_cause
 
@@ -42,6 +42,8 @@ def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> st
     """The limit of its current work that is reached: failures, preemptions, stalls, time."""
     limits = slot.limits
     if slot.goal is Goal.RUN:
+        if has_timed_out(slot, slot_history, now):
+            return f"it ran longer than {limits.timeout_s:g} s, its timeout"
         if refusal := unfit_reason(slot_history):
             return f"it can't run like this: {refusal}"
         for many, most, what in (
@@ -50,6 +52,8 @@ def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> st
             (slot_history.preemptions, limits.preemptions, "was preempted"),
         ):
             if most is not None and many > most:
+                if slot.items and what == "failed" and most == 0:
+                    return slot_history.failed_why or "it failed"
                 last = (
                     f": {slot_history.failed_why}"
                     if what == "failed" and slot_history.failed_why
@@ -65,6 +69,22 @@ def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> st
     return ""
 
 
+def has_timed_out(slot: Slot, slot_history: SlotHistory, now: float) -> bool:
+    """Whether the latest attempt of its item runs for too long, or was stopped because of that."""
+    attempt, limit_s = slot_history.attempt, slot.limits.timeout_s
+    if attempt is None or limit_s == inf or attempt.trial != slot_history.trial:
+        return False
+    if attempt.verdict not in {None, Verdict.STOPPED, Verdict.FAILURE}:
+        return False
+    until = attempt.stopping_at if attempt.ended_at is not None else attempt.stopping_at or now
+    return until is not None and until - item_start(attempt) >= limit_s
+
+
+def item_start(attempt: AttemptRecord) -> float:
+    """When the attempt's command began."""
+    return attempt.started_at or attempt.launched_at
+
+
 def unfit_reason(slot_history: SlotHistory) -> str:
     """Why no retry can help; "" once something was changed."""
     if slot_history.unpreparable:
@@ -77,7 +97,9 @@ def unfit_reason(slot_history: SlotHistory) -> str:
 
 def limit_times(slot: Slot, slot_history: SlotHistory, now: float) -> Iterator[float]:
     """When a limit will be reached if nothing changes."""
-    limits = slot.limits
+    limits, attempt = slot.limits, slot_history.attempt
+    if attempt is not None and attempt.ended_at is None:
+        yield item_start(attempt) + limits.timeout_s
     if slot_history.first_launch_at is not None and slot.goal is Goal.RUN:
         yield slot_history.first_launch_at + limits.lifetime_s
     if limits.cost < inf:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpuherd.history.apply_event import apply_slot_event
 from tpuherd.model.observed import BidObservation, ObservedState
-from tpuherd.model.slot_history import History, SlotHistory
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Action,
     DesiredSlots,
@@ -19,7 +19,10 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.sweep_trials import TrialEnd
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
 from tpuherd.planner.gang_progress import Pending
+from tpuherd.planner.retry_limits import has_timed_out
 from tpuherd.planner.zone_choice import PendingAsk
+
+TIMED_OUT, FAILED_FOR_GOOD = 124, 5  #: exit statuses of items that have none of their own
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,10 +82,20 @@ class SlotContext:
         self.wake_at = self.now
 
     def end_trial(self, how: TrialEnd, why: str) -> None:
-        self.record_event(
-            "trial.ended", why, {"trial": self.slot_history.trial, "outcome": str(how)}
-        )
+        facts: dict[str, Any] = {"trial": self.slot_history.trial, "outcome": str(how)}
+        attempt = self.slot_history.attempt
+        if self.slot.items and attempt is not None:
+            facts["attempt"] = attempt.id
+            if how is TrialEnd.FAILED:
+                facts |= {"exit": self.item_exit(attempt), "lines": list(attempt.lines)}
+        self.record_event("trial.ended", why, facts)
         self.wake_at = self.now
+
+    def item_exit(self, attempt: AttemptRecord) -> int:
+        """The exit status of a failed item."""
+        if has_timed_out(self.slot, self.slot_history, self.now):
+            return TIMED_OUT
+        return attempt.exit or FAILED_FOR_GOOD
 
     def add_step(self, action: Action, why: str) -> None:
         self.steps.append(PlannedStep(action=action, why=why))

@@ -57,7 +57,8 @@ def attempt_message(case: SlotContext, state: GangState) -> str:
     attempt = case.slot_history.attempt
     assert attempt is not None
     here = case.home
-    trial = "" if attempt.trial is None else f"trial {attempt.trial}, "
+    word = "item" if case.slot.items else "trial"
+    trial = "" if attempt.trial is None else f"{word} {attempt.trial}, "
     where = f"{trial}attempt {attempt.number} on {attempt.bid}"
     if here is not None:
         where = f"{where} in {here.bid.offer.zone}"
@@ -132,5 +133,5 @@ def granted_node_message(case: SlotContext, status: BidStatus, state: GangState)
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"
     if case.slot.trials and case.slot_history.trial is None:
-        return f"{where} is prepared; waiting for a trial"
+        return f"{where} is prepared; waiting for {'an item' if case.slot.items else 'a trial'}"
     return f"{where} is prepared; starting the command"

@@ -43,6 +43,7 @@ from tpuherd_host.agent.log_records import (
 SEGMENT_MAX = 16 << 20
 HOST_BYTES_MAX, HOST_BYTES_MIN = 256 << 20, 8 << 20  #: per log and host
 LOG_BYTES_MAX = 4 << 30  #: per log on all its hosts; each host may have HOST_BYTES_MIN all the same
+JOB_LOGS_MAX = 4_000  #: attempts and setups of a job that have logs here
 JOB_BYTES_MAX = 8 << 30  #: for the attempts and setups of a job, without its newest
 SEGMENTS = 4  #: a bounded log is split into at least this many segments
 SEGMENTS_MAX = 4096  #: every writer that reopens a log starts a new segment
@@ -191,9 +192,9 @@ class LogStore:
                 at = max((one.st_mtime for one in files), default=0.0)
                 found.append((at, sum(one.st_size for one in files), home))
         found.sort()
-        total, removed = sum(size for _, size, _ in found), []
+        total, removed = sum(size for _, size, _ in found), list[str]()
         for _, size, home in found:
-            if total <= JOB_BYTES_MAX:
+            if total <= JOB_BYTES_MAX and len(found) - len(removed) <= JOB_LOGS_MAX:
                 break
             shutil.rmtree(home, ignore_errors=True)
             removed.append(home.name)

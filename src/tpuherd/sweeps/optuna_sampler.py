@@ -22,7 +22,7 @@ def missing_dependency(search: Search) -> str:
 
 
 def suggest_parameters(search: Search, sweep: Sweep) -> Mapping[str, Value]:
-    number = len(sweep.trials)
+    number = sweep.made
     if search.method != "bayes":
         return suggest_point(search, number)
     if missing_dependency(search):

@@ -1,7 +1,7 @@
 """Schedules the trials of a sweep: reads metrics, prunes, releases and assigns."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from math import inf, isfinite
 from typing import Any
@@ -24,7 +24,7 @@ class SweepAdvisor:
     """The functions that decide on trials from the results of others."""
 
     suggest: Callable[[Search, Sweep], Mapping[str, Value]] = lambda search, sweep: suggest_point(
-        search, len(sweep.trials)
+        search, sweep.made
     )  #: the next trial's parameters
     hopeless: Callable[[Search, Sweep, TrialRecord], str] = (
         prune_reason  #: why to prune a trial, or ""
@@ -76,7 +76,9 @@ def run_step(turn: SweepStep) -> None:
     free = [slot for slot in turn.slots if is_free_slot(slot, turn.slot_history(slot.name))]
     for slot in [one for one in free if is_ready_slot(one, turn.slot_history(one.name))]:
         assign_trial(turn, slot)
-    if turn.slots and turn.slots[0].goal is Goal.RUN:
+    if turn.search.items:
+        end_map(turn)
+    if turn.slots and turn.slots[0].goal is Goal.RUN and not turn.search.keep:
         finish_slots(turn)
 
 
@@ -106,7 +108,7 @@ def read_metrics(turn: SweepStep, trial: TrialRecord) -> None:
     why = f"trial {trial.number}: {turn.search.metric} {shown} at step {step}"
     turn.record_event("trial.reported", why, trial.slot, trial=trial.number, step=step, value=value)
     why = "" if last else turn.advice.hopeless(
-        turn.search, turn.sweep, turn.sweep.trials[trial.number]
+        turn.search, turn.sweep, turn.sweep.find_trial(trial.number) or trial
     )  # fmt: skip
     if why:
         end_trial(turn, trial, TrialEnd.PRUNED, why)
@@ -157,9 +159,10 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
         saved=history.saved,
         since=history.first_launch_at,
     )
-    why = f"trial {trial.number} waits for a free slot: {trial.slot} has no node"
+    lacking = "has no node"
     if not is_desired or history.gave_up_at is not None:
-        why = f"trial {trial.number} waits for a free slot: {trial.slot} is no longer needed"
+        lacking = "is no longer needed"
+    why = f"{trial_title(turn, trial.number)} waits for a free slot: {trial.slot} {lacking}"
     turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
 
@@ -184,7 +187,7 @@ def is_staying(bid: BidRecord) -> bool:
 def is_free_slot(slot: Slot, history: SlotHistory) -> bool:
     """Whether the slot has no trial and could take one."""
     over = history.done_at is not None or history.gave_up_at is not None
-    return slot.goal is Goal.RUN and history.trial is None and not over
+    return slot.goal is not Goal.GONE and history.trial is None and not over
 
 
 def is_ready_slot(slot: Slot, history: SlotHistory) -> bool:
@@ -200,26 +203,37 @@ def assign_trial(turn: SweepStep, slot: Slot) -> None:
     sweep = turn.sweep
     trial = next((one for one in sweep.trials if one.is_waiting), None)
     if trial is None:
-        if len(sweep.trials) >= count_trials(turn.search):
+        number = next(iter(sweep.again), sweep.made)
+        if number >= count_trials(turn.search):
             return
-        make_trial(turn, slot)
-        trial = turn.sweep.trials[-1]
+        make_trial(turn, slot, number)
+        trial = turn.sweep.find_trial(number)
+        assert trial is not None
     resumed = trial.attempts > 0
-    why = f"{slot.name} is free: trial {trial.number} {'resumes' if resumed else 'starts'}"
+    how = ("runs again" if turn.search.items else "resumes") if resumed else "starts"
+    why = f"{slot.name} is free: {trial_title(turn, trial.number)} {how}"
     facts = {"trial": trial.number, "resumed": resumed, "usage": asdict(trial.spent)}
     turn.record_event("trial.assigned", why, slot.name, **facts)
 
 
-def make_trial(turn: SweepStep, slot: Slot) -> None:
+def make_trial(turn: SweepStep, slot: Slot, number: int) -> None:
     """Create the next trial, choosing its parameters from what is known now."""
-    search, number = turn.search, len(turn.sweep.trials)
+    search = turn.search
     params = dict(turn.advice.suggest(search, turn.sweep))
-    values = ", ".join(f"{name}={value_text(value)}" for name, value in params.items())
+    values = ", ".join(
+        value_text(value) if search.items else f"{name}={value_text(value)}"
+        for name, value in params.items()
+    )
     turn.record_event(
-        "trial.created", f"trial {number}: {values}", "", trial=number, params=params,
+        "trial.created", f"{trial_title(turn, number)}: {values}", "", trial=number, params=params,
         run_id=run_id(turn.job, number, slot.desired_since), metric=search.metric,
         direction=search.goal,
     )  # fmt: skip
+
+
+def trial_title(turn: SweepStep, number: int) -> str:
+    """trial 3, or item 3 of a map"""
+    return f"{'item' if turn.search.items else 'trial'} {number}"
 
 
 def run_id(job: str, number: int, desired_since: float) -> str:
@@ -240,19 +254,37 @@ def finish_slots(turn: SweepStep) -> None:
     """End slots for which no trial is left, so that their nodes are deleted."""
     free = [slot for slot in turn.slots if is_free_slot(slot, turn.slot_history(slot.name))]
     sweep = turn.sweep
-    left = sum(one.is_waiting for one in sweep.trials) + max(
-        0, count_trials(turn.search) - len(sweep.trials)
-    )
+    left = count_left(turn)
     if len(free) <= left:
         return
     for slot in sorted(free, key=lambda one: slot_rank(one, turn.slot_history(one.name)))[left:]:
         if has_running_attempt(turn.slot_history(slot.name)):
             continue  # its pruned trial is being stopped
-        if not sweep.unfinished and not left and not has_success(sweep):
+        if not turn.search.items and not sweep.unfinished and not left and not sweep.complete:
             last = sweep.trials[-1].why if sweep.trials else "no trial was run"
             turn.record_event("slot.gave_up", f"no trial has succeeded: {last}", slot.name)
         else:
-            turn.record_event("slot.done", "no trials are left", slot.name)
+            what = "items" if turn.search.items else "trials"
+            turn.record_event("slot.done", f"no {what} are left", slot.name)
+
+
+def count_left(turn: SweepStep) -> int:
+    """The number of trials that no slot has: waiting ones, and those to be created."""
+    sweep = turn.sweep
+    waiting = sum(one.is_waiting for one in sweep.trials) + len(sweep.again)
+    return waiting + max(0, count_trials(turn.search) - sweep.made)
+
+
+def end_map(turn: SweepStep) -> None:
+    """Record once that all items have ended."""
+    sweep = turn.sweep
+    if sweep.is_over or sweep.unfinished or count_left(turn) or not sweep.items:
+        return
+    why = f"all {sweep.made} items have ended: {sweep.complete} succeeded"
+    if sweep.failed:
+        why = f"{why}, {len(sweep.failed)} failed"
+    facts = {"complete": sweep.complete, "failed": len(sweep.failed), "exit": sweep.worst}
+    turn.record_event("map.ended", why, "", **facts)
 
 
 def slot_rank(slot: Slot, history: SlotHistory) -> tuple[bool, bool, bool]:
@@ -265,8 +297,21 @@ def slot_rank(slot: Slot, history: SlotHistory) -> tuple[bool, bool, bool]:
     )
 
 
-def has_success(sweep: Sweep) -> bool:
-    return any(one.how is TrialEnd.COMPLETE for one in sweep.trials)
+def slots_with_work(slots: Mapping[str, Slot], history: History) -> Mapping[str, Slot]:
+    """The slots, where those of nodes that `herd up` keeps have the goal to run while they have an
+    item.
+    """
+    return {
+        name: replace(slot, goal=Goal.RUN)
+        if slot.trials and slot.goal is Goal.IDLE and has_trial(history, name)
+        else slot
+        for name, slot in slots.items()
+    }
+
+
+def has_trial(history: History, slot: str) -> bool:
+    known = history.slots.get(slot)
+    return known is not None and known.trial is not None
 
 
 def sweeps_with_slots(

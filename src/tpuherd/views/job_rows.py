@@ -67,6 +67,9 @@ class StoreView:
     states: Mapping[str, str] = field(
         default_factory=dict
     )  #: the engine's latest message for each slot
+    map_ends: Mapping[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  #: exit status and reason, by job, of maps whose items have all ended
     engine: bool = False  #: whether an engine runs
     troubles: Sequence[TroubleRecord] = ()
 
