@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.integration.engines import owner
-from tests.simulated.engine_harness import Play, SimJob, perform
+from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Script
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count
@@ -86,7 +86,7 @@ def start(hosts: int) -> None:
 def ramp(slots: int) -> None:
     """Measure how fast many slots are requested."""
 
-    async def plot(play: Play) -> float:
+    async def plot(play: EngineHarness) -> float:
         play.submit(SimJob(copies=slots, zones=("us-east5-a",), setup=False))
         begun = play.sim.now()
         asked = lambda: sum(one.creates for one in play.sim.asked) >= slots  # noqa: E731
@@ -101,7 +101,7 @@ def ramp(slots: int) -> None:
 def many(nodes: int) -> None:
     """Measure what a thousand nodes cost."""
 
-    async def plot(play: Play) -> dict[str, float]:
+    async def plot(play: EngineHarness) -> dict[str, float]:
         play.look_s = LOOK_S
         play.submit(SimJob(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
         play.sim.calm()

@@ -23,9 +23,9 @@ from time import perf_counter, sleep
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.exec import children_s, spent
-from bench.rigs.daemon_hosts import Crowd, crowd
+from bench.rigs.daemon_hosts import HostCrowd, host_crowd
 
-from tests.conformance.hosts_sshd import lacking
+from tests.conformance.hosts_sshd import missing_programs
 
 LINE = "x" * 101
 SLEEP_S = 8
@@ -75,21 +75,21 @@ def text(many: int) -> str:
     return f"yes {LINE} | head -c {many}"
 
 
-def theirs(pod: Crowd, many: int) -> Callable[[], int]:
+def theirs(pod: HostCrowd, many: int) -> Callable[[], int]:
     """How many lines came."""
     words = "\n".join(pod.ssh("HOST", text(many)))
     command = [sys.executable, "-c", SELECT, words, " ".join(pod.ips)]
     return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def least(pod: Crowd, many: int) -> Callable[[], int]:
+def least(pod: HostCrowd, many: int) -> Callable[[], int]:
     """The same, of asyncssh."""
     words = [str(pod.key), pod.login, str(pod.port), text(many), *pod.ips]
     command = [sys.executable, "-c", LEAST, *words]
     return lambda: int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-def ours(pod: Crowd, many: int, output: str) -> Callable[[], int]:
+def ours(pod: HostCrowd, many: int, output: str) -> Callable[[], int]:
     words = pod.herd("-n", "--output", output, "-c", text(many))
 
     def act() -> int:
@@ -104,7 +104,7 @@ def ours(pod: Crowd, many: int, output: str) -> Callable[[], int]:
     return act
 
 
-def cost(pod: Crowd, act: Callable[[], int]) -> tuple[float, float, int]:
+def cost(pod: HostCrowd, act: Callable[[], int]) -> tuple[float, float, int]:
     """CPU and wall seconds, and lines."""
     resident, children, begun = spent(pod.pid), children_s(), perf_counter()
     lines = act()
@@ -117,7 +117,7 @@ def memory(pid: int, row: str) -> float:
     return int(found[row].split()[0]) / 1024
 
 
-def peak(pod: Crowd, many: int, sleep_s: float) -> tuple[float, float]:
+def peak(pod: HostCrowd, many: int, sleep_s: float) -> tuple[float, float]:
     """Return the daemon's memory before, and its peak while a reader sleeps and then reads all."""
     base = memory(pod.pid, "VmRSS")
     Path(f"/proc/{pod.pid}/clear_refs").write_text("5")  # from now on: the highest
@@ -141,11 +141,11 @@ def main() -> int:
     said = parser.parse_args()
     many = said.megabytes * MEGABYTE
     whole = said.megabytes * said.hosts
-    why = lacking(("ip", "ss", "unshare", "ssh-keygen", "ssh"))
+    why = missing_programs(("ip", "ss", "unshare", "ssh-keygen", "ssh"))
     if why:
         print(f"output beside ssh: {why}")
         return 0
-    with crowd(said.hosts) as pod:
+    with host_crowd(said.hosts) as pod:
         subprocess.run(pod.herd("--", "true"), env=pod.env, check=True)  # agents come up
         for sleep_s in (SLEEP_S, 0):  # first, while the daemon is small
             base, top = peak(pod, many, sleep_s)

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.rigs.sync import Rsync, Uplink
 
 from tests.conformance.host_backends import opened
-from tests.conformance.hosts_sshd import Town, lacking, town
+from tests.conformance.hosts_sshd import SshdHosts, missing_programs, sshd_hosts
 from tpuherd.ports import Host
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.connection_pool import ConnectionPool
@@ -159,7 +159,7 @@ class Ours:
 
 
 async def series(
-    place: Town, folder: Path, plan: Plan, book: Book, connections: ConnectionPool
+    place: SshdHosts, folder: Path, plan: Plan, book: Book, connections: ConnectionPool
 ) -> None:
     """All cases with this many hosts."""
     hosts = place.node("n", plan.many)
@@ -292,7 +292,7 @@ def main() -> None:
     book = Book()
     for files in filter(None, asked.files.split(",")):
         book.ratios[files] = manifests(int(files))
-    why = lacking(("ip", "ss", "unshare", "ssh-keygen", "ssh", "rsync"))
+    why = missing_programs(("ip", "ss", "unshare", "ssh-keygen", "ssh", "rsync"))
     if why:
         print(f"sync beside rsync: {why}")
         return
@@ -303,7 +303,7 @@ def main() -> None:
     print(f"the command line starts in {start_s:.3f} s; compressor: {COMPRESSOR.__module__}")
     for plan in (replace(one, times=min(one.times, asked.times)) for one in PLANS):
         if plan.many in hosts and not (asked.wide if plan.thin else asked.thin):
-            with town() as place, tempfile.TemporaryDirectory(prefix="bench-sync-") as folder:
+            with sshd_hosts() as place, tempfile.TemporaryDirectory(prefix="bench-sync-") as folder:
                 way = opened(place, Path(folder), current_agent())
                 way.run(partial(series, place, Path(folder) / "s", plan, book))
     judge(book, start_s)

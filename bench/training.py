@@ -97,7 +97,7 @@ class Pod:
     """Four processes that train, and what the first one tells of its steps."""
 
     processes: Sequence["subprocess.Popen[bytes]"]
-    ear: socket.socket
+    report_socket: socket.socket
     begun: float
 
     def past(self, step: int) -> float:
@@ -105,7 +105,7 @@ class Pod:
         end = time.monotonic() + GIVE_UP_S
         while time.monotonic() < end:
             try:
-                told = json.loads(self.ear.recv(1 << 16))
+                told = json.loads(self.report_socket.recv(1 << 16))
             except TimeoutError:
                 statuses = [process.poll() for process in self.processes]
                 if any(statuses):
@@ -123,15 +123,15 @@ class Pod:
 @contextmanager
 def pod(folder: Path, form: str, steps: int) -> Iterator[Pod]:
     """examples/charlm, which saves twice at its begin, and then at a notice only."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     place = folder / "ear"
     place.unlink(missing_ok=True)
     words: list[str | Path] = [python(FORMS[form]), "train.py", "--steps", str(steps)]
     words += ["--checkpoints", folder / "saved", "--every", "100000"]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(place))
-        ear.settimeout(1.0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(str(place))
+        report_socket.settimeout(1.0)
         env = environment(
             str(folder),
             JAX_NUM_CPU_DEVICES=str(CHIPS),
@@ -150,7 +150,7 @@ def pod(folder: Path, form: str, steps: int) -> Iterator[Pod]:
             for host in range(HOSTS)
         ]
         try:
-            yield Pod(processes, ear, begun)
+            yield Pod(processes, report_socket, begun)
         finally:
             for process in processes:
                 process.kill()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.rigs.sync import ALIKE
 
-from tests.conformance.hosts_sshd import PORT, Town, town
+from tests.conformance.hosts_sshd import PORT, SshdHosts, sshd_hosts
 from tests.conformance.world import HERD
 from tpuherd.clock import Clock, WallClock
 from tpuherd.commands.console import Console
@@ -33,7 +33,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 IDLE_S = 600.0
 
 
-class Known:
+class KnownHosts:
     """A directory of fixed hosts."""
 
     def unreachable_reason(self, host: Host) -> str | None:
@@ -49,7 +49,7 @@ class Known:
         return None
 
 
-class Near(RemoteSession):
+class NearSession(RemoteSession):
     """Resolve any target to all hosts."""
 
     def __init__(self, hosts: list[Host], routes: ConnectionPool, clock: Clock) -> None:
@@ -61,7 +61,7 @@ class Near(RemoteSession):
         return self.everyone
 
 
-class Here(Daemon):
+class RigDaemon(Daemon):
     """The daemon, without a cloud."""
 
     def __init__(self, hosts: list[Host], home: Path, clock: Clock) -> None:
@@ -69,12 +69,16 @@ class Here(Daemon):
         folders = resolve_folders({"HOME": str(home)})
         self.place = project_access.ProjectAccess(
             world=home, project="", folders=folders, urls=project_access.GOOGLE, ssh_port=PORT,
-            login=Town.login, routes=(), credentials=CredentialSource(),
+            login=SshdHosts.login, routes=(), credentials=CredentialSource(),
         )  # fmt: skip
         hello = {"protocol": PROTOCOL, "who": "a bench", "owner": "abc", "epoch": 0}
         keys = key_pair(folders.config)
-        caller = ClientIdentity(login=Town.login, keys=keys, hello=hello, bundle=current_agent())
-        self.near = Near(hosts, ConnectionPool(Known(), caller, Pins(home / "pins"), clock), clock)
+        caller = ClientIdentity(
+            login=SshdHosts.login, keys=keys, hello=hello, bundle=current_agent()
+        )
+        self.near = NearSession(
+            hosts, ConnectionPool(KnownHosts(), caller, Pins(home / "pins"), clock), clock
+        )
 
     async def open_remote(
         self, console: Console
@@ -95,22 +99,22 @@ async def reside(pipe: Connection, hosts: list[Host], home: Path) -> None:
     listener.setblocking(False)
     listener.bind(SOCKET)
     listener.listen(1)
-    daemon = Here(hosts, home, WallClock())
+    daemon = RigDaemon(hosts, home, WallClock())
     pipe.send(None)
     await daemon.run(listener)
 
 
 @dataclass(frozen=True)
-class Crowd:
+class HostCrowd:
     """The hosts, as a user and as ssh see them."""
 
-    place: Town
+    place: SshdHosts
     ips: list[str]
     env: dict[str, str]
     key: Path
     pid: int  #: the daemon's
     port: int = PORT
-    login: str = Town.login
+    login: str = SshdHosts.login
 
     def herd(self, *words: str) -> list[str]:
         return [str(HERD), "exec", "n", *words]
@@ -124,9 +128,9 @@ class Crowd:
 
 
 @contextmanager
-def crowd(many: int) -> Iterator[Crowd]:
+def host_crowd(many: int) -> Iterator[HostCrowd]:
     """Start `many` hosts and a daemon."""
-    with town() as place:
+    with sshd_hosts() as place:
         home = place.folder / "user"
         folders = resolve_folders({"HOME": str(home)})
         folders.runtime.mkdir(parents=True, mode=0o700)
@@ -143,7 +147,7 @@ def crowd(many: int) -> Iterator[Crowd]:
             assert process.pid is not None
             env = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
             ips = [host.external_ip or host.internal_ip for host in hosts]
-            yield Crowd(place, ips, env, keys.file, process.pid)
+            yield HostCrowd(place, ips, env, keys.file, process.pid)
         finally:
             process.terminate()
             process.join()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.rigs.slow_links import Line
 
-from tests.conformance.hosts_sshd import Town
+from tests.conformance.hosts_sshd import SshdHosts
 
 UP, DOWN, DELAY_S = 20e6 / 8, 100e6 / 8, 0.015
 PIECE = 1 << 14
@@ -87,7 +87,7 @@ class Uplink:
 class Rsync:
     """rsync to all hosts at once."""
 
-    def __init__(self, place: Town, folder: Path, uplink: Uplink, code: Path) -> None:
+    def __init__(self, place: SshdHosts, folder: Path, uplink: Uplink, code: Path) -> None:
         self.folder, self.uplink, self.code = folder, uplink, code
         self.key = folder / "peer"
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)]

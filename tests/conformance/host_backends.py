@@ -16,7 +16,7 @@ import asyncssh
 import pytest
 
 from tests.conformance.hosts_sim import sim
-from tests.conformance.hosts_sshd import lacking, town
+from tests.conformance.hosts_sshd import missing_programs, sshd_hosts
 from tests.conformance.tiny_agent import small
 from tpuherd.clock import WallClock
 from tpuherd.errors import NotReached, OperationFailed
@@ -61,9 +61,9 @@ class HostBackend(Protocol):
 @contextmanager
 def host_backend(kind: str) -> Iterator[HostBackend]:
     """A ground of that kind, or a skip that says why there is none."""
-    if kind == "sshd" and (why := lacking()):
+    if kind == "sshd" and (why := missing_programs()):
         pytest.skip(f"real sshd: {why}")
-    with town() if kind == "sshd" else sim() as place:
+    with sshd_hosts() if kind == "sshd" else sim() as place:
         yield place
 
 

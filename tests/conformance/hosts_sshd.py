@@ -75,7 +75,7 @@ class Node:
 HEAD = 14 + 20 + 32  #: bytes of Ethernet, IP and TCP before each packet's own
 
 
-class Town:
+class SshdHosts:
     """A network namespace full of sshd's, and the register of who lives there."""
 
     login = "root"
@@ -335,11 +335,11 @@ def until(true: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
 
 
 @contextmanager
-def town() -> Iterator[Town]:
+def sshd_hosts() -> Iterator[SshdHosts]:
     """One, gone at the end with everything in it."""
     folder = Path(tempfile.mkdtemp(prefix="town-"))
     folder.chmod(0o755)
-    place = Town(folder, folder.name[-6:].lower().replace("_", "x"))
+    place = SshdHosts(folder, folder.name[-6:].lower().replace("_", "x"))
     try:
         place.open()
         yield place
@@ -348,7 +348,7 @@ def town() -> Iterator[Town]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def lacking(programs: Sequence[str] = ("ip", "ss", "unshare", "ssh-keygen")) -> str:
+def missing_programs(programs: Sequence[str] = ("ip", "ss", "unshare", "ssh-keygen")) -> str:
     """Why there can be no such hosts on this machine; empty where there can."""
     if os.geteuid() != 0:
         return "needs root"
@@ -358,7 +358,7 @@ def lacking(programs: Sequence[str] = ("ip", "ss", "unshare", "ssh-keygen")) -> 
     if absent:
         return f"needs {', '.join(absent)}"
     try:
-        with town():
+        with sshd_hosts():
             return ""
     except subprocess.CalledProcessError as error:
         return f"has no network namespaces ({error.stderr.strip()})"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.host_backends import opened, ping
-from tests.conformance.hosts_sshd import Town, lacking, town
+from tests.conformance.hosts_sshd import SshdHosts, missing_programs, sshd_hosts
 from tests.conformance.tiny_agent import small
 from tpuherd.errors import HerdError, IdentityMismatch, NotAllowed, NotReached, OperationFailed
 from tpuherd.ports import Host
@@ -33,19 +33,19 @@ while piece := os.read(0, 65536):
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Town]:
-    if why := lacking():
+def place() -> Iterator[SshdHosts]:
+    if why := missing_programs():
         pytest.skip(f"real sshd: {why}")
-    with town() as place:
+    with sshd_hosts() as place:
         yield place
 
 
-def home_of(place: Town, host: Host) -> Path:
+def home_of(place: SshdHosts, host: Host) -> Path:
     return place.machine(host).folder / "home"
 
 
 def test_a_route_by_a_jump_host(
-    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: SshdHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (bastion,) = place.node("bastion")
     hosts = place.node("behind", 4)
@@ -70,7 +70,7 @@ def test_a_route_by_a_jump_host(
     assert said[0].startswith("behind/w[0-3]: can't connect to the jump host root@bastion.invalid")
 
 
-def test_a_route_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
+def test_a_route_by_a_proxy_command(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("proxied")
     script = tmp_path / "proxy.py"
     script.write_text(PROXY)
@@ -78,7 +78,7 @@ def test_a_route_by_a_proxy_command(place: Town, tmp_path: Path) -> None:
     opened(place, tmp_path, routes=(way,)).run(lambda connections: ping(connections, host))
 
 
-def test_routes_are_tried_in_order(place: Town, tmp_path: Path) -> None:
+def test_routes_are_tried_in_order(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("ordered")
     ordered = (host_routes.parse_route("command:false"), host_routes.parse_route("internal"))
     opened(place, tmp_path, routes=ordered).run(lambda connections: ping(connections, host))
@@ -86,7 +86,7 @@ def test_routes_are_tried_in_order(place: Town, tmp_path: Path) -> None:
         opened(place, tmp_path, routes=ordered[:1]).run(lambda connections: ping(connections, host))
 
 
-def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> None:
+def test_a_shell_that_prints_does_not_disturb(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("talker")
     noise = "echo Welcome; printf 'no newline'; echo trouble >&2\n"
     (home_of(place, host) / ".bashrc").write_text(noise)
@@ -94,21 +94,21 @@ def test_a_shell_that_prints_does_not_disturb(place: Town, tmp_path: Path) -> No
         opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
-def test_a_shell_that_never_stops_printing_is_abandoned(place: Town, tmp_path: Path) -> None:
+def test_a_shell_that_never_stops_printing_is_abandoned(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("flooder")
     (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
     with pytest.raises(OperationFailed, match="says too much"):
         opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
-def test_a_read_only_home(place: Town, tmp_path: Path) -> None:
+def test_a_read_only_home(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("stubborn")
     (home_of(place, host) / ".tpuherd").write_text("a file")
     with pytest.raises(HerdError, match=r"the agent cannot be written to /root/\.tpuherd"):
         opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 
-def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
+def test_an_agent_of_another_protocol(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("newer")
     other = small("", protocol=99)
     with pytest.raises(OperationFailed, match="speaks protocol 99, we speak 1") as caught:
@@ -116,7 +116,7 @@ def test_an_agent_of_another_protocol(place: Town, tmp_path: Path) -> None:
     assert "newer" in caught.value.hint
 
 
-def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: Path) -> None:
+def test_without_published_keys_the_first_one_is_pinned(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("trusted")
     place.nodes["trusted"].publishes_keys = False
     opened(place, tmp_path).run(lambda connections: ping(connections, host))
@@ -134,7 +134,7 @@ def test_without_published_keys_the_first_one_is_pinned(place: Town, tmp_path: P
 
 
 def test_a_key_that_is_never_accepted(
-    place: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: SshdHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (host,) = place.node("fortress")
     monkeypatch.setattr("tpuherd.remote.connection_pool.ADMISSION_S", 1.0)

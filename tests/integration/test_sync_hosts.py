@@ -17,7 +17,7 @@ from tests.conformance.host_backends import (
     opened,
     ssh_connection,
 )
-from tests.conformance.hosts_sshd import Town
+from tests.conformance.hosts_sshd import SshdHosts
 from tests.simulated.sync_hosts import tree, write
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_bundle import current_agent
@@ -132,7 +132,7 @@ def test_first_edited_and_unchanged_code(backend: HostBackend, rig: ShipRig) -> 
 def test_a_slow_uplink_carries_the_code_once_for_any_number_of_hosts(
     backend: HostBackend, rig: ShipRig
 ) -> None:
-    if not isinstance(backend, Town):
+    if not isinstance(backend, SshdHosts):
         pytest.skip("only real sshd's have a wire that can be made thin")
     size, mbit = 2_000_000, 20
     hosts = {many: backend.node(f"thin{many}", many) for many in (1, 8)}

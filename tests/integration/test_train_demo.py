@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.real, pytest.mark.heavy, pytest.mark.timeout(900)]
 
 def undisturbed(python: Path, home: Path) -> tuple[str, str]:
     """Four processes of this machine with four chips each, as a v5litepod-16 has."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     env = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),

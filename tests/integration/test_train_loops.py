@@ -39,14 +39,14 @@ def test_the_kept_state_is_saved_when_the_loop_is_left(
 
 def test_finish_reports_completion(pod: Pod, tmp_path: Path) -> None:
     place = str(tmp_path / "steps.sock")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(place)
-        ear.settimeout(10)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(place)
+        report_socket.settimeout(10)
         ended = pod.run(tmp_path / "saved", "finish", count=1, HERD_STEPS=place)
         assert well(ended)["newest"] == 6
-        told = json.loads(ear.recv(8192))
+        told = json.loads(report_socket.recv(8192))
         while "complete" not in told:
-            told = json.loads(ear.recv(8192))
+            told = json.loads(report_socket.recv(8192))
     assert (told["step"], told["saved"], told["total"]) == (6, 6, 12)
 
 

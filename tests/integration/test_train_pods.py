@@ -44,8 +44,8 @@ class Pod:
     def run(
         self, *words: object, count: int = 2, chips: int = 2, lame: int = -1, **more: Any
     ) -> list[Ended]:
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            port = door.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
         processes = [
             subprocess.Popen(
                 [self.python, self.program, *map(str, words)],

@@ -15,7 +15,7 @@ NOT_YOURS = "herd@demo.iam.gserviceaccount.com does not have storage.objects.lis
 pytestmark = [pytest.mark.real]
 
 
-class Door(BaseHTTPRequestHandler):
+class BucketHandler(BaseHTTPRequestHandler):
     """A bucket that is somebody else's, and one that is down."""
 
     def do_GET(self) -> None:
@@ -31,8 +31,8 @@ class Door(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def door() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+def server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BucketHandler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -58,14 +58,14 @@ def test_data_that_cannot_be_shared(
     refused(pod.run(tmp_path / "p", *words, count=hosts, chips=1), says)
 
 
-def test_a_forbidden_bucket(pod: Pod, door: str) -> None:
-    ended = pod.run("gs://theirs/x", STORAGE_EMULATOR_HOST=door)
+def test_a_forbidden_bucket(pod: Pod, server: str) -> None:
+    ended = pod.run("gs://theirs/x", STORAGE_EMULATOR_HOST=server)
     refused(ended, f"gs://theirs/x: {NOT_YOURS} (HTTP 403)")
 
 
-def test_a_bucket_outage_is_retried(pod: Pod, door: str) -> None:
+def test_a_bucket_outage_is_retried(pod: Pod, server: str) -> None:
     """With any other status than 78 it is tried again."""
-    ended = pod.run("gs://down/x", STORAGE_EMULATOR_HOST=door)
+    ended = pod.run("gs://down/x", STORAGE_EMULATOR_HOST=server)
     refused(ended, "gs://down/x: Come back later. (HTTP 503)", 1)
 
 

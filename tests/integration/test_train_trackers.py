@@ -118,8 +118,8 @@ def scalars(folder: Path) -> list[tuple[int, float]]:
 
 @pytest.mark.parametrize("key", ["", "0" * 40], ids=["none", "wrong"])
 def test_without_its_key_one_host_prints_one_sentence(bench: Bench, key: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     pod = {"HERD_COORDINATOR": f"127.0.0.1:{port}", "HERD_WORKERS": "2"}
     if key:
         pod["WANDB_API_KEY"] = key
@@ -145,8 +145,8 @@ def test_an_outage_of_the_service_is_retried(bench: Bench) -> None:
 
 def test_only_the_main_process_writes(bench: Bench) -> None:
     bench.more["WANDB_API_KEY"] = KEY
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
     pod = {"HERD_COORDINATOR": f"127.0.0.1:{port}", "HERD_WORKERS": "2"}
     both = [bench.start(**pod, HERD_WORKER=str(index)) for index in range(2)]
     logs = [one.communicate(timeout=200)[0] for one in both]

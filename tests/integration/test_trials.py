@@ -78,7 +78,7 @@ class Slot:
     """A slot, its checkpoint folder, and the reports that its agent received."""
 
     folder: Path
-    ear: socket.socket
+    report_socket: socket.socket
     nodes: list["subprocess.Popen[str]"] = field(default_factory=list)
 
     def trials(self, *lines: str) -> None:
@@ -121,7 +121,7 @@ class Slot:
         found = []
         while True:
             try:
-                found.append(json.loads(self.ear.recv(8192)))
+                found.append(json.loads(self.report_socket.recv(8192)))
             except BlockingIOError:
                 return found
 
@@ -167,10 +167,10 @@ def slot(tmp_path: Path) -> Iterator[Slot]:
     (library / "wandb/__main__.py").write_text(AGENT)
     (library / "wandb-0.dist-info").mkdir()
     (library / "wandb-0.dist-info/METADATA").write_text("Name: wandb\nVersion: 0\n")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(tmp_path / "steps"))
-        ear.setblocking(False)
-        one = Slot(tmp_path, ear)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(str(tmp_path / "steps"))
+        report_socket.setblocking(False)
+        one = Slot(tmp_path, report_socket)
         yield one
         for node in one.nodes:
             vanish(node)

@@ -207,8 +207,8 @@ def test_a_pod_runs_each_trial_on_all_its_hosts(slot: Slot) -> None:
     slot.more["HERD_WORKERS"] = "2"
     hosts: list[Node] = []
     for number in (0, 1):  # the first pod vanishes, the second ends
-        with socket.create_server(("127.0.0.1", 0)) as door:
-            coordinator = f"127.0.0.1:{door.getsockname()[1]}"
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            coordinator = f"127.0.0.1:{server.getsockname()[1]}"
         pod = {"HERD_COORDINATOR": coordinator, "HERD_WORK": f"search-0-a{number}"}
         hosts = [slot.node("lab/p/s1", **pod, HERD_WORKER=str(one)) for one in (0, 1)]
         if number == 0:

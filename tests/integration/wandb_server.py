@@ -181,7 +181,7 @@ def root(query: str) -> str:
     return name.partition(":")[2].strip() or name.strip()
 
 
-class Door(BaseHTTPRequestHandler):
+class WandbHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
@@ -254,7 +254,7 @@ class Door(BaseHTTPRequestHandler):
         return {"exitcode": None, "limits": {}}
 
 
-class Hall(ThreadingHTTPServer):
+class WandbServer(ThreadingHTTPServer):
     """Clients that are killed leave without a word."""
 
     daemon_threads = True
@@ -269,8 +269,8 @@ class Hall(ThreadingHTTPServer):
 def serving(address: str = "127.0.0.1") -> Iterator[Service]:
     """One, until the end of the block."""
     service = Service()
-    door = type("OwnDoor", (Door,), {"service": service})
-    with Hall((address, 0), door) as server:
+    handler = type("OwnHandler", (WandbHandler,), {"service": service})
+    with WandbServer((address, 0), handler) as server:
         service.url = f"http://{address}:{server.server_address[1]}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.simulated.engine_ports import Life
+from tests.simulated.engine_ports import EngineLife
 from tpuherd.store.corruption import NAME
 
 Fault = Callable[[sqlite3.Connection, Path, int], sqlite3.Error]
@@ -15,7 +15,7 @@ class FaultyConnection:
     """A connection of SQLite that asks before each statement whether it may succeed."""
 
     def __init__(
-        self, inner: sqlite3.Connection, life: Life, before: Callable[[Any, str], None]
+        self, inner: sqlite3.Connection, life: EngineLife, before: Callable[[Any, str], None]
     ) -> None:
         self.inner = inner
         self.life = life

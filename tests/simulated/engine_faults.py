@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 
 from tests.simulated.engine_disk import DISK_FAULTS
-from tests.simulated.engine_harness import Play
-from tests.simulated.engine_links import Line
-from tests.simulated.engine_ports import Life, Spoil
+from tests.simulated.engine_harness import EngineHarness
+from tests.simulated.engine_links import VirtualLink
+from tests.simulated.engine_ports import EngineLife, RequestFault
 from tests.simulated.engine_world import SimulatedCloud
 from tpuherd.errors import NoLogin, NotReached
 from tpuherd_host.agent import frames
@@ -51,7 +51,7 @@ class Gust:
     said: Mapping[str, Any] = field(default_factory=dict)
     fits: Callable[[Request], bool] = anything
     raised: Callable[[], Exception] = lambda: httpx2.ConnectError("the network is unreachable")
-    spoil: Spoil | None = None  #: the request arrives, and its answer is lost for this one
+    spoil: RequestFault | None = None  #: the request arrives, and its answer is lost for this one
     times: int = 1  #: this many requests of the path fail
 
 
@@ -147,10 +147,10 @@ def moment(text: str) -> Moment:
 
 
 @dataclass(kw_only=True)
-class Mischief:
+class LinkFault:
     """Counts what happens, remembers what it was, and does what was planned."""
 
-    play: Play
+    play: EngineHarness
     moments: frozenset[Moment] = frozenset()
     requests: list[tuple[str, Request]] = field(default_factory=list)  #: with what was new
     places: list[str] = field(default_factory=list)
@@ -164,9 +164,9 @@ class Mischief:
         self.play.before = self.before
         self.play.sim.fleet.called = self.called
         self.play.stated = self.count_statement
-        self.spoilt: dict[str, tuple[Spoil, int]] = {}  #: by path, with how often still
+        self.spoilt: dict[str, tuple[RequestFault, int]] = {}  #: by path, with how often still
 
-    def at(self, life: Life, place: str) -> None:
+    def at(self, life: EngineLife, place: str) -> None:
         """The engine is about to do something, or has done it."""
         number = len(self.places)
         self.places.append(place)
@@ -177,7 +177,7 @@ class Mischief:
         if (how := self.plan.get(("clock", number))) is not None:
             self.play.clock.set(CLOCKS[how])
 
-    def before(self, request: Request) -> Spoil | None:
+    def before(self, request: Request) -> RequestFault | None:
         """A request of the engine, and what becomes of its answer."""
         spoil, left = self.spoilt.pop(request.path, (None, 0))
         if left > 1 and spoil is not None:
@@ -205,7 +205,7 @@ class Mischief:
             self.play.kept = self.play.history()
             raise DISK_FAULTS[how](connection, self.play.folder, number)
 
-    def called(self, line: Line, piece: bytes) -> bool:
+    def called(self, line: VirtualLink, piece: bytes) -> bool:
         """A call is about to reach an agent; whether it does."""
         if piece[4] != frames.CALL:
             return True
@@ -223,42 +223,42 @@ class Mischief:
         return how not in ("cut", "agent")
 
 
-def cut(play: Play, line: Line) -> None:
+def cut(play: EngineHarness, line: VirtualLink) -> None:
     """The link breaks."""
     line.cut(NotReached("the network cut the link"))
 
 
-def agent(play: Play, line: Line) -> None:
+def agent(play: EngineHarness, line: VirtualLink) -> None:
     """The agent is killed."""
     line.machine.kill_agent()
 
 
-def forgets(play: Play, line: Line) -> None:
+def forgets(play: EngineHarness, line: VirtualLink) -> None:
     """Somebody removes all that the agent has written down, and the agent is killed."""
     line.machine.lose_state()
 
 
-def reboot_forgets(play: Play, line: Line) -> None:
+def reboot_forgets(play: EngineHarness, line: VirtualLink) -> None:
     """The same, and then the host reboots."""
     line.machine.lose_state()
     LINK_FAULTS["reboot"](play, line)
 
 
-def stuck(play: Play, line: Line) -> None:
+def stuck(play: EngineHarness, line: VirtualLink) -> None:
     """Its agent neither receives nor sends anything; its links stay open."""
     line.machine.stick(STUCK_S)
 
 
-def lies(play: Play, line: Line) -> None:
+def lies(play: EngineHarness, line: VirtualLink) -> None:
     """Its agent says things that can't be."""
     for content in LIES:
         line.machine.say(content)
 
 
-def struck(kind: str, **said: Any) -> Callable[[Play, Line], None]:
+def struck(kind: str, **said: Any) -> Callable[[EngineHarness, VirtualLink], None]:
     """The weather strikes the host."""
 
-    def strike(play: Play, line: Line) -> None:
+    def strike(play: EngineHarness, line: VirtualLink) -> None:
         view = line.machine.view
         target = f"{view.zone}/{view.node}/w{view.worker}"
         play.sim.weather(kind, target=target, **said)
@@ -266,7 +266,7 @@ def struck(kind: str, **said: Any) -> Callable[[Play, Line], None]:
     return strike
 
 
-LINK_FAULTS: Mapping[str, Callable[[Play, Line], None]] = {
+LINK_FAULTS: Mapping[str, Callable[[EngineHarness, VirtualLink], None]] = {
     "cut": cut,
     "agent": agent,
     "reboot": struck("reboot"),
@@ -292,7 +292,7 @@ LIES: Sequence[Mapping[str, Any]] = (
 )
 
 
-def points(seen: Mischief, each: int | None = None) -> list[Moment]:
+def points(seen: LinkFault, each: int | None = None) -> list[Moment]:
     """All single faults that differ in a history: of what is alike, the first and the last.
 
     With `each`, only so many kinds of faults at one request or call, by turns.

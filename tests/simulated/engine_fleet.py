@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulated.engine_links import Line
+from tests.simulated.engine_links import VirtualLink
 from tests.simulated.engine_programs import Bucket, Gang, Process, Script
 from tpuherd.clock import Clock
 from tpuherd_host.agent.state_machine.state import Task
@@ -36,7 +36,7 @@ class Fleet:
     setups: dict[str, int] = field(default_factory=dict)  #: how often each slot's has failed
     faults: list[str] = field(default_factory=list)  #: what must never have happened
     pids: int = 100
-    called: Callable[[Line, bytes], bool] = lambda line, piece: True  #: may do some mischief
+    called: Callable[[VirtualLink, bytes], bool] = lambda line, piece: True  #: may do some mischief
 
     def script(self, job: str) -> Script:
         """What a job's command does."""

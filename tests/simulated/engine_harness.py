@@ -20,9 +20,9 @@ from tests.simulated.engine_invariants import (
     wrong_verdicts,
 )
 from tests.simulated.engine_jobs import SimJob, slots
-from tests.simulated.engine_ports import Hosts, Life, Spoil, Store, Wire
+from tests.simulated.engine_ports import EngineLife, Hosts, RequestFault, Store, Wire
 from tests.simulated.engine_programs import Script
-from tests.simulated.engine_world import OWNER, Asked, SimulatedCloud
+from tests.simulated.engine_world import OWNER, ApiRequest, SimulatedCloud
 from tests.simulated.in_process_world import START
 from tests.simulated.virtual_loop import run
 from tpuherd.clock import SteadyClock
@@ -56,7 +56,7 @@ ROOM = Path("/dev/shm")  #: a store without a disk, where there is such a thing
 
 
 @dataclass(eq=False, kw_only=True)
-class Play:
+class EngineHarness:
     """One history, from the first submitted job to its end."""
 
     sim: SimulatedCloud
@@ -64,10 +64,10 @@ class Play:
     watch: Watch = field(init=False)
     store: Database = field(init=False)  #: the user's, beside the engine's
     owner: str = OWNER
-    life: Life | None = None
+    life: EngineLife | None = None
     lives: int = 0
-    at: Callable[[Life, str], None] = lambda life, place: None
-    before: Callable[[Request], Spoil | None] = lambda request: None
+    at: Callable[[EngineLife, str], None] = lambda life, place: None
+    before: Callable[[Request], RequestFault | None] = lambda request: None
     stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
     was_damaged: bool = False  #: the store, and it may lack what the cloud shows
     kept: list[HistoryEvent] = field(default_factory=list)  #: the event log before it was damaged
@@ -165,7 +165,7 @@ class Play:
 
     async def one(self) -> None:
         """The life of one engine."""
-        life = Life()
+        life = EngineLife()
         life.at = lambda place: self.at(life, place)
         inner = self.open_store(life)
         holder = LeaseHolder(pid=1000 + self.lives, host="laptop", who="me@laptop")
@@ -217,7 +217,7 @@ class Play:
             hosts.cut()
             inner.close()
 
-    def open_store(self, life: Life) -> Database:
+    def open_store(self, life: EngineLife) -> Database:
         """The store of this engine. A damaged one is set aside: no other process has it open."""
         damaged = (self.folder / MARK).exists()
         if damaged:
@@ -263,7 +263,7 @@ class Play:
         ends = [event.kind for event in events[:last] if event.job == job]
         return ends[-1:] == ["job.removed"]
 
-    async def ended(self, task: asyncio.Task[EndReason], life: Life) -> bool:
+    async def ended(self, task: asyncio.Task[EndReason], life: EngineLife) -> bool:
         """Whether an engine ended normally; a crash is a finding."""
         self.resting = None
         await asyncio.wait([task])
@@ -276,7 +276,7 @@ class Play:
             self.troubles.append(f"{self.sim.now():.1f} s: {told(error)}")
         return error is None
 
-    def asked(self, request: Request) -> Spoil | None:
+    def asked(self, request: Request) -> RequestFault | None:
         """A request is on its way to the world."""
         spoil = self.before(request)
         self.sim.note(request)
@@ -348,12 +348,12 @@ class Play:
         self.watch.look()
         return [*found, *self.verdict()]
 
-    def mutations(self) -> list[Asked]:
+    def mutations(self) -> list[ApiRequest]:
         """All requests of engines that change the world."""
         return [asked for asked in self.sim.asked if not asked.reads]
 
 
-Plot = Callable[[Play], Awaitable[Any]]
+Plot = Callable[[EngineHarness], Awaitable[Any]]
 
 
 def perform(
@@ -363,12 +363,12 @@ def perform(
     scripts: Mapping[str, Script] | None = None,
     haste: float = 1.0,
 ) -> Any:
-    """Play a plot in virtual time; with haste the cloud takes less time for everything."""
+    """EngineHarness a plot in virtual time; with haste the cloud takes less time for everything."""
 
     async def main() -> Any:
         with tempfile.TemporaryDirectory(dir=ROOM if ROOM.exists() else None) as folder:
             sim = SimulatedCloud(seed=seed, scripts=scripts or {}, haste=haste)
-            play = Play(sim=sim, folder=Path(folder))
+            play = EngineHarness(sim=sim, folder=Path(folder))
             tasks = [asyncio.create_task(sim.live()), asyncio.create_task(play.keep())]
             try:
                 return await plot(play)
@@ -387,9 +387,9 @@ def perform(
     return run(main())
 
 
-def desired_slots(play: Play) -> Mapping[str, Slot]:
+def desired_slots(play: EngineHarness) -> Mapping[str, Slot]:
     """The slots of all submitted jobs."""
     return play.watch.slots
 
 
-__all__ = ["START", "Play", "Plot", "SimJob", "perform"]
+__all__ = ["START", "EngineHarness", "Plot", "SimJob", "perform"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.simulated.engine_agent_effects import EFFECTS, ignored
 from tests.simulated.engine_fleet import Disk, Fleet
-from tests.simulated.engine_links import Line
+from tests.simulated.engine_links import VirtualLink
 from tests.simulated.engine_programs import TERM, Process
 from tpuherd.errors import NotReached
 from tpuherd_host.agent import frames
@@ -41,7 +41,7 @@ class Machine:
         self.disk = Disk()
         self.state: AgentState | None = None  #: of its agent, if one lives
         self.agent_skew_s = 0.0
-        self.lines: dict[int, Line] = {}
+        self.lines: dict[int, VirtualLink] = {}
         self.readers: dict[int, frames.FrameReader] = {}
         self.processes: dict[str, Process] = {}
         self.opened = 0
@@ -248,18 +248,18 @@ class Machine:
 
     # ---- lines -----------------------------------------------------------------------------------
 
-    def open(self) -> Line:
+    def open(self) -> VirtualLink:
         """Somebody knocks: at the agent, which is brought up if there is none."""
         if self.state is None:
             self.begin_agent()
         self.opened += 1
-        line = Line(self, self.opened)
+        line = VirtualLink(self, self.opened)
         self.lines[line.number] = line
         self.readers[line.number] = frames.FrameReader()
         self.handle_event(messages.ConnectionOpened(line.number))
         return line
 
-    def heard(self, line: Line, piece: bytes) -> None:
+    def heard(self, line: VirtualLink, piece: bytes) -> None:
         """Frames came for the agent."""
         reader = self.readers.get(line.number)
         for frame in reader.feed(piece) if reader is not None else ():
@@ -267,11 +267,11 @@ class Machine:
             if verb not in self.deaf:
                 self.handle_event(messages.FrameReceived(line.number, frame))
 
-    def flushed(self, line: Line, many: int) -> None:
+    def flushed(self, line: VirtualLink, many: int) -> None:
         """So much has left."""
         self.handle_event(messages.BytesFlushed(line.number, many))
 
-    def left(self, line: Line) -> None:
+    def left(self, line: VirtualLink) -> None:
         """A line is over."""
         if self.lines.pop(line.number, None) is not None:
             self.readers.pop(line.number, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import slot_name
-from tests.simulated.engine_world import Asked, SimulatedCloud, ours
+from tests.simulated.engine_world import ApiRequest, SimulatedCloud, ours
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
@@ -33,7 +33,7 @@ class Watch:
     creates: deque[float] = field(default_factory=deque)
     reads: deque[float] = field(default_factory=deque)
 
-    def asked(self, asked: Asked) -> None:
+    def asked(self, asked: ApiRequest) -> None:
         """An engine asks something of the world."""
         if asked.creates:
             self.count(self.creates, asked.at, CREATES_PER_MIN, "creates")
@@ -53,7 +53,7 @@ class Watch:
         if len(times) > most:
             self.say(f"{len(times)} {what} in a minute")
 
-    def deleted(self, asked: Asked) -> None:
+    def deleted(self, asked: ApiRequest) -> None:
         """Is something deleted that is wanted and works?"""
         if not ours(asked.name):
             self.say(f"{asked.name} is deleted, and is not ours")

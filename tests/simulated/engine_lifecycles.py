@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.simulated.engine_harness import Play
+from tests.simulated.engine_harness import EngineHarness
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, RequestKind
@@ -17,23 +17,23 @@ TWO = ("us-east5-a", "us-east5-b")
 class Lifecycle:
     """A plot with its scripts."""
 
-    plot: Callable[[Play], Awaitable[None]]
+    plot: Callable[[EngineHarness], Awaitable[None]]
     scripts: Mapping[str, Script] = field(default_factory=dict)
 
 
-async def run(play: Play) -> None:
+async def run(play: EngineHarness) -> None:
     """A job runs to its end."""
     play.submit(SimJob(zones=TWO, outputs=True))
     await play.until(play.met, PATIENCE_S)
 
 
-async def direct(play: Play) -> None:
+async def direct(play: EngineHarness) -> None:
     """The same on a node of its own."""
     play.submit(SimJob(zones=ZONE, kind=RequestKind.DIRECT))
     await play.until(play.met, PATIENCE_S)
 
 
-async def up_and_down(play: Play) -> None:
+async def up_and_down(play: EngineHarness) -> None:
     """A node to keep comes, and goes."""
     play.submit(SimJob(goal=Goal.IDLE, zones=TWO))
     await play.until(play.met, PATIENCE_S)
@@ -42,7 +42,7 @@ async def up_and_down(play: Play) -> None:
     await play.until(play.met, 1800.0)
 
 
-async def preempted(play: Play) -> None:
+async def preempted(play: EngineHarness) -> None:
     """The node is preempted during the run, with notice; the job continues elsewhere."""
     play.submit(SimJob(zones=TWO))
     await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
@@ -52,7 +52,7 @@ async def preempted(play: Play) -> None:
     await play.until(play.met, PATIENCE_S)
 
 
-async def scaled(play: Play) -> None:
+async def scaled(play: EngineHarness) -> None:
     """One copy, then three, then two."""
     play.submit(SimJob(goal=Goal.IDLE, zones=ZONE))
     await play.until(play.met, PATIENCE_S)
@@ -62,7 +62,7 @@ async def scaled(play: Play) -> None:
     await play.until(play.met, PATIENCE_S)
 
 
-async def recoded(play: Play) -> None:
+async def recoded(play: EngineHarness) -> None:
     """The code changes in mid-run."""
     play.submit(SimJob(zones=ZONE))
     await play.until(lambda: progress(play, "gpt-0") >= 4, PATIENCE_S)
@@ -70,13 +70,13 @@ async def recoded(play: Play) -> None:
     await play.until(play.met, PATIENCE_S)
 
 
-async def failing(play: Play) -> None:
+async def failing(play: EngineHarness) -> None:
     """The script crashes twice, and comes to its end the third time."""
     play.submit(SimJob(zones=ZONE))
     await play.until(play.met, PATIENCE_S)
 
 
-async def swept(play: Play) -> None:
+async def swept(play: EngineHarness) -> None:
     """Three trials over two slots."""
     play.submit(SimJob(zones=TWO, copies=2, sweep=SWEEP))
     await play.until(play.met, PATIENCE_S)
@@ -96,7 +96,7 @@ LIFECYCLES: Mapping[str, Lifecycle] = {
 }
 
 
-def progress(play: Play, slot: str) -> int:
+def progress(play: EngineHarness, slot: str) -> int:
     """The step that the slot's latest gang has come to."""
     gangs = [gang for gang in play.sim.fleet.gangs.values() if gang.slot == slot]
     return max((gang.step for gang in gangs if gang.alive), default=-1)

@@ -17,10 +17,10 @@ DEAF_S = 60.0  #: the same on the host's side
 TICK_S = 1e-4  #: what is sent later comes later
 
 
-class Way:
+class OneWay:
     """One direction of a line: what is sent comes in order, when nothing holds it up."""
 
-    def __init__(self, line: "Line", up: bool) -> None:
+    def __init__(self, line: "VirtualLink", up: bool) -> None:
         self.line = line
         self.up = up  #: from the engine to the agent
         self.queue: deque[tuple[float, bytes]] = deque()
@@ -49,15 +49,15 @@ class Way:
                 self.line.machine.flushed(self.line, len(piece))
 
 
-class Line:
+class VirtualLink:
     """A connection: for the engine a Wire under its Lane, for the agent a number."""
 
     def __init__(self, machine: "Machine", number: int) -> None:
         self.machine = machine
         self.number = number
         self.broken = False
-        self.up = Way(self, up=True)
-        self.down = Way(self, up=False)
+        self.up = OneWay(self, up=True)
+        self.down = OneWay(self, up=False)
         self.multiplexer = Multiplexer(self)
 
     def write(self, piece: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from tests.simulated.engine_hosts import Machine
-from tests.simulated.engine_links import Line
+from tests.simulated.engine_links import VirtualLink
 from tpuherd.errors import IdentityMismatch, NotFound, NotReached
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -31,11 +31,11 @@ SHIP_S = 3.0
 FETCH_S = 1.0
 
 
-class Dead(BaseException):
+class EngineKilled(BaseException):
     """This engine was killed: nothing that it still does has an effect."""
 
 
-class Life:
+class EngineLife:
     """Whether an engine lives, and what is asked at each of its steps."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Life:
         if not self.dead:
             self.at(place)
         if self.dead:
-            raise Dead(place)
+            raise EngineKilled(place)
 
     def die(self) -> None:
         """kill -9: whatever it still does has no effect."""
@@ -57,7 +57,7 @@ class Life:
             self.task.cancel()
 
 
-Spoil = Callable[[httpx2.Response], httpx2.Response]  #: what becomes of an answer on its way
+RequestFault = Callable[[httpx2.Response], httpx2.Response]  #: what becomes of an answer on its way
 
 
 class Wire(httpx2.AsyncBaseTransport):
@@ -66,8 +66,8 @@ class Wire(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         live_world: LiveWorld,
-        life: Life,
-        before: Callable[[Request], Spoil | None],
+        life: EngineLife,
+        before: Callable[[Request], RequestFault | None],
         page: int,
     ) -> None:
         self.page = page
@@ -94,7 +94,7 @@ class Wire(httpx2.AsyncBaseTransport):
         if request.method != "GET":
             self.life.check(f"after {name}")
         if self.life.dead:
-            raise Dead(name)
+            raise EngineKilled(name)
         if answer.lost:
             raise httpx2.ReadError("the connection was cut", request=request)
         given = httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
@@ -109,7 +109,7 @@ class Hosts:
     """ports.HostsPort: links to virtual agents, and code that lands on virtual disks."""
 
     def __init__(
-        self, machines: Mapping[str, Machine], hello: Mapping[str, Any], life: Life
+        self, machines: Mapping[str, Machine], hello: Mapping[str, Any], life: EngineLife
     ) -> None:
         self.machines = machines
         self.hello = hello
@@ -117,7 +117,7 @@ class Hosts:
         self.links: dict[tuple[str, int], AgentLink] = {}
         self.fetched: list[tuple[str, tuple[str, ...]]] = []
         self.shipped: deque[tuple[str, str]] = deque(maxlen=1000)
-        self.lines: list[Line] = []
+        self.lines: list[VirtualLink] = []
 
     async def open_link(self, host: Host) -> Link:
         """The link there is, or a new one."""
@@ -213,7 +213,7 @@ class Hosts:
 class Store:
     """ports.Store whose engine can be killed before and after each write."""
 
-    def __init__(self, inner: Database, life: Life) -> None:
+    def __init__(self, inner: Database, life: EngineLife) -> None:
         self.inner = inner
         self.life = life
         self.secrets = inner.secrets
@@ -272,5 +272,5 @@ class Store:
 
     def __getattr__(self, name: str) -> Any:
         if self.life.dead:
-            raise Dead(name)
+            raise EngineKilled(name)
         return getattr(self.inner, name)

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulated.engine_faults import cut
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_hosts import Machine, fits
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
@@ -134,7 +134,7 @@ def line_of(event: HistoryEvent) -> str:
 class Stage:
     """A transcript as it is played."""
 
-    play: Play
+    play: EngineHarness
     seen: int = 0  #: events that were compared
     faults: list[str] = field(default_factory=list)
 
@@ -268,7 +268,7 @@ def played(path: Path) -> list[str]:
     """What was wrong with a transcript."""
     lines = read(path.read_text())
 
-    async def plot(play: Play) -> list[str]:
+    async def plot(play: EngineHarness) -> list[str]:
         return await Stage(play=play).perform(lines)
 
     found: list[str] = perform(plot)

@@ -48,7 +48,7 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
 
 
 def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
-    """Play them all; how many went wrong."""
+    """EngineHarness them all; how many went wrong."""
     started, bad = monotonic(), 0
     many: Counter[str] = Counter()
     with ProcessPoolExecutor(workers) as pool:

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, Mischief, Moment, cut, points, quiet
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, LinkFault, Moment, cut, points, quiet
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_programs import Crash, Script
@@ -74,7 +74,7 @@ def changed(dice: Dice, known: SimJob) -> SimJob:
     return thoughts[int(dice.random_fraction() * len(thoughts))]()
 
 
-async def stroke(play: Play, dice: Dice, jobs: dict[str, SimJob]) -> None:
+async def stroke(play: EngineHarness, dice: Dice, jobs: dict[str, SimJob]) -> None:
     """One thing that goes wrong besides the weather, or somebody's second thought."""
     what = dice.random_fraction()
     machines = play.sim.machines()
@@ -118,7 +118,7 @@ def stormy(seed: int) -> list[str]:
     scripts = {job: script(dice) for job in names}
     strength = dice.random_between(2.0, 16.0)
 
-    async def plot(play: Play) -> list[str]:
+    async def plot(play: EngineHarness) -> list[str]:
         play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
         jobs = {job: random_job(dice, job) for job in names}
         steps = storm_steps(seed, ZONES, HOURS, strength, nodes=4)
@@ -136,20 +136,20 @@ def stormy(seed: int) -> list[str]:
     return found
 
 
-def seen(lifecycle: str) -> Mischief:
+def seen(lifecycle: str) -> LinkFault:
     """What is there to be struck in a lifecycle."""
     mischief, found = struck(lifecycle, frozenset())
     assert not found, f"{lifecycle} fails without any fault: {found}"
     return mischief
 
 
-def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[Mischief, list[str]]:
+def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[LinkFault, list[str]]:
     """A lifecycle with faults at these moments: what was counted, and what was wrong."""
     chosen = LIFECYCLES[lifecycle]
-    kept: list[Mischief] = []
+    kept: list[LinkFault] = []
 
-    async def plot(play: Play) -> list[str]:
-        mischief = Mischief(play=play, moments=moments)
+    async def plot(play: EngineHarness) -> list[str]:
+        mischief = LinkFault(play=play, moments=moments)
         kept.append(mischief)
         await chosen.plot(play)
         mischief.plan = {}

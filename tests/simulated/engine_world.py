@@ -63,7 +63,7 @@ class VirtualHosts:
 
 
 @dataclass(kw_only=True)
-class Asked:
+class ApiRequest:
     """One request that reached the world."""
 
     at: float
@@ -96,8 +96,8 @@ class SimulatedCloud:
     haste: float = 1.0
     scripts: Mapping[str, Script] = field(default_factory=dict)
     clock: LoopClock = field(default_factory=lambda: LoopClock(START))
-    asked: list[Asked] = field(default_factory=list)
-    watchers: list[Callable[[Asked], None]] = field(default_factory=list)
+    asked: list[ApiRequest] = field(default_factory=list)
+    watchers: list[Callable[[ApiRequest], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.world = new_world(Settings(seed=self.seed, created=START, time_scale=self.haste))
@@ -109,9 +109,9 @@ class SimulatedCloud:
         """Seconds since the begin."""
         return self.clock.now() - START
 
-    def note(self, request: Request) -> Asked:
+    def note(self, request: Request) -> ApiRequest:
         """An engine asks the world."""
-        asked = Asked(
+        asked = ApiRequest(
             at=self.clock.now(), method=request.method, path=request.path, query=request.query
         )
         self.asked.append(asked)

@@ -30,7 +30,7 @@ METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Method:
+class ApiMethod:
     """A method of the API with what its document says of it."""
 
     version: str
@@ -41,14 +41,14 @@ class Method:
     body: str | None
 
 
-def every_method() -> tuple[Method, ...]:
+def every_method() -> tuple[ApiMethod, ...]:
     """All methods of all versions."""
-    found: list[Method] = []
+    found: list[ApiMethod] = []
 
     def walk(version: str, resource: Json) -> None:
         for one in resource.get("methods", {}).values():
             found.append(
-                Method(
+                ApiMethod(
                     version=version,
                     id=one["id"],
                     http=one["httpMethod"],
@@ -77,7 +77,7 @@ WEIGHTS = tuple(
 )
 
 
-class Author:
+class RequestAuthor:
     """Writes requests, knowing the world as a client could."""
 
     def __init__(self, seed: int, world: World) -> None:
@@ -188,7 +188,7 @@ class Author:
             return self.chance.choice(["true", "True", "false", "1"])
         return self.chance.choice(["", "a", "name", "state=READY"])
 
-    def body(self, method: Method, zone: str) -> Json | None:
+    def body(self, method: ApiMethod, zone: str) -> Json | None:
         """A body as the method wants it; some are mutated."""
         if method.body is None:
             return None if self.happens(0.9) else {}
@@ -395,11 +395,11 @@ class Author:
         return self.sent(self.chance.choice(METHODS), path, {}, {} if self.happens(0.5) else None)
 
 
-KINDS: tuple[Callable[[Author], Request], ...] = (
-    Author.call,
-    Author.service,
-    Author.weather,
-    Author.report,
-    Author.noise,
+KINDS: tuple[Callable[[RequestAuthor], Request], ...] = (
+    RequestAuthor.call,
+    RequestAuthor.service,
+    RequestAuthor.weather,
+    RequestAuthor.report,
+    RequestAuthor.noise,
 )
 KIND_WEIGHTS = (72, 10, 6, 10, 2)

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
 from tests.simulated.engine_programs import Crash, Script
@@ -23,58 +23,58 @@ NEAR_S = STEP_S + 2.0  #: each end is known as precisely as steps are reported
 LIMITS = {"stall_s": 120.0, "first_step_s": 300.0, "stalls": 0, "failures": 0}
 DEADMAN_S = 72 * 3600.0
 
-Interruption = Callable[[Play], Awaitable[None]]
+Interruption = Callable[[EngineHarness], Awaitable[None]]
 
 
 def job(**limits: float) -> SimJob:
     return SimJob(zones=("us-east5-a",), limits={**LIMITS, **limits})
 
 
-async def nothing(play: Play) -> None:
+async def nothing(play: EngineHarness) -> None:
     """It ends by itself."""
 
 
-async def lose_node(play: Play, kind: str, **said: object) -> None:
+async def lose_node(play: EngineHarness, kind: str, **said: object) -> None:
     play.sim.weather(kind, target=f"{NODE}/*" if kind == "reboot" else NODE, **said)
 
 
-async def warn(play: Play) -> None:
+async def warn(play: EngineHarness) -> None:
     await lose_node(play, "preempt", notice_s=30)
 
 
-async def take(play: Play) -> None:
+async def take(play: EngineHarness) -> None:
     await lose_node(play, "preempt", notice_s=0)
 
 
-async def reboot(play: Play) -> None:
+async def reboot(play: EngineHarness) -> None:
     await lose_node(play, "reboot")
 
 
-async def freeze(play: Play) -> None:
+async def freeze(play: EngineHarness) -> None:
     play.sim.weather("hang", target=f"{NODE}/w0")
 
 
-async def kill(play: Play) -> None:
+async def kill(play: EngineHarness) -> None:
     """One of its processes is killed by somebody else."""
     machine = next(one for one in play.sim.machines() if one.name == f"{NODE}/w1")
     machine.processes["gpt-0-a1-7kq"].kill_all()
 
 
-async def stop(play: Play) -> None:
+async def stop(play: EngineHarness) -> None:
     play.submit(SimJob(zones=("us-east5-a",), goal=Goal.IDLE, limits=LIMITS))
 
 
-async def stop_late(play: Play) -> None:
+async def stop_late(play: EngineHarness) -> None:
     """The user sees that it hangs, and stops it."""
     await play.advance(100.0)
     await stop(play)
 
 
-async def down(play: Play) -> None:
+async def down(play: EngineHarness) -> None:
     play.down("gpt")
 
 
-async def leave_alone(play: Play) -> None:
+async def leave_alone(play: EngineHarness) -> None:
     """Without an engine for days, the host stops the attempt itself."""
     play.wanted = False
     play.kill()
@@ -135,10 +135,10 @@ def compare_with_books(
     *,
     reports: bool,
 ) -> None:
-    """Play one end of a gang; the books must say what it worked."""
+    """EngineHarness one end of a gang; the books must say what it worked."""
     script = replace(script, reports=reports)
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         slow = script.step_s > STEP_S
         play.submit(job(stall_s=4000.0, first_step_s=4000.0) if slow else job())
         begun = 0 if script.hangs.get(1) == 0 else 2 if slow else 8
@@ -160,7 +160,9 @@ def compare_with_books(
     perform(plot, scripts={"gpt": script})
 
 
-def compare(play: Play, account: SlotAccount, started: float, reports: bool, step_s: float) -> None:
+def compare(
+    play: EngineHarness, account: SlotAccount, started: float, reports: bool, step_s: float
+) -> None:
     """Work is from the first word of it to the last sign of it, to within a step."""
     times = play.sim.fleet.gangs["gpt-0-a1-7kq"].stepped
     loop_s = play.sim.clock.start

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob, slots
-from tests.simulated.engine_ports import Life, Wire
+from tests.simulated.engine_ports import EngineLife, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_world import OWNER
 from tests.simulated.test_engine_recovery import lose_all
@@ -208,7 +208,7 @@ POD = {"acceleratorType": "v5p-16", "runtimeVersion": "v2-alpha-tpuv5",
 LONG = {"gpt": Script(steps=4000)}
 
 
-def ask(play: Play, method: str, path: str, query: str = "", body: Any = None) -> Any:
+def ask(play: EngineHarness, method: str, path: str, query: str = "", body: Any = None) -> Any:
     """A request of another tool."""
     content = b"" if body is None else json.dumps(body).encode()
     answer = play.sim.live_world.handle_request(
@@ -217,14 +217,14 @@ def ask(play: Play, method: str, path: str, query: str = "", body: Any = None) -
     return json.loads(answer.body) if answer.status == 200 else {"state": answer.status}
 
 
-async def with_cloud(play: Play, work: Callable[[Cloud], Awaitable[Any]]) -> Any:
-    wire = Wire(play.sim.live_world, Life(), lambda request: None, 0)
+async def with_cloud(play: EngineHarness, work: Callable[[Cloud], Awaitable[Any]]) -> Any:
+    wire = Wire(play.sim.live_world, EngineLife(), lambda request: None, 0)
     async with world_http_client(wire) as http:
         urls = ServiceUrls(tpu="http://world", compute="http://world")
         return await work(Cloud(RestClient(http, urls, AnonymousAuth()), "demo"))
 
 
-async def adopted_pod(play: Play, *, queued: bool) -> None:
+async def adopted_pod(play: EngineHarness, *, queued: bool) -> None:
     """Another tool's node, adopted into gpt as its only node."""
     if queued:
         spec = {"parent": f"projects/demo/locations/{ZONE}", "nodeId": "pod", "node": POD}
@@ -253,13 +253,13 @@ async def adopted_pod(play: Play, *, queued: bool) -> None:
     play.store.add_jobs(records.stored_jobs, records.events)
 
 
-def launched(play: Play) -> list[str]:
+def launched(play: EngineHarness) -> list[str]:
     return [str(event.facts["bid"]) for event in play.events("attempt.started")]
 
 
 @pytest.mark.parametrize("queued", [False, True])
 def test_an_adopted_node_is_used_replaced_when_lost_and_deleted_with_its_job(queued: bool) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await adopted_pod(play, queued=queued)
         created = ask(play, "GET", f"{NODES}/pod")["createTime"]
         assert await play.until(lambda: launched(play) == [f"gpt-0-g1-{OWNER}"], 600.0)
@@ -276,7 +276,7 @@ def test_an_adopted_node_is_used_replaced_when_lost_and_deleted_with_its_job(que
 
 @pytest.mark.parametrize("queued", [False, True])
 def test_down_deletes_an_adopted_node(queued: bool) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await adopted_pod(play, queued=queued)
         assert await play.until(lambda: len(launched(play)) == 1, 600.0)
         play.down("gpt")
@@ -289,7 +289,7 @@ def test_down_deletes_an_adopted_node(queued: bool) -> None:
 
 
 def test_a_lost_store_finds_the_adopted_node_by_its_card() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await adopted_pod(play, queued=False)
         assert await play.until(lambda: len(launched(play)) == 1, 600.0)
         await lose_all(play)
@@ -304,7 +304,7 @@ def test_a_lost_store_finds_the_adopted_node_by_its_card() -> None:
 
 
 def test_metadata_copied_to_another_node_does_not_make_it_ours() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await adopted_pod(play, queued=False)
         assert await play.until(lambda: len(launched(play)) == 1, 600.0)
         metadata = ask(play, "GET", f"{NODES}/pod")["metadata"]

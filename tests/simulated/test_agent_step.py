@@ -19,7 +19,7 @@ SEEDS = range(60)
 STEPS = 400
 
 
-class Play:
+class EngineHarness:
     """An agent's state, its clock, and a world that carries out its effects."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -106,7 +106,7 @@ def signals(effects: list[messages.Effect]) -> list[tuple[int, bool]]:
     return found
 
 
-class Chaos(Play):
+class Chaos(EngineHarness):
     """Everything that may happen, in any order."""
 
     def one(self) -> None:
@@ -268,7 +268,7 @@ def test_histories(seed: int) -> None:
 
 
 def test_a_reader_gets_no_more_than_its_credit() -> None:
-    play = Play()
+    play = EngineHarness()
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"])
     play.began("a")
@@ -282,7 +282,7 @@ def test_a_reader_gets_no_more_than_its_credit() -> None:
 
 
 def test_a_reader_that_misses_events_learns_how_many() -> None:
-    play = Play()
+    play = EngineHarness()
     play.open(1)
     for n in range(50_000):
         play.happen(messages.HostNotice("preempted", str(n)))
@@ -294,14 +294,14 @@ def test_a_reader_that_misses_events_learns_how_many() -> None:
     assert len(events) == 50_000 - missed + 2
 
 
-def attempt(play: Play, **arguments: Any) -> None:
+def attempt(play: EngineHarness, **arguments: Any) -> None:
     play.open(1, epoch=1)
     play.ask(1, 7, "start", attempt="x-1", slot="x", argv=["train"], **arguments)
     play.began("x-1")
 
 
 def test_an_attempt_that_ignores_term_is_killed_after_its_grace() -> None:
-    play = Play()
+    play = EngineHarness()
     attempt(play)
     assert signals(play.ask(1, 8, "halt", attempt="x-1", grace_s=20)) == [(15, False)]
     assert signals(play.pass_time(19.9)) == []
@@ -321,7 +321,7 @@ def test_an_attempt_that_ignores_term_is_killed_after_its_grace() -> None:
 
 
 def test_leftover_processes_of_an_attempt_get_the_rest_of_the_grace() -> None:
-    play = Play()
+    play = EngineHarness()
     attempt(play)
     play.ask(1, 8, "halt", attempt="x-1", grace_s=20)
     play.pass_time(5)
@@ -331,7 +331,7 @@ def test_leftover_processes_of_an_attempt_get_the_rest_of_the_grace() -> None:
 
 
 def test_chips_that_stay_in_use_are_reported_after_a_while() -> None:
-    play = Play()
+    play = EngineHarness()
     attempt(play)
     play.ended("x-1", 1)
     play.pass_time(0)
@@ -346,7 +346,7 @@ def test_chips_that_stay_in_use_are_reported_after_a_while() -> None:
 
 
 def test_a_renewed_lease_never_expires() -> None:
-    play = Play()
+    play = EngineHarness()
     attempt(play, lease_s=10)
     for id in range(10, 20):
         assert signals(play.pass_time(9)) == []
@@ -367,7 +367,7 @@ def test_a_renewed_lease_never_expires() -> None:
     ],
 )
 def test_only_deadly_notices_stop_attempts(key: str, value: str, deadly: bool) -> None:
-    play = Play()
+    play = EngineHarness()
     attempt(play)
     done = play.happen(messages.HostNotice(key, value), messages.HostNotice(key, value))
     assert signals(done) == ([(15, False)] if deadly else [])
@@ -377,7 +377,7 @@ def test_only_deadly_notices_stop_attempts(key: str, value: str, deadly: bool) -
 
 
 def test_a_command_waits_for_its_reader_but_not_forever() -> None:
-    play = Play()
+    play = EngineHarness()
     play.open(1)
     play.ask(1, 7, "run", id="a", argv=["x"], log_bytes=1 << 20)
     play.began("a")

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
-from tests.simulated.engine_ports import Hosts, Life
+from tests.simulated.engine_ports import EngineLife, Hosts
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
 from tpuherd.errors import OperationFailed
@@ -21,7 +21,7 @@ LATE_S = 3.0
 HEARD_S = 5.0
 
 
-def hello(play: Play) -> dict[str, str]:
+def hello(play: EngineHarness) -> dict[str, str]:
     """What an agent learns about its caller."""
     return {"who": "me", "owner": play.owner}
 
@@ -29,8 +29,8 @@ def hello(play: Play) -> dict[str, str]:
 class Late(Hosts):
     """Links that come to hand a while after the agent has greeted."""
 
-    def __init__(self, play: Play, greeted: Callable[[], object]) -> None:
-        super().__init__(play.sim.virtual_hosts.machines, hello(play), Life())
+    def __init__(self, play: EngineHarness, greeted: Callable[[], object]) -> None:
+        super().__init__(play.sim.virtual_hosts.machines, hello(play), EngineLife())
         self.greeted = greeted
 
     async def open_link(self, host: Host) -> Link:
@@ -64,7 +64,7 @@ class Grudges(Hosts):
         return cast(Link, Grudging(await super().open_link(host), refusals=3))
 
 
-def watched(play: Play, hosts: Hosts) -> HostWatcher:
+def watched(play: EngineHarness, hosts: Hosts) -> HostWatcher:
     """A watch of the first host of the job's node."""
     assert play.engine is not None
     bid = str(play.events("bid.requested")[0].facts["bid"])
@@ -76,7 +76,7 @@ def watched(play: Play, hosts: Hosts) -> HostWatcher:
 
 @pytest.mark.parametrize("moment_s", [0.0, LATE_S / 2, LATE_S - 0.01, LATE_S, LATE_S + 0.03])
 def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> None:
-    async def plot(play: Play) -> bool:
+    async def plot(play: EngineHarness) -> bool:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         node = "us-east5-a/gpt-0-g1-7kq"
@@ -96,10 +96,10 @@ def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> No
 
 
 def test_a_log_is_followed_again_when_its_attempt_will_send_no_more_events() -> None:
-    async def plot(play: Play) -> list[bool]:
+    async def plot(play: EngineHarness) -> list[bool]:
         play.submit(SimJob(zones=("us-east5-a",), limits={"done_keep_s": 3600.0}))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
-        watch = watched(play, Grudges(play.sim.virtual_hosts.machines, hello(play), Life()))
+        watch = watched(play, Grudges(play.sim.virtual_hosts.machines, hello(play), EngineLife()))
         assert await play.until(lambda: bool(play.events("attempt.ended")), 3600.0)
         watch.wanted.set()
         life = asyncio.create_task(watch.run())

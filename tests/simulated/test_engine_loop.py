@@ -6,8 +6,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.simulated.engine_harness import Play, SimJob, perform
-from tests.simulated.engine_ports import Life
+from tests.simulated.engine_harness import EngineHarness, SimJob, perform
+from tests.simulated.engine_ports import EngineLife
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.create_engine import GONE_S
 from tpuherd.engine.event_log import KEEP_S, EventLog
@@ -26,7 +26,7 @@ LONG = {"*": Script(steps=10_000, step_s=5.0)}
 
 
 def test_an_engine_that_lost_its_lease_ends_and_changes_nothing() -> None:
-    async def plot(play: Play) -> tuple[Any, list[str], list[str]]:
+    async def plot(play: EngineHarness) -> tuple[Any, list[str], list[str]]:
         play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         life = play.life
@@ -46,10 +46,10 @@ def test_an_engine_that_lost_its_lease_ends_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["bid.requested", "attempt.launched", "bid.withdrawn"])
 def test_unrecorded_steps_are_not_executed(kind: str) -> None:
-    async def plot(play: Play) -> tuple[list[str], list[str]]:
+    async def plot(play: EngineHarness) -> tuple[list[str], list[str]]:
         full = True
 
-        def at(life: Life, place: str) -> None:
+        def at(life: EngineLife, place: str) -> None:
             if full and place.startswith("before") and kind in place:
                 raise OperationFailed("the disk is full")
 
@@ -70,7 +70,7 @@ def test_unrecorded_steps_are_not_executed(kind: str) -> None:
 
 
 def test_an_engine_at_rest_ends_by_itself() -> None:
-    async def plot(play: Play) -> tuple[Any, float, str]:
+    async def plot(play: EngineHarness) -> tuple[Any, float, str]:
         play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
         play.wanted = False
@@ -93,7 +93,7 @@ def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]
     def refuse(_: Request) -> None:
         raise kind("no")
 
-    async def plot(play: Play) -> tuple[bool, Any]:
+    async def plot(play: EngineHarness) -> tuple[bool, Any]:
         play.submit(SimJob())
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         life = play.life
@@ -113,10 +113,10 @@ def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]
 def test_only_routine_events_of_long_removed_jobs_are_pruned() -> None:
     """Generations, attempts and what was learnt of zones outlast it; a saved step need not."""
 
-    def log(play: Play) -> list[HistoryEvent]:
+    def log(play: EngineHarness) -> list[HistoryEvent]:
         return [event for _, event in play.store.read_events(job="gpt")]
 
-    async def plot(play: Play) -> tuple[list[HistoryEvent], list[HistoryEvent]]:
+    async def plot(play: EngineHarness) -> tuple[list[HistoryEvent], list[HistoryEvent]]:
         play.submit(SimJob())
         assert await play.until(lambda: len(play.events("attempt.saved")) > 2, 3600.0)
         play.down("gpt")
@@ -151,7 +151,7 @@ def names(slot_history: SlotHistory) -> tuple[object, ...]:
 
 
 def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.sim.machines()) >= 2, 3600.0)
         machine = max(play.sim.machines(), key=lambda one: one.view.worker)
@@ -173,7 +173,7 @@ def test_foreign_attempts_on_a_host_are_stopped_before_ours_starts() -> None:
 
 
 def test_a_direct_create_without_capacity_is_noticed_in_its_operation() -> None:
-    async def plot(play: Play) -> str:
+    async def plot(play: EngineHarness) -> str:
         play.sim.weather("drought", zone="us-east5-a")
         play.submit(SimJob(kind=RequestKind.DIRECT, zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("bid.refused")), 600.0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import TERM, Script
@@ -16,7 +16,7 @@ LONG = {"*": Script(steps=10_000, step_s=5.0, on_term="ignore")}
 GRACE_S, KILL_S, LOGS_S, DELETE_S = 30.0, 45.0, 120.0, 240.0
 
 
-async def started(play: Play) -> list[Machine]:
+async def started(play: EngineHarness) -> list[Machine]:
     """A job runs on both hosts of its node."""
     play.submit(SimJob(zones=("us-east5-a",)))
     assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
@@ -24,7 +24,7 @@ async def started(play: Play) -> list[Machine]:
     return sorted(play.sim.machines(), key=lambda one: one.view.worker)
 
 
-def reboot(play: Play, machine: Machine) -> None:
+def reboot(play: EngineHarness, machine: Machine) -> None:
     place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
     assert play.sim.weather("reboot", target=place)
 
@@ -32,7 +32,7 @@ def reboot(play: Play, machine: Machine) -> None:
 @pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
 @pytest.mark.parametrize("boots", [True, False], ids=["reboot", "same boot"])
 def test_an_attempt_unknown_to_its_agent_has_ended(hosts: list[int], boots: bool) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         machines = await started(play)
         for machine in (machines[number] for number in hosts):
             machine.lose_state()
@@ -49,7 +49,7 @@ def test_an_attempt_unknown_to_its_agent_has_ended(hosts: list[int], boots: bool
 
 
 def test_an_agent_that_never_answers_is_disconnected_and_its_node_replaced() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         (_, machine) = await started(play)
         machine.stick(7200.0)
         assert play.engine is not None
@@ -68,7 +68,7 @@ def test_an_agent_that_never_answers_is_disconnected_and_its_node_replaced() -> 
 
 
 def test_an_agent_that_answers_late_keeps_its_attempt() -> None:
-    async def plot(play: Play) -> list[Any]:
+    async def plot(play: EngineHarness) -> list[Any]:
         (_, machine) = await started(play)
         machine.stick(45.0)
         assert await play.until(lambda: bool(play.events("slot.done")), 900.0)
@@ -77,31 +77,31 @@ def test_an_agent_that_answers_late_keeps_its_attempt() -> None:
     assert perform(plot, scripts=MIDDLE) == ["success"]
 
 
-def stick(play: Play, machine: Machine) -> None:
+def stick(play: EngineHarness, machine: Machine) -> None:
     machine.stick(100_000.0)
 
 
-def forget(play: Play, machine: Machine) -> None:
+def forget(play: EngineHarness, machine: Machine) -> None:
     machine.lose_state()
 
 
-def lose_log(play: Play, machine: Machine) -> None:
+def lose_log(play: EngineHarness, machine: Machine) -> None:
     """The agent reports a longer log than it has: the rest can't be fetched."""
     machine.deaf.add("follow")
     for line in list(machine.lines.values()):
         line.close()
 
 
-def silence(play: Play, machine: Machine) -> None:
+def silence(play: EngineHarness, machine: Machine) -> None:
     place = f"{machine.view.zone}/{machine.view.node}/w{machine.view.worker}"
     assert play.sim.weather("network", target=place, state="down")
 
 
 @pytest.mark.parametrize("trouble", [stick, forget, lose_log, silence, reboot])
 def test_down_waits_no_longer_than_grace_kill_and_the_rest_of_a_log(
-    trouble: Callable[[Play, Machine], None],
+    trouble: Callable[[EngineHarness, Machine], None],
 ) -> None:
-    async def plot(play: Play) -> tuple[float, list[str]]:
+    async def plot(play: EngineHarness) -> tuple[float, list[str]]:
         for machine in await started(play):
             trouble(play, machine)
         await play.advance(10.0)
@@ -119,7 +119,7 @@ def test_down_waits_no_longer_than_grace_kill_and_the_rest_of_a_log(
 
 @pytest.mark.parametrize("hosts", [[0], [1], [0, 1]], ids=str)
 def test_attempts_ended_by_a_users_clean_are_no_failures_of_the_job(hosts: list[int]) -> None:
-    async def plot(play: Play) -> tuple[list[str], list[str], int]:
+    async def plot(play: EngineHarness) -> tuple[list[str], list[str], int]:
         machines = await started(play)
         attempt = str(play.events("attempt.started")[0].facts["attempt"])
         for machine in (machines[number] for number in hosts):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Script
@@ -43,7 +43,7 @@ def say(machine: Machine, content: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("what", SAID)
 def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         machines = play.sim.machines()
@@ -63,7 +63,7 @@ def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
 
 
 def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
-    async def plot(play: Play) -> tuple[int, list[str]]:
+    async def plot(play: EngineHarness) -> tuple[int, list[str]]:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         said = json.loads(f'{{"attempt": "{ATTEMPT}", "loss": {"7" * 400}}}')
@@ -77,7 +77,7 @@ def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
 
 
 def test_an_unexpected_error_is_an_error_of_its_host() -> None:
-    async def plot(play: Play) -> tuple[int, list[str], list[str]]:
+    async def plot(play: EngineHarness) -> tuple[int, list[str], list[str]]:
         play.submit(SimJob(zones=("us-east5-a",)))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         assert play.engine is not None

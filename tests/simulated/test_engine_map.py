@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulated.engine_harness import Play, SimJob, perform
+from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep
@@ -22,15 +22,15 @@ ITEMS = tuple(f"data/{number}.bin" for number in range(9))
 MAP = SimJob(copies=2, items=ITEMS, limits={"failures": 0})
 
 
-def map_of(play: Play) -> Sweep:
+def map_of(play: EngineHarness) -> Sweep:
     return play.folded_history().sweeps.get("gpt", Sweep())
 
 
-def ends(play: Play) -> list[HistoryEvent]:
+def ends(play: EngineHarness) -> list[HistoryEvent]:
     return play.events("trial.ended")
 
 
-async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
+async def ended(play: EngineHarness, patience_s: float = 4 * 3600.0) -> Sweep:
     """The map comes to its end, and every law was kept on the way."""
     assert await play.until(lambda: map_of(play).is_over, patience_s), (
         map_of(play),
@@ -42,7 +42,7 @@ async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
     return map_of(play)
 
 
-def succeeded_once(play: Play) -> None:
+def succeeded_once(play: EngineHarness) -> None:
     """Every item has exactly one success, of an attempt that came to its own end."""
     won = [one for one in ends(play) if one.facts["outcome"] == "complete"]
     assert sorted(one.facts["trial"] for one in won) == list(range(len(ITEMS)))
@@ -63,7 +63,7 @@ def succeeded_once(play: Play) -> None:
 
 
 def test_items_flow_over_two_nodes_which_go_at_the_end() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         sweep = await ended(play)
         succeeded_once(play)
@@ -79,7 +79,7 @@ def test_items_flow_over_two_nodes_which_go_at_the_end() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nodes_die_and_engines_are_killed(seed: int) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         dice = Dice(seed=seed)
         play.submit(replace(MAP, copies=2 + seed % 2))
         for _ in range(6):
@@ -99,7 +99,7 @@ def test_nodes_die_and_engines_are_killed(seed: int) -> None:
 
 
 def test_nodes_of_herd_up_stay_and_take_another_map() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, goal=Goal.IDLE))
         assert await play.until(lambda: len(play.events("slot.prepared")) == 2, 3600.0)
         nodes = play.sim.nodes()
@@ -121,7 +121,7 @@ def test_nodes_of_herd_up_stay_and_take_another_map() -> None:
 def test_failed_items_are_listed_and_the_others_go_on() -> None:
     crashing = replace(SCRIPT, crashes={1: Crash(step=2, exit=3)})  # every item's first attempt
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         sweep = await ended(play)
         assert (sweep.complete, sweep.failed, sweep.worst) == (0, tuple(range(len(ITEMS))), 3)
@@ -135,7 +135,7 @@ def test_failed_items_are_listed_and_the_others_go_on() -> None:
 def test_a_failed_item_is_tried_again() -> None:
     crashing = replace(SCRIPT, crashes={1: Crash(step=2)})
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(replace(MAP, limits={"failures": 1}))
         sweep = await ended(play)
         succeeded_once(play)
@@ -145,7 +145,7 @@ def test_a_failed_item_is_tried_again() -> None:
 
 
 def test_an_item_that_runs_too_long_is_ended() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(replace(MAP, limits={"failures": 5, "timeout_s": 20.0}))
         sweep = await ended(play)
         assert (sweep.complete, len(sweep.failed), sweep.worst) == (0, len(ITEMS), 124)
@@ -157,7 +157,7 @@ def test_an_item_that_runs_too_long_is_ended() -> None:
 
 
 def test_a_map_is_stopped_and_goes_on() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         assert await play.until(lambda: len(ends(play)) >= 3, 3600.0)
         play.submit(replace(MAP, goal=Goal.GONE))
@@ -175,7 +175,7 @@ def test_a_map_is_stopped_and_goes_on() -> None:
 def test_new_items_replace_those_that_run() -> None:
     others = ("x", "y", "z")
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         assert await play.until(lambda: len(ends(play)) >= 3, 3600.0)
         await play.advance(10.0)  # the next ones are running
@@ -195,7 +195,7 @@ def test_new_items_replace_those_that_run() -> None:
 
 
 def test_items_that_were_lost_with_the_store_are_named() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         assert await play.until(lambda: len(ends(play)) >= 2, 3600.0)
         play.wanted = False

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
-from tests.simulated.engine_links import Line
+from tests.simulated.engine_links import VirtualLink
 from tests.simulated.engine_programs import Script
 from tpuherd.errors import NotReached
 from tpuherd_host.agent import frames
@@ -21,13 +21,13 @@ PATIENCE_S = 90.0  #: a call that stays unanswered is known to be so after a min
 class Half:
     """Keeps the command from one host of two, a number of times."""
 
-    play: Play
+    play: EngineHarness
     worker: int
-    how: Callable[["Half", Line, int], None]
+    how: Callable[["Half", VirtualLink, int], None]
     times: int = 1
     struck: list[float] = field(default_factory=list)
 
-    def called(self, line: Line, piece: bytes) -> bool:
+    def called(self, line: VirtualLink, piece: bytes) -> bool:
         """Whether a call reaches its agent."""
         if piece[4] != frames.CALL or line.machine.view.worker != self.worker:
             return True
@@ -48,23 +48,23 @@ class Half:
         return found
 
 
-def dropped(half: Half, line: Line, call: int) -> None:
+def dropped(half: Half, line: VirtualLink, call: int) -> None:
     """It is lost on its way, and the link lives."""
 
 
-def cut(half: Half, line: Line, call: int) -> None:
+def cut(half: Half, line: VirtualLink, call: int) -> None:
     """It is lost with its link."""
     line.cut(NotReached("the network cut the link"))
 
 
-def refused(half: Half, line: Line, call: int) -> None:
+def refused(half: Half, line: VirtualLink, call: int) -> None:
     """The agent says that it can't: there is no room."""
     line.down.send(
         frames.pack_json(frames.FAIL, call, {"error": "full", "sentence": "the disk is full"})
     )
 
 
-def killed(half: Half, line: Line, call: int) -> None:
+def killed(half: Half, line: VirtualLink, call: int) -> None:
     """The engine is killed at that moment, too."""
     half.play.kill()
     line.cut(NotReached("the engine is gone"))
@@ -74,7 +74,7 @@ def killed(half: Half, line: Line, call: int) -> None:
 @pytest.mark.parametrize("how", [dropped, cut, refused, killed], ids=lambda how: how.__name__)
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int) -> None:
-    async def plot(play: Play) -> Half:
+    async def plot(play: EngineHarness) -> Half:
         half = Half(play=play, worker=worker, how=how, times=times)
         play.sim.fleet.called = half.called
         play.submit(SimJob(zones=("us-east5-a",)))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
-from tests.simulated.engine_ports import Life
+from tests.simulated.engine_ports import EngineLife
 from tests.simulated.engine_programs import Script
 from tpuherd.errors import OperationFailed
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
@@ -21,18 +21,18 @@ LONG = {"gpt": Script(steps=60)}
 ZONE = ("us-east5-a",)
 
 
-def begun(play: Play, step: int = 3) -> Any:
+def begun(play: EngineHarness, step: int = 3) -> Any:
     """The job has come so far."""
     return play.until(lambda: progress(play, "gpt-0") >= step, 3600.0)
 
 
-def verdicts(play: Play) -> list[str]:
+def verdicts(play: EngineHarness) -> list[str]:
     """How attempts ended."""
     return [str(event.facts["verdict"]) for event in play.events("attempt.ended")]
 
 
 def test_a_second_engine_finds_the_lease_taken() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=ZONE))
         await begun(play)
         rival = Database(play.folder, play.sim.clock.now())
@@ -47,7 +47,7 @@ def test_a_second_engine_finds_the_lease_taken() -> None:
 def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
     """A laptop froze, another engine took over, and the laptop thaws."""
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=ZONE))
         await begun(play)
         rival = Database(play.folder, play.sim.clock.now())
@@ -74,7 +74,7 @@ def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
 
 @pytest.mark.parametrize("away_s", [600.0, 86_400.0])
 def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.watch.spare_s = 2 * away_s
         play.submit(SimJob(zones=ZONE))
         await begun(play)
@@ -89,7 +89,7 @@ def test_an_engine_that_was_away_finds_everything_unchanged(away_s: float) -> No
     perform(plot, scripts=LONG)
 
 
-async def lose(play: Play) -> None:
+async def lose(play: EngineHarness) -> None:
     """A job's store is lost while it runs, and another engine begins."""
     play.submit(SimJob(zones=ZONE))
     await begun(play)
@@ -97,11 +97,11 @@ async def lose(play: Play) -> None:
     play.wanted = True
 
 
-def dying(play: Play, moment: int) -> None:
+def dying(play: EngineHarness, moment: int) -> None:
     """The engine dies at that one of the moments that are still to come."""
     places: list[str] = []
 
-    def at(life: Life, place: str) -> None:
+    def at(life: EngineLife, place: str) -> None:
         places.append(place)
         if len(places) == moment + 1:
             life.die()
@@ -109,7 +109,7 @@ def dying(play: Play, moment: int) -> None:
     play.at = at
 
 
-async def lose_all(play: Play) -> None:
+async def lose_all(play: EngineHarness) -> None:
     """Everything except the cloud is gone, and no engine runs."""
     play.wanted = False
     play.kill()
@@ -120,7 +120,7 @@ async def lose_all(play: Play) -> None:
     play.forget()
 
 
-async def found_again(play: Play) -> None:
+async def found_again(play: EngineHarness) -> None:
     """What runs is adopted and finishes; nothing is requested again."""
     await play.until(lambda: "gpt" in play.store.stored_jobs(), 300.0)
     play.update_wanted_slots()
@@ -131,7 +131,7 @@ async def found_again(play: Play) -> None:
 
 
 def test_a_lost_store_is_rebuilt_from_the_world() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await lose(play)
         await found_again(play)
 
@@ -140,7 +140,7 @@ def test_a_lost_store_is_rebuilt_from_the_world() -> None:
 
 @pytest.mark.parametrize("moment", range(0, 14, 3))
 def test_an_engine_is_killed_while_it_adopts(moment: int) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await lose(play)
         dying(play, moment)
         await found_again(play)
@@ -152,7 +152,7 @@ def test_an_engine_is_killed_while_it_adopts(moment: int) -> None:
 def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int) -> None:
     jobs = ("bert", "gpt", "llama")
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         for job in jobs:
             play.submit(SimJob(job=job, zones=ZONE))
         far = [f"{job}-0" for job in jobs]
@@ -172,7 +172,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
 def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
     """The first survey after the loss gets no answer from the zone with all nodes."""
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         await lose(play)
         assert play.sim.weather("unreachable-zone", zone=ZONE[0], times=2)
         await found_again(play)
@@ -188,10 +188,10 @@ def lost(folder: Path) -> Iterable[Path]:
 def test_a_full_disk_stops_actions_and_nothing_else() -> None:
     """Steps that can't be recorded are not executed; with free space, work continues."""
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         full: list[bool] = []
 
-        def at(life: Life, place: str) -> None:
+        def at(life: EngineLife, place: str) -> None:
             if full and place.startswith("before ") and not place.startswith(TO_THE_WORLD):
                 raise OperationFailed("the disk is full")
 
@@ -214,7 +214,7 @@ TO_THE_WORLD = ("before GET", "before POST", "before DELETE")
 
 
 def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         job = SimJob(goal=Goal.IDLE, zones=ZONE, copies=2)
         play.submit(job)
         await play.until(play.met, 3600.0)
@@ -232,7 +232,7 @@ def test_a_job_changed_while_no_engine_runs_is_updated() -> None:
 
 def test_the_same_seed_gives_the_same_history() -> None:
     def history() -> list[HistoryEvent]:
-        async def plot(play: Play) -> list[HistoryEvent]:
+        async def plot(play: EngineHarness) -> list[HistoryEvent]:
             play.submit(SimJob(copies=2))
             await begun(play)
             play.sim.weather("preempt", target="*/*", notice_s=30)

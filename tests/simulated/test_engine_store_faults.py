@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from tests.simulated.engine_disk import DISK_FAULTS, fill_disk, tear_page
-from tests.simulated.engine_harness import Play, perform
+from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_storm import again, play
 from tpuherd.model.slots_and_plan import Goal
@@ -32,7 +32,7 @@ def test_no_failing_statement_of_the_store_is_fatal(lifecycle: str, number: int,
 def test_a_disk_fault_reaches_the_engine(how: str) -> None:
     """A search whose faults never occur would find nothing."""
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=("us-east5-a",)))
         await play.until(play.met, 300.0)
         met: list[str] = []
@@ -54,7 +54,7 @@ def test_a_disk_fault_reaches_the_engine(how: str) -> None:
 
 
 def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)
         play.down("gpt")
@@ -76,7 +76,7 @@ def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
 
 
 def test_a_full_disk_is_reported_within_seconds_even_when_idle() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(goal=Goal.IDLE, zones=("us-east5-a",)))
         await play.until(play.met, 3600.0)
         await play.advance(60.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulated.engine_harness import Play, SimJob, perform
+from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd
@@ -15,11 +15,11 @@ SWEEP = {"method": "grid", "parameters": {"lr": [1, 2, 3, 4, 5, 6]}, "metric": "
 TRIALS = 6
 
 
-def sweep_of(play: Play) -> Sweep:
+def sweep_of(play: EngineHarness) -> Sweep:
     return play.folded_history().sweeps.get("gpt", Sweep())
 
 
-def over(play: Play) -> bool:
+def over(play: EngineHarness) -> bool:
     """All trials have ended, and everything is given back."""
     sweep = sweep_of(play)
     return len(sweep.trials) == TRIALS and not sweep.unfinished and not play.sim.remains()
@@ -30,7 +30,7 @@ def runs(events: list[HistoryEvent]) -> dict[int, str]:
     return {event.facts["trial"]: event.facts["run_id"] for event in events}
 
 
-async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
+async def ended(play: EngineHarness, patience_s: float = 4 * 3600.0) -> Sweep:
     """The sweep comes to its end, and every law was kept on the way."""
     assert await play.until(lambda: over(play), patience_s), (sweep_of(play), play.verdict())
     await play.advance(120.0)
@@ -40,7 +40,7 @@ async def ended(play: Play, patience_s: float = 4 * 3600.0) -> Sweep:
     return sweep_of(play)
 
 
-def complete(play: Play, sweep: Sweep) -> None:
+def complete(play: EngineHarness, sweep: Sweep) -> None:
     """Every trial ran to its last step under its one run id, and is known by its last loss."""
     bucket = play.sim.fleet.bucket
     assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}
@@ -52,7 +52,7 @@ def complete(play: Play, sweep: Sweep) -> None:
 
 
 def test_trials_share_two_nodes_without_another_setup() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         complete(play, await ended(play))
         assert len({event.facts["bid"] for event in play.events("attempt.launched")}) == 2
@@ -66,7 +66,7 @@ def test_trials_share_two_nodes_without_another_setup() -> None:
 @pytest.mark.parametrize("after_s", [5.0, 60.0, 110.0])
 @pytest.mark.parametrize("notice_s", [0, 30])
 def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         await play.advance(after_s)
@@ -77,7 +77,7 @@ def test_a_node_is_preempted_during_a_sweep(after_s: float, notice_s: int) -> No
 
 
 def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP, zones=("us-east5-a",)))
         assert await play.until(lambda: len(play.events("trial.reported")) > 2, 3600.0)
         lost = next(one for one in sweep_of(play).unfinished if one.slot == "gpt-1")
@@ -100,7 +100,7 @@ def test_a_preempted_trial_goes_first_where_a_slot_is_free() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_engines_are_killed_and_nodes_preempted_at_random(seed: int) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         dice = Dice(seed=seed)
         play.submit(SimJob(copies=2 + seed % 2, sweep=SWEEP))
         for _ in range(8):
@@ -120,7 +120,7 @@ def test_only_the_trial_that_crashes_is_retried() -> None:
         steps=STEPS, step_s=5.0, metric="loss", crashes={1: Crash(step=2)}
     )  # of each trial the first attempt
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         sweep = await ended(play)
         complete(play, sweep)
@@ -132,7 +132,7 @@ def test_only_the_trial_that_crashes_is_retried() -> None:
 def test_hopeless_trials_make_room() -> None:
     pruned = {**SWEEP, "prune": {"rule": "median", "warm_up": 2, "after": 1}}
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=pruned))
         sweep = await ended(play)
         hows = [one.how for one in sweep.trials]
@@ -145,7 +145,7 @@ def test_hopeless_trials_make_room() -> None:
 
 
 def test_a_stopped_sweep_resumes() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
         play.submit(SimJob(copies=2, sweep=SWEEP, goal=Goal.GONE))
@@ -160,7 +160,7 @@ def test_a_stopped_sweep_resumes() -> None:
 
 
 def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
         play.wanted = False
@@ -180,7 +180,7 @@ def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
 
 @pytest.mark.parametrize("slices", [1, 2])
 def test_outputs_of_a_trial_are_collected_before_the_next_one_starts(slices: int) -> None:
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         copies = 2 if slices == 1 else 1
         play.submit(SimJob(copies=copies, nodes=slices, outputs=True, sweep=SWEEP))
         complete(play, await ended(play))
@@ -203,7 +203,7 @@ def test_a_missing_sampler_is_reported_and_other_jobs_continue(
     monkeypatch.setattr(optuna_sampler, "find_spec", lambda name: None)
     bayes = {"method": "bayes", "trials": 2, "metric": "loss", "parameters": {"lr": [1, 2]}}
 
-    async def plot(play: Play) -> None:
+    async def plot(play: EngineHarness) -> None:
         play.advice = optuna_sampler.ADVICE
         play.submit(SimJob(sweep=bayes))
         play.submit(SimJob(job="bert"))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.schema import Document, document
-from tests.simulated.fuzz_requests import EVERY_METHOD, VERSIONS, Author, Method
+from tests.simulated.fuzz_requests import EVERY_METHOD, VERSIONS, ApiMethod, RequestAuthor
 from tests.simulated.in_process_world import START
 from tests.simulated.invariants import broken, forgotten, restless
 from tpuherd.catalogue import discovery
@@ -43,7 +43,7 @@ def fresh(seed: int) -> World:
 
 def story(seed: int, world: World) -> Iterator[tuple[float, Request]]:
     """Requests with their times, generated as the world runs."""
-    author, now = Author(seed, world), START
+    author, now = RequestAuthor(seed, world), START
     for _ in range(REQUESTS):
         pause = author.chance.expovariate(1) * author.chance.choice([0.1, 5, 60, 600])
         now += pause
@@ -56,7 +56,7 @@ def schemas(version: str) -> Document:
 
 
 @cache
-def patterns() -> tuple[tuple[str, re.Pattern[str], Method], ...]:
+def patterns() -> tuple[tuple[str, re.Pattern[str], ApiMethod], ...]:
     """How to tell from a request which method it calls; those with a verb first."""
     ordered = sorted(EVERY_METHOD, key=lambda one: ":" not in one.template)
     return tuple(
@@ -65,7 +65,7 @@ def patterns() -> tuple[tuple[str, re.Pattern[str], Method], ...]:
     )
 
 
-def method_of(request: Request) -> Method | None:
+def method_of(request: Request) -> ApiMethod | None:
     for http, pattern, method in patterns():
         if http == request.method and pattern.fullmatch(request.path.rstrip("/")):
             return method

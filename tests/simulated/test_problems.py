@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.simulated.engine_harness import Play, SimJob, perform
+from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tpuherd.cli.main import run
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -105,7 +105,7 @@ def raising(request: Request) -> None:
 
 @pytest.mark.parametrize("status", [503, 401, 403, 0])
 def test_an_engine_records_cloud_problems_and_their_end(status: int) -> None:
-    async def plot(play: Play) -> tuple[list[TroubleRecord], list[TroubleRecord]]:
+    async def plot(play: EngineHarness) -> tuple[list[TroubleRecord], list[TroubleRecord]]:
         play.submit(SimJob())
         await play.advance(60.0)
         assert play.store.troubles.read() == []

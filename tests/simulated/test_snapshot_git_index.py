@@ -248,7 +248,7 @@ def tick(folder: Path) -> int:
     return int((folder / "tick").stat().st_ctime)
 
 
-def law(folder: Path, seed: int, trees: int, rounds: int) -> None:
+def check_snapshots(folder: Path, seed: int, trees: int, rounds: int) -> None:
     """Several at once, since each round waits for a second to be over."""
     found = [Tree(folder / f"t{n}", f"{seed}.{n}") for n in range(trees)]
     for _ in range(rounds):
@@ -272,7 +272,7 @@ def test_no_snapshot_is_wrong_whatever_happens_to_the_repository(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taking, "RACY_NS", 0)  # else nothing here would be old enough to be known
-    law(tmp_path, seed, trees=3, rounds=3)
+    check_snapshots(tmp_path, seed, trees=3, rounds=3)
 
 
 def test_a_file_changed_in_the_second_of_its_index_is_read(

@@ -98,7 +98,7 @@ def running(**changes: Any) -> Toy:
     toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
     for _ in range(14):
         toy.tick()
-    assert len(toy.things) == 1
+    assert len(toy.toy_nodes) == 1
     return toy
 
 

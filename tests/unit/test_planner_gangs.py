@@ -1,6 +1,7 @@
 """What is done with gangs and nodes in special cases: stalls, collecting, old attempts."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -92,11 +93,11 @@ def test_after_success_collecting_is_retried_forever_with_growing_pauses() -> No
     gaps = [after - before for before, after in pairwise(times)]
     assert gaps[:5] == [15, 30, 60, 120, 240]
     assert set(gaps[5:]) == {300}
-    assert len(toy.things) == 1 and not toy.last.rest
+    assert len(toy.toy_nodes) == 1 and not toy.last.rest
     assert "fetching its outputs" in toy.last.states["gpt-0"]
     toy.change_job(goal=Goal.GONE)
     toy.run()
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
@@ -106,7 +107,7 @@ def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
     toy.change_job(goal=Goal.GONE)
     toy.run()
     assert len(toy.kinds("slot.collect_failed")) == 3
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:
@@ -119,7 +120,7 @@ def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:
     toy.change_job(goal=Goal.GONE)
     for _ in range(20):
         toy.tick()
-    assert bid in toy.things
+    assert bid in toy.toy_nodes
 
     def half(toy: Toy) -> dict[str, Any]:
         return {
@@ -130,11 +131,15 @@ def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:
     toy.hosts = lambda: half(toy)  # type: ignore[method-assign]
     for _ in range(60):
         toy.tick()
-    assert bid in toy.things
-    toy.run(until=lambda toy: not toy.things)
+    assert bid in toy.toy_nodes
+    toy.run(until=lambda toy: not toy.toy_nodes)
     ended = toy.slot_history().attempt
     assert ended and ended.ended_at
     assert 600 <= toy.now - ended.ended_at <= 660
+
+
+def is_gone(toy: Toy, bid: str) -> bool:
+    return bid not in toy.toy_nodes or toy.toy_nodes[bid].ends < 1e9
 
 
 def test_the_last_log_lines_are_waited_for_on_a_leaving_node() -> None:
@@ -153,7 +158,7 @@ def test_the_last_log_lines_are_waited_for_on_a_leaving_node() -> None:
             }
 
         toy.hosts = words  # type: ignore[method-assign]
-        toy.run(until=lambda toy, bid=bid: bid not in toy.things or toy.things[bid].ends < 1e9)  # type: ignore[misc]
+        toy.run(until=partial(is_gone, bid=bid))
         attempt = next(event.at for event in toy.kinds("attempt.ended"))
         assert (toy.now - attempt >= 30) == waits
         assert toy.now - attempt <= 35
@@ -241,7 +246,7 @@ def test_no_launch_while_the_last_attempt_may_run_elsewhere() -> None:
     toy = running()
     old = toy.home
     toy.home.cut = True
-    toy.run(1000, until=lambda toy: len(toy.things) > 1)
+    toy.run(1000, until=lambda toy: len(toy.toy_nodes) > 1)
     toy.run(
         1000,
         until=lambda toy: sum(bool(one.prepared) for one in toy.slot_history().bids.values()) > 1,
@@ -303,9 +308,9 @@ def test_a_bid_that_reappears_after_its_withdrawal_is_withdrawn_again() -> None:
 
 def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     toy = swarm(4, lasts=2000, ticks=8)
-    kept = [one for one in toy.things.values() if one.ask.slot != "gpt-3"]
-    for thing in kept:
-        thing.cut = True
+    kept = [one for one in toy.toy_nodes.values() if one.ask.slot != "gpt-3"]
+    for toy_node in kept:
+        toy_node.cut = True
     toy.tick()
     assert toy.last.frozen and toy.last.survey_s <= 5 and toy.last.wake_at <= toy.now + 60
     assert toy.kinds("engine.deletions_paused")
@@ -313,7 +318,7 @@ def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     toy.desired = replace(toy.desired, slots={**toy.desired.slots, **gone})
     for _ in range(20):
         toy.tick()
-    assert sorted(one.ask.slot for one in toy.things.values()) == ["gpt-0", "gpt-1", "gpt-2"]
+    assert sorted(one.ask.slot for one in toy.toy_nodes.values()) == ["gpt-0", "gpt-1", "gpt-2"]
     assert len(toy.kinds("engine.deletions_paused")) == 1
     kept[0].request, kept[0].node = RequestState.LOST, NodeState.LOST
     kept[0].work.clear()
@@ -321,9 +326,9 @@ def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
         toy.tick()
         assert toy.last.frozen
     assert kept[0].ends > 1e9
-    assert len(toy.things) > 3
-    for thing in kept[1:]:
-        thing.cut = False
+    assert len(toy.toy_nodes) > 3
+    for toy_node in kept[1:]:
+        toy_node.cut = False
     toy.tick()
     toy.tick()
     assert not toy.last.frozen
@@ -355,7 +360,7 @@ def test_chips_failing_twice_replace_the_node_but_not_forever() -> None:
 
     def failing(step: Any, action: Launch) -> None:
         launch(step, action)
-        for processes in toy.things[action.bid].work.values():
+        for processes in toy.toy_nodes[action.bid].work.values():
             for process in processes.values():
                 process.tail = ("RuntimeError: TPU initialization failed: busy",)
 
@@ -381,7 +386,7 @@ def test_a_failing_setup_is_retried_with_pauses_and_gives_up() -> None:
     assert len(times) == 4
     assert toy.slot_history().gave_up_why.endswith("pip failed")
     assert times[3] - times[2] >= 40
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_an_unhealthy_node_works_until_its_successor_is_prepared() -> None:
@@ -438,16 +443,16 @@ def test_slot_messages() -> None:
     for _ in range(30):
         toy.tick()
     assert state(toy) == "waiting for capacity in a, b for 2 min"
-    toy.run(until=lambda toy: any(one.node for one in toy.things.values()))
+    toy.run(until=lambda toy: any(one.node for one in toy.toy_nodes.values()))
     assert state(toy) == "gpt-0-g1-me in a is being created (less than a minute so far)"
     name = "gpt-0-g1-me"
-    toy.things[name].cut = True
-    toy.run(until=lambda toy: toy.things[name].node is NodeState.READY)
+    toy.toy_nodes[name].cut = True
+    toy.run(until=lambda toy: toy.toy_nodes[name].node is NodeState.READY)
     assert state(toy) == "gpt-0-g1-me in a is READY, 0 of 2 hosts reached"
     words = toy.hosts()[name]
     trouble = {name: (words[0], replace(words[1], trouble="key refused"))}
     assert state(toy, hosts=trouble).endswith("0 of 2 hosts reached: key refused")
-    toy.things[name].cut = False
+    toy.toy_nodes[name].cut = False
     toy.losing = {Prepare, Launch}
     toy.tick()
     assert state(toy) == "gpt-0-g1-me in a is being set up"
@@ -504,7 +509,7 @@ def test_slot_messages_about_kept_nodes() -> None:
     toy.exit = 1
     toy.run(until=lambda toy: toy.slot_history().gave_up_at is not None)
     assert state(toy).endswith("the node is kept for 5 min more")
-    assert len(toy.things) >= 1
+    assert len(toy.toy_nodes) >= 1
     toy.run()
     toy = Toy(slot(goal=Goal.IDLE))
     toy.run(until=lambda toy: any(bid.prepared for bid in toy.slot_history().bids.values()))
@@ -585,13 +590,13 @@ def test_the_cloud_is_surveyed_often_while_work_is_open() -> None:
     for _ in range(12):
         idle.tick()
     assert idle.last.survey_s == 60
-    (thing,) = idle.things.values()
+    (toy_node,) = idle.toy_nodes.values()
     for word, survey_s in ((NodeState.READY, 60), (NodeState.UNHEALTHY, 5), (NodeState.MAKING, 5)):
-        thing.node = word
+        toy_node.node = word
         assert again(idle).survey_s == survey_s
-    thing.node, thing.cut = NodeState.READY, True
+    toy_node.node, toy_node.cut = NodeState.READY, True
     assert again(idle).survey_s == 5
-    thing.cut = False
-    late = replace(thing, ask=replace(thing.ask, bid="gpt-0-g2-me"))
-    idle.things["gpt-0-g2-me"] = late
+    toy_node.cut = False
+    late = replace(toy_node, ask=replace(toy_node.ask, bid="gpt-0-g2-me"))
+    idle.toy_nodes["gpt-0-g2-me"] = late
     assert again(idle).survey_s == 5

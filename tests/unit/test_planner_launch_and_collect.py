@@ -174,7 +174,7 @@ def test_an_unhealthy_successor_is_not_prepared() -> None:
     toy.run(until=lambda toy: any(one.ready_at for one in toy.slot_history().bids.values()
                                   if one.name != old))  # fmt: skip
     toy.tick()
-    new = next(one for name, one in toy.things.items() if name != old)
+    new = next(one for name, one in toy.toy_nodes.items() if name != old)
     assert [one.bid for one in actions(again(toy), Prepare)] == [new.ask.bid]
     for word in (NodeState.UNHEALTHY, NodeState.MAKING, NodeState.UNKNOWN):
         new.node = word

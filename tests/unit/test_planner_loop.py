@@ -28,7 +28,7 @@ def test_a_job_runs_once_and_leaves_nothing() -> None:
     toy = Toy(slot()).run()
     assert len(toy.launches) == 1
     assert toy.slot_history().done_at is not None
-    assert not toy.things
+    assert not toy.toy_nodes
     assert toy.most == 1
 
 
@@ -57,7 +57,7 @@ def test_a_notice_stops_and_requests_in_one_plan() -> None:
     assert Withdraw not in kinds
     toy.run()
     assert toy.slot_history().preemptions == 1
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_a_failing_command_gives_up_after_its_budget() -> None:
@@ -66,7 +66,7 @@ def test_a_failing_command_gives_up_after_its_budget() -> None:
     toy.run()
     assert len(toy.launches) == 4
     assert toy.slot_history().gave_up_why.startswith("it failed 4 times")
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_without_retries_one_failure_is_the_end() -> None:
@@ -81,7 +81,7 @@ def test_a_command_that_can_never_run_is_not_retried() -> None:
     toy.run()
     assert len(toy.launches) == 1
     assert toy.slot_history().gave_up_why.startswith("it can't run like this: attempt 1 ended: ")
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_an_advancing_checkpoint_resets_failures() -> None:
@@ -107,7 +107,7 @@ def test_the_goal_changes_while_the_job_runs(goal: Goal) -> None:
     assert attempt and attempt.verdict is Verdict.STOPPED
     for _ in range(30):
         toy.tick()
-    assert len(toy.things) == (goal is Goal.IDLE)
+    assert len(toy.toy_nodes) == (goal is Goal.IDLE)
     assert toy.last.rest == (goal is Goal.GONE)
 
 
@@ -123,7 +123,7 @@ def test_an_idle_node_is_withdrawn_after_a_while() -> None:
     toy = Toy(slot(goal=Goal.IDLE, limits=Limits(idle_s=600)))
     toy.run()
     assert "nothing has run on it for 10 min" in toy.slot_history().gave_up_why
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_a_reboot_restarts_on_the_same_node() -> None:
@@ -175,7 +175,7 @@ def test_exact_jobs_bid_for_one_node_at_a_time() -> None:
     toy.grants = lambda zone: 20.0 if zone == "c" else 1e9
 
     def never_two(toy: Toy) -> bool:
-        assert len(toy.things) <= 1
+        assert len(toy.toy_nodes) <= 1
         return toy.last.rest
 
     toy.run(1000, until=never_two)
@@ -189,7 +189,7 @@ def test_exact_jobs_replace_a_node_only_after_it_is_gone() -> None:
     toy.preempt()
 
     def never_two(toy: Toy) -> bool:
-        assert len(toy.things) <= 1
+        assert len(toy.toy_nodes) <= 1
         return toy.last.rest
 
     toy.run(until=never_two)
@@ -289,9 +289,9 @@ def test_an_unhealthy_node_is_waited_for_and_then_replaced() -> None:
     toy.home.node = NodeState.UNHEALTHY
     while toy.now < 1000 + UNHEALTHY_S_MAX:
         toy.tick()
-        assert len(toy.things) == 1
+        assert len(toy.toy_nodes) == 1
     toy.run(until=lambda toy: len(toy.launches) == 2)
-    assert old not in toy.things or toy.things[old].node is NodeState.LEAVING
+    assert old not in toy.toy_nodes or toy.toy_nodes[old].node is NodeState.LEAVING
 
 
 def test_an_unknown_state_is_left_alone() -> None:
@@ -301,18 +301,18 @@ def test_an_unknown_state_is_left_alone() -> None:
     toy.home.node = NodeState.UNKNOWN
     for _ in range(400):
         toy.tick()
-    assert len(toy.things) == 1
+    assert len(toy.toy_nodes) == 1
     assert len(toy.launches) == 1
 
 
 def test_hosts_never_reached_are_replaced_after_an_hour() -> None:
     toy = Toy(slot(offers=(offer("a"),)))
-    toy.run(until=lambda toy: len(toy.things) == 1)
-    first = next(iter(toy.things.values()))
+    toy.run(until=lambda toy: len(toy.toy_nodes) == 1)
+    first = next(iter(toy.toy_nodes.values()))
     first.cut = True
     while toy.now < 4500:
         toy.tick()
-        assert len(toy.things) == 1
+        assert len(toy.toy_nodes) == 1
     toy.run()
     assert toy.slot_history().done_at is not None
     assert len(toy.launches) == 1
@@ -320,8 +320,8 @@ def test_hosts_never_reached_are_replaced_after_an_hour() -> None:
 
 def test_a_node_that_never_becomes_ready_is_replaced() -> None:
     toy = Toy(slot(offers=(offer("a"),)))
-    toy.run(until=lambda toy: any(one.node for one in toy.things.values()))
-    next(iter(toy.things.values())).ready = 1e9
+    toy.run(until=lambda toy: any(one.node for one in toy.toy_nodes.values()))
+    next(iter(toy.toy_nodes.values())).ready = 1e9
     toy.run(3000)
     assert toy.slot_history().done_at is not None
 
@@ -338,15 +338,15 @@ def test_a_silent_node_that_the_cloud_calls_healthy_gets_no_second_attempt() -> 
 
 def test_deletions_wait_when_half_of_the_hosts_fall_silent_at_once() -> None:
     toy = swarm(4, lasts=2400, ticks=10)
-    for thing in toy.things.values():
-        thing.cut = True
+    for toy_node in toy.toy_nodes.values():
+        toy_node.cut = True
     for _ in range(400):
         toy.tick()
         assert toy.last.frozen
-        assert len(toy.things) == 4
+        assert len(toy.toy_nodes) == 4
     assert toy.history.frozen_at is not None
-    for thing in toy.things.values():
-        thing.cut = False
+    for toy_node in toy.toy_nodes.values():
+        toy_node.cut = False
     toy.run(2000)
     assert toy.history.frozen_at is None
     assert len(toy.launches) == 4
@@ -369,7 +369,7 @@ def test_an_empty_list_is_not_believed_at_once() -> None:
 
 def test_a_node_that_stays_missing_is_replaced() -> None:
     toy = swarm(3, lasts=300, ticks=6)
-    toy.things.clear()
+    toy.toy_nodes.clear()
     toy.run()
     assert len(toy.launches) == 6
 
@@ -381,7 +381,7 @@ def test_a_silent_zone_changes_nothing() -> None:
     toy.zones = frozenset()
     for _ in range(200):
         assert not [step for step in toy.tick().steps if not isinstance(step.action, Launch)]
-    assert len(toy.things) == 1
+    assert len(toy.toy_nodes) == 1
 
 
 def test_a_late_grant_is_withdrawn_again() -> None:
@@ -392,7 +392,7 @@ def test_a_late_grant_is_withdrawn_again() -> None:
         PlannedStep(action=Withdraw(bid=late, slot="gpt-0", zone="b"), why=""), ask_of(toy, late)
     )
     toy.run()
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def ask_of(toy: Toy, bid: str) -> Ask:
@@ -414,7 +414,7 @@ def test_an_orphan_is_left_alone() -> None:
     toy.create(PlannedStep(action=stray, why=""), stray)
     for _ in range(100):
         toy.tick()
-    assert list(toy.things) == ["gpt-0-g9-me"]
+    assert list(toy.toy_nodes) == ["gpt-0-g9-me"]
     toy.history = replace(toy.history, slots={})
     toy.tick()
     assert {event.facts["generation"] for event in toy.kinds("bid.requested")[-3:]} == {10, 11, 12}
@@ -427,7 +427,7 @@ def test_scaling_down_withdraws_the_rest() -> None:
     toy.desired = replace(toy.desired, slots={"gpt-0": toy.desired.slots["gpt-0"]})
     for _ in range(40):
         toy.tick()
-    assert {thing.ask.slot for thing in toy.things.values()} == {"gpt-0"}
+    assert {toy_node.ask.slot for toy_node in toy.toy_nodes.values()} == {"gpt-0"}
 
 
 def test_bids_without_a_job_are_left_alone_until_a_removal_is_recorded() -> None:
@@ -439,11 +439,11 @@ def test_bids_without_a_job_are_left_alone_until_a_removal_is_recorded() -> None
     toy.desired = replace(toy.desired, slots={})
     for _ in range(40):
         toy.tick()
-    assert len(toy.things) == 1
+    assert len(toy.toy_nodes) == 1
     toy.note(replace(toy.events[0], kind="job.removed", slot="", facts={}))
     for _ in range(40):
         toy.tick()
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_after_a_lost_store_the_running_attempt_is_adopted() -> None:
@@ -486,7 +486,7 @@ def test_a_node_is_kept_as_long_as_requested_after_the_end() -> None:
     toy = Toy(slot(limits=Limits(done_keep_s=600)))
     toy.run(until=lambda toy: toy.slot_history().done_at is not None)
     done_at = toy.slot_history().done_at
-    toy.run(until=lambda toy: not toy.things)
+    toy.run(until=lambda toy: not toy.toy_nodes)
     assert done_at and 600 <= toy.now - done_at <= 640
 
 
@@ -518,7 +518,7 @@ def test_a_limit_stops_collects_and_withdraws(limits: Limits) -> None:
     toy.run()
     assert toy.slot_history().gave_up_why
     assert toy.kinds("slot.collected")
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_a_stall_saves_stacks_and_restarts_under_its_own_budget() -> None:
@@ -582,37 +582,39 @@ class Trouble:
     @staticmethod
     def nodes(toy: Toy, how: str, *, begins: bool) -> None:
         ready = [
-            one for one in toy.things.values() if one.node in {NodeState.READY, NodeState.UNHEALTHY}
+            one
+            for one in toy.toy_nodes.values()
+            if one.node in {NodeState.READY, NodeState.UNHEALTHY}
         ]
-        for thing in ready[:1]:
+        for toy_node in ready[:1]:
             if how == "silent":
-                thing.cut = begins
+                toy_node.cut = begins
             elif how == "sick":
-                thing.node = NodeState.UNHEALTHY if begins else NodeState.READY
+                toy_node.node = NodeState.UNHEALTHY if begins else NodeState.READY
             elif begins:
-                strike(toy, thing.ask.bid, how)
+                strike(toy, toy_node.ask.bid, how)
         if how == "suspending" and not begins:
-            for thing in toy.things.values():
-                if thing.request is RequestState.ENDING:
-                    thing.request = RequestState.LOST
+            for toy_node in toy.toy_nodes.values():
+                if toy_node.request is RequestState.ENDING:
+                    toy_node.request = RequestState.LOST
 
 
 def strike(toy: Toy, bid: str, how: str) -> None:
     """At once, and for good."""
-    thing = toy.things[bid]
+    toy_node = toy.toy_nodes[bid]
     if how == "vanish":
-        del toy.things[bid]
+        del toy.toy_nodes[bid]
     elif how == "notice":
-        thing.deadly = True
+        toy_node.deadly = True
     elif how == "reboot":
-        thing.boot += 1
-        for processes in thing.work.values():
+        toy_node.boot += 1
+        for processes in toy_node.work.values():
             for process in processes.values():
                 process.lost = process.lost or process.ended is None
     else:
-        thing.node = NodeState.LOST
-        thing.request = RequestState.ENDING if how == "suspending" else RequestState.LOST
-        thing.work.clear()
+        toy_node.node = NodeState.LOST
+        toy_node.request = RequestState.ENDING if how == "suspending" else RequestState.LOST
+        toy_node.work.clear()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -645,5 +647,5 @@ def survive(*troubles: Trouble) -> None:
     toy.run(900, until=until)
     story = [(trouble.name, trouble.at) for trouble in troubles]
     assert toy.slot_history().done_at is not None, story
-    assert not toy.things, story
+    assert not toy.toy_nodes, story
     assert toy.slot_history().failures == 0, story

@@ -21,7 +21,7 @@ def whole(toy: Sweeper) -> None:
     """Every trial has ended exactly once, and nothing is left."""
     assert toy.ends() == {number: ["complete"] for number in range(TRIALS)}
     assert [one.params["lr"] for one in toy.sweep.trials] == [1, 2, 3, 4, 5, 6]
-    assert not toy.things
+    assert not toy.toy_nodes
     assert all(one.done_at is not None for one in toy.history.slots.values())
 
 
@@ -66,18 +66,18 @@ def test_other_node_problems_lose_no_trial(what: str, moment: int) -> None:
     toy = Sweeper(2, search())
     for _ in range(moment):
         toy.tick()
-    for thing in toy.things.values():
-        if thing.ask.slot == "gpt-0":
+    for toy_node in toy.toy_nodes.values():
+        if toy_node.ask.slot == "gpt-0":
             match what:
                 case "reboot":
-                    thing.boot += 1
-                    for processes in thing.work.values():
+                    toy_node.boot += 1
+                    for processes in toy_node.work.values():
                         for process in processes.values():
                             process.lost = process.lost or process.ended is None
                 case "deadly":
-                    thing.deadly = True
+                    toy_node.deadly = True
                 case _:
-                    thing.cut = True
+                    toy_node.cut = True
     settled(toy, 2000)
     whole(toy)
 
@@ -125,7 +125,7 @@ def test_a_trial_that_fails_too_often_ends_alone() -> None:
     assert sum(hows == ["complete"] for hows in ends.values()) == TRIALS - 2
     assert toy.sweep.trials[1].attempts == 2
     assert all(one.gave_up_at is None for one in toy.history.slots.values())
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_if_all_trials_fail_the_job_gives_up() -> None:
@@ -135,7 +135,7 @@ def test_if_all_trials_fail_the_job_gives_up() -> None:
     assert toy.ends() == {number: ["failed"] for number in range(TRIALS)}
     whys = [one.gave_up_why for one in toy.history.slots.values() if one.gave_up_at]
     assert whys and all(why.startswith("no trial has succeeded: it failed once") for why in whys)
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_hopeless_trials_are_pruned_and_their_slots_take_the_next() -> None:
@@ -149,7 +149,7 @@ def test_hopeless_trials_are_pruned_and_their_slots_take_the_next() -> None:
     assert toy.sweep.best_first()[0].number == 0
     stopped = toy.kinds("attempt.stopping")
     assert {event.facts["why"] for event in stopped} == {"its trial is over"}
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_a_loss_that_is_not_a_number_is_hopeless() -> None:
@@ -174,11 +174,11 @@ def test_a_stopped_sweep_continues_where_it_was(moment: int) -> None:
     for _ in range(moment):
         toy.tick()
     toy.change_job(goal=Goal.GONE)
-    toy.run(until=lambda toy: not toy.things)
+    toy.run(until=lambda toy: not toy.toy_nodes)
     many = len(toy.sweep.trials)
     for _ in range(20):
         toy.tick()
-    assert len(toy.sweep.trials) == many and not toy.things
+    assert len(toy.sweep.trials) == many and not toy.toy_nodes
     toy.change_job(goal=Goal.RUN)
     settled(toy)
     whole(toy)
@@ -191,7 +191,7 @@ def test_scaling_down_during_a_sweep() -> None:
     toy.desired = type(toy.desired)(slots=left, owner="me")
     settled(toy)
     assert toy.ends() == {number: ["complete"] for number in range(TRIALS)}
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_a_slot_that_cannot_be_set_up_leaves_its_trial_to_others() -> None:
@@ -202,7 +202,7 @@ def test_a_slot_that_cannot_be_set_up_leaves_its_trial_to_others() -> None:
         toy.tick()
     assert all(one.how in {None, TrialEnd.COMPLETE} for one in toy.sweep.trials)
     assert any(one.is_waiting for one in toy.sweep.trials)
-    assert not toy.things
+    assert not toy.toy_nodes
 
 
 def test_metrics_of_trials_are_recorded_now_and_then_and_at_the_end() -> None:

@@ -77,16 +77,16 @@ def test_a_slot_with_free_quota_does_not_wait_for_the_pause_of_others() -> None:
 
 def sicken(toy: Toy, name: str) -> None:
     """It never becomes READY."""
-    thing = toy.things[name]
-    thing.request, thing.node = RequestState.ACTIVE, NodeState.UNHEALTHY
+    toy_node = toy.toy_nodes[name]
+    toy_node.request, toy_node.node = RequestState.ACTIVE, NodeState.UNHEALTHY
 
 
 def born_unhealthy(*zones: str) -> tuple[Toy, str]:
     """A toy whose first node is unhealthy from its birth."""
     toy = Toy(slot(offers=tuple(offer(zone) for zone in zones)))
     toy.lasts = 10_000.0
-    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
-    first = next(name for name, one in toy.things.items() if one.node is NodeState.MAKING)
+    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.toy_nodes.values()))
+    first = next(name for name, one in toy.toy_nodes.items() if one.node is NodeState.MAKING)
     sicken(toy, first)
     return toy, first
 
@@ -98,7 +98,7 @@ def test_a_node_born_unhealthy_is_replaced_at_once() -> None:
     toy.tick()
     assert len(toy.kinds("bid.requested")) == before + 1
     assert "unhealthy (UNHEALTHY)" in toy.last.states["gpt-0"]
-    toy.run(until=lambda t: first not in t.things)
+    toy.run(until=lambda t: first not in t.toy_nodes)
     assert toy.now < unhealthy_at + 300.0
     toy.run(until=lambda t: t.running())
 
@@ -108,9 +108,9 @@ def test_an_unhealthy_node_is_kept_only_until_a_better_one_is_granted() -> None:
     toy.grants = lambda zone: 200.0
     for _ in range(20):
         toy.tick()
-        assert toy.things[first].ends == float("inf")
-    toy.run(until=lambda t: first not in t.things or t.things[first].ends < float("inf"))
-    assert any(one.node is NodeState.MAKING for one in toy.things.values())
+        assert toy.toy_nodes[first].ends == float("inf")
+    toy.run(until=lambda t: first not in t.toy_nodes or t.toy_nodes[first].ends < float("inf"))
+    assert any(one.node is NodeState.MAKING for one in toy.toy_nodes.values())
 
 
 def test_a_node_that_recovers_is_used() -> None:
@@ -118,43 +118,43 @@ def test_a_node_that_recovers_is_used() -> None:
     toy.grants = lambda zone: float("inf")
     for _ in range(10):
         toy.tick()
-    toy.things[first].node = NodeState.READY
+    toy.toy_nodes[first].node = NodeState.READY
     toy.run(until=lambda t: t.running())
-    assert toy.home is toy.things[first]
-    assert len(toy.things) == 1 or toy.run(until=lambda t: len(t.things) == 1)
+    assert toy.home is toy.toy_nodes[first]
+    assert len(toy.toy_nodes) == 1 or toy.run(until=lambda t: len(t.toy_nodes) == 1)
 
 
 def test_an_unhealthy_node_that_is_never_replaced_is_withdrawn_in_the_end() -> None:
     toy, first = born_unhealthy("a")
     toy.grants = lambda zone: float("inf")
     unhealthy_at = toy.now
-    toy.run(until=lambda t: first not in t.things)
+    toy.run(until=lambda t: first not in t.toy_nodes)
     assert unhealthy_at + UNHEALTHY_S_MAX <= toy.now < unhealthy_at + UNHEALTHY_S_MAX + 120.0
 
 
 def test_of_several_unhealthy_nodes_only_the_newest_is_kept() -> None:
     toy, _ = born_unhealthy("a")
     for _ in range(3):
-        toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
-        name = next(name for name, one in toy.things.items() if one.node is NodeState.MAKING)
+        toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.toy_nodes.values()))
+        name = next(name for name, one in toy.toy_nodes.items() if one.node is NodeState.MAKING)
         sicken(toy, name)
         toy.tick()
     toy.grants = lambda zone: float("inf")
     for _ in range(8):
         toy.tick()
-    assert len([one for one in toy.things.values() if one.node is NodeState.UNHEALTHY]) == 1
+    assert len([one for one in toy.toy_nodes.values() if one.node is NodeState.UNHEALTHY]) == 1
 
 
 def test_zones_without_unhealthy_nodes_are_asked_first() -> None:
     toy = Toy(slot(offers=tuple(offer(zone) for zone in ZONES)))
     toy.desired = replace(toy.desired, hedge=1)
     toy.lasts = 10_000.0
-    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.things.values()))
-    first = next(iter(toy.things))
+    toy.run(until=lambda t: any(one.node is NodeState.MAKING for one in t.toy_nodes.values()))
+    first = next(iter(toy.toy_nodes))
     sicken(toy, first)
     toy.tick()
     newest = toy.kinds("bid.requested")[-1]
-    assert newest.facts["offer"]["zone"] != toy.things[first].ask.offer.zone
+    assert newest.facts["offer"]["zone"] != toy.toy_nodes[first].ask.offer.zone
 
 
 # ---- a request that hangs without a node ---------------------------------------------------------

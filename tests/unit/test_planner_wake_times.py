@@ -275,10 +275,10 @@ def test_a_limit_waits_for_outputs_with_or_without_other_nodes() -> None:
     toy.change_job(offers=(offer("a", type="v5"),))
     toy.grants = lambda zone: 1e9
     toy.run(until=lambda toy: bool(toy.kinds("attempt.stopping")))
-    assert len(toy.things) == 2
+    assert len(toy.toy_nodes) == 2
     for _ in range(20):
         toy.tick()
-    assert old in toy.things and toy.slot_history().gave_up_at is None
+    assert old in toy.toy_nodes and toy.slot_history().gave_up_at is None
     toy.losing = set()
     toy.run()
     assert toy.kinds("slot.collected") and "lifetime" in toy.slot_history().gave_up_why

@@ -22,10 +22,10 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
     """Somebody who listens as an agent does."""
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps"))
     monkeypatch.setenv("HERD_WORK", "gpt-0-a1-7kq")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(tmp_path / "steps"))
-        ear.settimeout(10.0)
-        yield ear
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(str(tmp_path / "steps"))
+        report_socket.settimeout(10.0)
+        yield report_socket
 
 
 def test_a_report_is_one_datagram(agent: socket.socket) -> None:

@@ -125,10 +125,10 @@ def test_reports_go_to_the_agent_without_waiting(tmp_path: Path) -> None:
     path = str(tmp_path / "steps.sock")
     reports = ReportSender({"HERD_STEPS": path, "HERD_WORK": "gpt-0-a1-7kq", "HERD_ATTEMPT": "1"})
     assert not reports.send_report({"step": 1}), "nobody listens yet"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(path)
         assert reports.send_report({"step": 2, "loss": 0.5})
-        told = json.loads(ear.recv(8192))
+        told = json.loads(report_socket.recv(8192))
         assert told == {"attempt": "gpt-0-a1-7kq", "step": 2, "loss": 0.5}
         while reports.send_report({"step": 3}):
             pass  # until its buffer is full: then it is dropped
@@ -147,11 +147,11 @@ def test_the_first_step_does_not_count_for_the_pace(
         join_pod, "PODS", [Pod(index=0, count=1, circle=ProcessGroup(), notices=False)]
     )
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(tmp_path / "steps.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(str(tmp_path / "steps.sock"))
         for step in Run().steps(4):
             now[0] += 2.0 if step else 300.0
-        told = [json.loads(ear.recv(8192)) for _ in range(5)]
+        told = [json.loads(report_socket.recv(8192)) for _ in range(5)]
     assert [one.get("step_s") for one in told] == [None, 2.0, 2.0, 2.0, None]
 
 
@@ -167,11 +167,11 @@ def test_a_script_that_loads_by_itself_reports_where_it_resumes(
     monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
     run = Run()
     run.start = 126
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(tmp_path / "steps.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
+        report_socket.bind(str(tmp_path / "steps.sock"))
         for _ in run.steps(129):
             now[0] += 2.0
-        told = [json.loads(ear.recv(8192)) for _ in range(3)]
+        told = [json.loads(report_socket.recv(8192)) for _ in range(3)]
     assert (told[0]["step"], told[0]["resumed"], told[0]["saved"]) == (127, 126, 126)
     assert "resumed" not in told[1]
 

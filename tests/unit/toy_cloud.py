@@ -75,7 +75,7 @@ class Process:
 
 
 @dataclass
-class Thing:
+class ToyNode:
     """A request with its node, as the toy cloud has it."""
 
     ask: Ask
@@ -99,7 +99,7 @@ class Toy:
         self.now = 1000.0
         self.desired = DesiredSlots(slots={one.name: one for one in slots}, owner="me")
         self.history = History()
-        self.things: dict[str, Thing] = {}
+        self.toy_nodes: dict[str, ToyNode] = {}
         self.events: list[HistoryEvent] = []
         self.grants = grants  #: seconds until a zone grants; inf: never
         self.zones = frozenset(ZONES)
@@ -120,23 +120,23 @@ class Toy:
         return {
             name: BidObservation(
                 bid=name,
-                zone=thing.ask.offer.zone,
-                request=thing.request,
+                zone=toy_node.ask.offer.zone,
+                request=toy_node.request,
                 nodes=()
-                if thing.node is None
+                if toy_node.node is None
                 else (
                     NodeObservation(
                         name=name,
-                        word=thing.node,
-                        state=thing.node.value.upper(),
-                        incarnation=f"{name}@{thing.made:.0f}",
+                        word=toy_node.node,
+                        state=toy_node.node.value.upper(),
+                        incarnation=f"{name}@{toy_node.made:.0f}",
                         hosts=2,
                     ),
                 ),
-                state=thing.request.value.upper(),
+                state=toy_node.request.value.upper(),
             )
-            for name, thing in self.things.items()
-            if thing.ask.offer.zone in self.zones
+            for name, toy_node in self.toy_nodes.items()
+            if toy_node.ask.offer.zone in self.zones
         }
 
     def observed(self) -> ObservedState:
@@ -150,46 +150,46 @@ class Toy:
 
     def hosts(self) -> dict[str, tuple[HostStatus, ...]]:
         return {
-            name: tuple(self.host(name, thing, worker) for worker in range(2))
-            for name, thing in self.things.items()
-            if thing.node in {NodeState.READY, NodeState.UNHEALTHY}
+            name: tuple(self.host(name, toy_node, worker) for worker in range(2))
+            for name, toy_node in self.toy_nodes.items()
+            if toy_node.node in {NodeState.READY, NodeState.UNHEALTHY}
         }
 
-    def host(self, name: str, thing: Thing, worker: int) -> HostStatus:
+    def host(self, name: str, toy_node: ToyNode, worker: int) -> HostStatus:
         works = tuple(
             work_of(attempt, processes[worker])
-            for attempt, processes in thing.work.items()
+            for attempt, processes in toy_node.work.items()
             if worker in processes
         )
         return HostStatus(
             node=name,
             worker=worker,
-            incarnation=f"{name}@{thing.made:.0f}",
-            reached=not thing.cut,
-            heard_at=thing.heard,
-            boot=f"{name}/{worker}/{thing.boot}",
-            deadly=thing.deadly,
-            notice="preempted" if thing.deadly else "",
+            incarnation=f"{name}@{toy_node.made:.0f}",
+            reached=not toy_node.cut,
+            heard_at=toy_node.heard,
+            boot=f"{name}/{worker}/{toy_node.boot}",
+            deadly=toy_node.deadly,
+            notice="preempted" if toy_node.deadly else "",
             works=works,
         )
 
     # -- time
 
     def advance(self) -> None:
-        for name, thing in list(self.things.items()):
-            if thing.ends <= self.now:
-                del self.things[name]
+        for name, toy_node in list(self.toy_nodes.items()):
+            if toy_node.ends <= self.now:
+                del self.toy_nodes[name]
                 continue
-            zone = thing.ask.offer.zone
-            due = thing.made + self.grants(zone)
-            if thing.request is RequestState.QUEUED and due <= self.now:
-                thing.request, thing.node = RequestState.GRANTED, NodeState.MAKING
-                thing.ready = self.now + 30
-            if thing.node is NodeState.MAKING and thing.ready <= self.now:
-                thing.request, thing.node = RequestState.ACTIVE, NodeState.READY
-            if thing.node is NodeState.READY and not thing.cut:
-                thing.heard = self.now
-            for processes in thing.work.values():
+            zone = toy_node.ask.offer.zone
+            due = toy_node.made + self.grants(zone)
+            if toy_node.request is RequestState.QUEUED and due <= self.now:
+                toy_node.request, toy_node.node = RequestState.GRANTED, NodeState.MAKING
+                toy_node.ready = self.now + 30
+            if toy_node.node is NodeState.MAKING and toy_node.ready <= self.now:
+                toy_node.request, toy_node.node = RequestState.ACTIVE, NodeState.READY
+            if toy_node.node is NodeState.READY and not toy_node.cut:
+                toy_node.heard = self.now
+            for processes in toy_node.work.values():
                 for process in processes.values():
                     if process.ended is None and process.started + self.lasts <= self.now:
                         process.ended, process.exit = self.now, self.exit
@@ -205,7 +205,9 @@ class Toy:
             if type(step.action) not in self.losing:
                 self.do(step)
         alive = [
-            one for one in self.things.values() if one.node is NodeState.READY and one.ends == inf
+            one
+            for one in self.toy_nodes.values()
+            if one.node is NodeState.READY and one.ends == inf
         ]
         self.most = max(self.most, len(alive))
         self.check()
@@ -226,10 +228,10 @@ class Toy:
     def check(self) -> None:
         """Never two attempts of one slot alive at once."""
         alive: dict[str, set[str]] = {}
-        for thing in self.things.values():
-            for attempt, processes in thing.work.items():
+        for toy_node in self.toy_nodes.values():
+            for attempt, processes in toy_node.work.items():
                 if any(one.ended is None and not one.lost for one in processes.values()):
-                    alive.setdefault(thing.ask.slot, set()).add(attempt)
+                    alive.setdefault(toy_node.ask.slot, set()).add(attempt)
         assert all(len(attempts) == 1 for attempts in alive.values()), alive
 
     # -- what is done
@@ -247,32 +249,32 @@ class Toy:
         actions[type(step.action)](step, step.action)
 
     def withdraw(self, step: PlannedStep, action: Withdraw) -> None:
-        thing = self.things.get(action.bid)
-        if thing is not None and thing.ends == inf:
-            assert thing.request is not RequestState.ENDING
-            thing.ends, thing.request = self.now + 20, RequestState.LEAVING
-            thing.node = None if thing.node is None else NodeState.LEAVING
-            thing.work.clear()
+        toy_node = self.toy_nodes.get(action.bid)
+        if toy_node is not None and toy_node.ends == inf:
+            assert toy_node.request is not RequestState.ENDING
+            toy_node.ends, toy_node.request = self.now + 20, RequestState.LEAVING
+            toy_node.node = None if toy_node.node is None else NodeState.LEAVING
+            toy_node.work.clear()
 
     def prepare(self, step: PlannedStep, action: Prepare) -> None:
-        if action.bid in self.things:
+        if action.bid in self.toy_nodes:
             on = [host_fingerprint(host) for host in self.hosts().get(action.bid, ())]
             code = action.code_digest
             self.tell("slot.prepared", step, bid=action.bid, code_digest=code, hosts=on)
 
     def launch(self, step: PlannedStep, action: Launch) -> None:
-        thing = self.things.get(action.bid)
-        if thing is not None and thing.node is NodeState.READY and not thing.cut:
+        toy_node = self.toy_nodes.get(action.bid)
+        if toy_node is not None and toy_node.node is NodeState.READY and not toy_node.cut:
             if action.attempt not in self.launches:
                 self.launches.append(action.attempt)
             processes = {worker: Process(started=self.now) for worker in range(2)}
-            thing.work.setdefault(action.attempt, processes)
+            toy_node.work.setdefault(action.attempt, processes)
             self.tell("attempt.started", step, attempt=action.attempt)
 
     def stop(self, step: PlannedStep, action: Stop) -> None:
-        thing = self.things.get(action.bid)
-        if thing is not None and not thing.cut:
-            for process in thing.work.get(action.attempt, {}).values():
+        toy_node = self.toy_nodes.get(action.bid)
+        if toy_node is not None and not toy_node.cut:
+            for process in toy_node.work.get(action.attempt, {}).values():
                 if process.ended is None:
                     process.ended, process.exit, process.termed = self.now, 0, True
 
@@ -284,7 +286,7 @@ class Toy:
         if refusal is not None:
             self.tell("bid.refused", step, bid=ask.bid, refusal=str(refusal), message="no")
             return
-        self.things.setdefault(ask.bid, Thing(ask=ask, made=self.now))
+        self.toy_nodes.setdefault(ask.bid, ToyNode(ask=ask, made=self.now))
         self.tell("bid.accepted", step, bid=ask.bid)
 
     # -- what happens
@@ -303,10 +305,10 @@ class Toy:
         return [event for event in self.events if event.kind == kind]
 
     @property
-    def home(self) -> Thing:
+    def home(self) -> ToyNode:
         attempt = self.slot_history().attempt
         assert attempt is not None
-        return self.things[attempt.bid]
+        return self.toy_nodes[attempt.bid]
 
     def has_ended_attempt(self) -> bool:
         attempt = self.slot_history().attempt

@@ -52,8 +52,8 @@ class Sweeper(Toy):
             self.note(event)
         return seen
 
-    def host(self, name, thing, worker) -> HostStatus:  # type: ignore[no-untyped-def]
-        host = super().host(name, thing, worker)
+    def host(self, name, toy_node, worker) -> HostStatus:  # type: ignore[no-untyped-def]
+        host = super().host(name, toy_node, worker)
         return replace(host, works=tuple(map(self.told, host.works)))
 
     def told(self, work: HostRun) -> HostRun:
@@ -82,8 +82,8 @@ class Sweeper(Toy):
         super().check()
         alive = [
             self.trial_of(attempt)
-            for thing in self.things.values()
-            for attempt, processes in thing.work.items()
+            for toy_node in self.toy_nodes.values()
+            for attempt, processes in toy_node.work.items()
             if any(one.ended is None and not one.lost for one in processes.values())
         ]
         assert len(set(alive)) == len(alive), f"twice at {self.now}: {alive}"
@@ -92,10 +92,10 @@ class Sweeper(Toy):
 
     def lose(self, name: str) -> bool:
         """The node of a slot is preempted, if it has one."""
-        for thing in self.things.values():
-            if thing.ask.slot == name and thing.node is NodeState.READY:
-                thing.request, thing.node = RequestState.LOST, NodeState.LOST
-                thing.work.clear()
+        for toy_node in self.toy_nodes.values():
+            if toy_node.ask.slot == name and toy_node.node is NodeState.READY:
+                toy_node.request, toy_node.node = RequestState.LOST, NodeState.LOST
+                toy_node.work.clear()
                 return True
         return False
 
