@@ -247,6 +247,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
         **END,
         "jobs": (list_of(object_of(END)), "each of the jobs"),
     }),
+    "herd types --json": list_of(schema_of(results.TpuType)),
     "herd capacity --json": list_of(schema_of(results.ZoneCapacity)),
     "herd engine status --json": object_of({
         "scope": (TEXT, "the project or world that it serves"),

@@ -30,6 +30,7 @@ from tpuherd.results import (
     Plan,
     Submission,
     SweepStatus,
+    TpuType,
     Why,
     ZoneCapacity,
 )
@@ -164,6 +165,10 @@ class Herd:
     def events(self, name: str, *, all: bool = False) -> list[Event]:
         """Return a job's events, oldest first; `all`: also those of earlier jobs with this name."""
         return run_blocking(self._herd.events(name, all=all))
+
+    def types(self, name: str = "") -> list[TpuType]:
+        """Return what Google documents of TPU types: of one, of a generation, or all."""
+        return run_blocking(self._herd.types(name))
 
     def capacity(self) -> list[ZoneCapacity]:
         """Return what herd has learned about zones."""

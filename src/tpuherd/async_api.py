@@ -48,6 +48,7 @@ from tpuherd.results import (
     Plan,
     Submission,
     SweepStatus,
+    TpuType,
     Why,
     ZoneCapacity,
     read_result,
@@ -57,6 +58,7 @@ from tpuherd.store.database import Database
 from tpuherd.sweeps.map_items import check_items
 from tpuherd.sync.shipment import Shipment
 from tpuherd.views.event_lines import event_json
+from tpuherd.views.type_pages import type_rows
 
 if TYPE_CHECKING:
     from tpuherd.cloud.nodes_api import Cloud
@@ -329,6 +331,10 @@ class AsyncHerd:
             found = here.store.read_events(after=begun[0] - 1 if begun else 0, job=name)
             rows = [split_event(event_json(seq, one)) for seq, one in found]
             return read_result(rows, list[Event])
+
+    async def types(self, name: str = "") -> list[TpuType]:
+        """Return what Google documents of TPU types: of one, of a generation, or all."""
+        return read_result(type_rows(name), list[TpuType])
 
     async def capacity(self) -> list[ZoneCapacity]:
         """Return what herd has learned about zones."""

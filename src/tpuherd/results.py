@@ -194,6 +194,46 @@ class ZoneCapacity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TypeImage:
+    """An image that a TPU type can boot."""
+
+    version: str  #: `runtime` of a job
+    ubuntu: str
+    python: str  #: of the image itself
+    default: bool  #: what a job gets that names none
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeZone:
+    """A zone that has a TPU type."""
+
+    zone: str
+    on_demand: float | None  #: dollars an hour for a node; null: unknown
+    spot: float | None  #: dollars an hour for a node; null: unknown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TpuType:
+    """A TPU type, as Google documents it."""
+
+    type: str  #: `accelerator` of a job
+    generation: str
+    topology: str  #: of its chips
+    chips: int
+    cores: int  #: TensorCores, of which the numbers in most names are made
+    hbm_gib: int  #: of all chips
+    bf16_tflops: int  #: peak of all chips
+    hosts: int  #: worker VMs of a node
+    chips_per_host: int
+    machine: str  #: machine type of a host; empty: unknown
+    host_cpus: int | None  #: vCPUs of a host; null: unknown
+    host_ram_gb: int | None  #: of a host; null: unknown
+    multislice: bool  #: several nodes can run one program: `slices` of a job
+    images: tuple[TypeImage, ...]  #: the default first
+    zones: tuple[TypeZone, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanStep:
     """A request that would be sent or withdrawn now."""
 

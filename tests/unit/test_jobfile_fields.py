@@ -110,7 +110,7 @@ def test_every_field_keeps_its_value() -> None:
 def test_a_saved_job_reads_the_same_and_fits_the_schema() -> None:
     schema = job_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    for fields in (FULL, {"name": "a", "accelerator": "v2-8", "slices": 2, "repo": "g@h:x@v1"}):
+    for fields in (FULL, {"name": "a", "accelerator": "v4-8", "slices": 2, "repo": "g@h:x@v1"}):
         jsonschema.validate(fields, schema)
         found = read_fields(fields)
         assert isinstance(found, JobSpec)

@@ -1,6 +1,7 @@
 """Reads the dated tables, each once at its first use."""
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -81,6 +82,13 @@ def generations() -> Mapping[str, Generation]:
                 int(chips): machine
                 for chips, machine in (pair.split("=") for pair in row["machine_types"].split())
             },
+            machines={
+                int(chips): (int(cpus), int(ram))
+                for chips, cpus, ram in (
+                    re.split("[=/]", machine) for machine in row["machines"].split()
+                )
+            },
+            multislice=row["multislice"] == "yes",
             runtime=row["runtime"],
         )
         for row in read_table("generations")[1]

@@ -39,6 +39,8 @@ class Generation:
     subsystem: str
     device: str  #: accel or vfio: the chips' files in /dev
     machine_types: Mapping[int, str]  #: by the host's number of chips; missing if not known
+    machines: Mapping[int, tuple[int, int]]  #: vCPUs and GB of RAM, by the host's number of chips
+    multislice: bool  #: several of its nodes can run one program
     runtime: str  #: the documented image
 
 

@@ -10,6 +10,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
+        "types": ("Show what TPU types are, where, and at what price.", "tpuherd.cli.types:types"),
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
         "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),

@@ -17,6 +17,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "why": ("herd why gpt",),
     "events": ("herd events gpt --since 1h", "herd events -f"),
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
+    "types": ("herd types", "herd types v5e", "herd types v4-32"),
     "capacity": ("herd capacity",),
     "plan": ("herd plan gpt",),
     "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),

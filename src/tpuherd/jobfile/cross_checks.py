@@ -132,6 +132,17 @@ def closest_runtime(version: str) -> str:
     return ""
 
 
+def check_slices(values: Values, wrong: ReportMistake) -> None:
+    """Several slices need a generation whose nodes can run one program."""
+    if values.get("slices", 1) < 2:
+        return
+    for place, type_ in enumerate(values.get("accelerator", ())):
+        known = accelerators().get(type_)
+        if known is not None and not generations()[known.generation].multislice:
+            said = f"{type_} can't be one of several slices, only v4 and later can: set slices: 1"
+            wrong(item_path(values, "accelerator", place), f"{said}, or copies for separate nodes")
+
+
 def check_exclusive_fields(values: Values, wrong: ReportMistake) -> None:
     """Report fields that contradict or require each other."""
     if values.get("copies", 1) > 1 and values.get("slices", 1) > 1:
@@ -197,6 +208,7 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_types,
     check_zones,
     check_runtimes,
+    check_slices,
     check_exclusive_fields,
     check_node_name,
     check_requirements,
