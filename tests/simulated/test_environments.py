@@ -7,11 +7,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -52,6 +55,7 @@ class FreshHost(NearHost):
             external_ip=None,
         )
         self.path = f"{path}:/usr/bin:/bin"
+        self.more: dict[str, str] = {}
         self.began: Callable[[int], None] = lambda pid: None
 
     async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
@@ -95,7 +99,7 @@ class FreshHost(NearHost):
     def env(self) -> dict[str, str]:
         """What its processes have; there is no index to ask for anything."""
         own = {"HOME": str(self.home), "HERD_AGENT": self.house, "PATH": self.path}
-        return {**own, "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+        return {**own, "PIP_NO_INDEX": "1", "UV_OFFLINE": "1", **self.more}
 
     def run_in(self, key: str, *words: str) -> str:
         """What a program of the environment prints."""
@@ -142,6 +146,9 @@ class Room:
 
         return asyncio.run(work())
 
+    def events(self, kind: str) -> list[Mapping[str, Any]]:
+        return [facts for one, facts in self.told if one == f"environment.{kind}"]
+
     def retain(self, *hosts: FreshHost) -> None:
         """Fetch what this machine wants to keep."""
 
@@ -153,7 +160,7 @@ class Room:
         asyncio.run(work())
 
     def times(self, kind: str) -> int:
-        return [one for one, _ in self.told].count(f"environment.{kind}")
+        return len(self.events(kind))
 
 
 @pytest.fixture
@@ -276,6 +283,72 @@ def test_a_host_without_that_python_says_so(room: Room, tmp_path: Path) -> None:
     (failure,) = room.provide(old)
     assert "this host has none that works there" in failure.sentence
     assert room.provide(new) == []
+
+
+class Storage(BaseHTTPRequestHandler):
+    """As much of Cloud Storage as a host asks for."""
+
+    objects: ClassVar[dict[str, bytes]] = {}
+
+    def do_POST(self) -> None:
+        name = parse_qs(urlsplit(self.path).query)["name"][0]
+        self.objects[name] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200 if "/b/mine/" in self.path else 403, b"{}")
+
+    def do_GET(self) -> None:
+        found = self.objects.get(unquote(urlsplit(self.path).path.rpartition("/o/")[2]))
+        self.answer(404 if found is None else 200, found or b"")
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def storage() -> Iterator[str]:
+    Storage.objects.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Storage) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@needs_uv
+def test_a_bucket_keeps_it_for_a_new_node(room: Room, tmp_path: Path, storage: str) -> None:
+    hosts = [FreshHost(tmp_path, name) for name in ("old", "new", "last")]
+    for host in hosts:
+        host.more = {"STORAGE_EMULATOR_HOST": storage}
+    bucket = "gs://mine/runs/gpt"
+    assert room.provide(hosts[0], bucket=bucket) == []
+    (name,) = Storage.objects
+    assert name.startswith(f"runs/gpt/.herd-environments/{KEY}-linux-")
+    assert room.events("installed")[0]["kept"] == f"gs://mine/{name}"
+    hosts[0].down = True
+    assert room.provide(hosts[1], bucket=bucket) == []
+    assert room.events("copied")[0]["source"] == f"gs://mine/{name}"
+    assert hosts[1].run_in(KEY, "tiny") == "tiny 1.0"
+    assert room.times("installed") == 1
+    assert not list((tmp_path / "archive").glob("environments/*")), "this machine needs no copy"
+    Storage.objects[name] = Storage.objects[name][:-100] + b"x" * 100
+    hosts[1].down = True
+    assert room.provide(hosts[2], bucket=bucket) == []
+    assert room.times("installed") == 2, "a copy that is damaged is not used"
+
+
+@needs_uv
+def test_a_bucket_that_refuses_the_copy_stops_nothing(
+    room: Room, tmp_path: Path, storage: str
+) -> None:
+    host = FreshHost(tmp_path, "n0")
+    host.more = {"STORAGE_EMULATOR_HOST": storage}
+    assert room.provide(host, bucket="gs://other/x") == []
+    assert room.events("installed")[0]["kept"] == ""
+    assert len(list((tmp_path / "archive").glob("environments/*"))) == 1, "so this machine keeps it"
 
 
 def test_without_uv_the_host_uses_pip(room: Room, tmp_path: Path) -> None:

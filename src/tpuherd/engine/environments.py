@@ -28,6 +28,7 @@ from tpuherd_host.agent.environments.environment_folders import environment_dest
 from tpuherd_host.agent.environments.installer_output import UNFIT
 
 NEIGHBOURS_MAX = 8  #: hosts of other nodes that are asked for it
+NEIGHBOUR_S = 10.0  #: for their answer: they may be about to go
 
 
 class HostLook(Struct, frozen=True, kw_only=True):
@@ -42,6 +43,8 @@ class HostLook(Struct, frozen=True, kw_only=True):
     packages: Count = 0
     size: Count = 0
     seconds: Duration = 0.0
+    source: Text = ""  #: the bucket's object that it was fetched from
+    kept: Text = ""  #: the bucket's object that has a copy
 
 
 class GangCalls(Protocol):
@@ -77,6 +80,8 @@ class Origin:
 
     snapshot: str
     link: Link | None  #: None: this machine has it
+    made: Member | None = None  #: the host that installed or fetched it, if that was just now
+    lent: bool = False  #: with this machine's uv
 
 
 def snapshots_of_jobs(desired: DesiredState, hosts: HostsPort) -> Mapping[str, list[str]]:
@@ -118,20 +123,17 @@ async def provide_environment(
         return failures
 
     async def use(watch: HostWatcher) -> None:
-        await call_environment(watch, "use", spec)
+        await call_agent(watch, "environment.use", {"key": spec.key}, CALL_S)
 
     found = await gang.run_on_all(watches, use)
     return [one for one in found if isinstance(one, HostFailure)]
 
 
-async def look_on_host(watch: HostWatcher, spec: EnvironmentSpec) -> HostLook:
-    return parse_message(HostLook, await call_environment(watch, "look", spec))
-
-
-async def call_environment(
-    watch: HostWatcher, verb: str, spec: EnvironmentSpec
-) -> Mapping[str, object]:
-    return await call_agent(watch, f"environment.{verb}", {"key": spec.key}, CALL_S)
+async def look_on_host(
+    watch: HostWatcher, spec: EnvironmentSpec, seconds: float = CALL_S
+) -> HostLook:
+    found = await call_agent(watch, "environment.look", {"key": spec.key}, seconds)
+    return parse_message(HostLook, found)
 
 
 async def fill_members(
@@ -151,8 +153,18 @@ async def fill_members(
             if isinstance(made, HostFailure):
                 return [made]
             origin = made
-        gang.means.hosts.note_environment(spec.key, platform, origin.snapshot)
+        note_origin(gang, origin, spec, platform)
     return await ship_to_members(gang, lacking, spec, origin)
+
+
+def note_origin(gang: GangCalls, origin: Origin, spec: EnvironmentSpec, platform: str) -> None:
+    """Report what was installed or fetched just now, and remember it if there is no other copy."""
+    hosts, made = gang.means.hosts, origin.made
+    known = hosts.known_environments(spec.key).get(platform)
+    if made is not None and known != origin.snapshot:
+        report_installation(gang, made, spec, lent=origin.lent)
+    if not spec.bucket or (made is not None and not made.look.kept and not made.look.source):
+        hosts.note_environment(spec.key, platform, origin.snapshot)
 
 
 async def find_origin(
@@ -161,14 +173,15 @@ async def find_origin(
     """A host that has it, the nearest first, else this machine; None if it must be installed."""
     for one in members:
         if one.look.snapshot and one.watch.link is not None:
-            return Origin(snapshot=one.look.snapshot, link=one.watch.link)
+            made = one if one.look.tool and not one.look.placed else None
+            return Origin(snapshot=one.look.snapshot, link=one.watch.link, made=made)
     gang_hosts = [one.watch for one in members]
     zone = gang_hosts[0].host.zone
     others = [one for one in gang.linked_hosts() if one not in gang_hosts]
     others.sort(key=lambda one: (one.host.zone != zone, one.word.name))
 
     async def look(watch: HostWatcher) -> Member:
-        return Member(watch=watch, look=await look_on_host(watch, spec))
+        return Member(watch=watch, look=await look_on_host(watch, spec, NEIGHBOUR_S))
 
     for found in await gang.run_on_all(others[:NEIGHBOURS_MAX], look):
         if isinstance(found, Member) and found.look.platform == members[0].look.platform:
@@ -189,9 +202,9 @@ async def install_on_host(
     assert spec is not None
     if member.look.uv is None and watch.link is not None:
         lent = await lend_uv(gang, watch.link, member.look.platform)
-    what = spec.requirements or f"Python {spec.python}"
+    what = title_of(spec)
     recipe = {"key": spec.key, "python": spec.python, "requirements": spec.requirements,
-              "directory": order.directory or "."}  # fmt: skip
+              "directory": order.directory or ".", "bucket": spec.bucket}  # fmt: skip
     step = {"name": f"environment {what}", "env": dict(order.env),
             "argv": ["python3", "$AGENT", "environment", json.dumps(recipe)]}  # fmt: skip
 
@@ -207,15 +220,35 @@ async def install_on_host(
         return found
     if not found.snapshot or watch.link is None:
         return HostFailure(host=watch.word.name, sentence="its new environment is gone again")
+    made = Member(watch=watch, look=found)
+    return Origin(snapshot=found.snapshot, link=watch.link, made=made, lent=lent)
+
+
+def report_installation(
+    gang: GangCalls, made: Member, spec: EnvironmentSpec, *, lent: bool
+) -> None:
+    """Record what a host installed, or fetched from the bucket."""
+    watch, found = made.watch, made.look
+    name, facts = host_title(watch.host), {"environment": spec.key, "seconds": found.seconds}
+    if found.source:
+        report_event(gang, watch, "environment.copied", {
+            **facts, "hosts": [watch.word.name], "source": found.source,
+            "why": f"{name} got the environment from {found.source} in {found.seconds:.1f} s",
+        })  # fmt: skip
+        return
     tool = found.tool + (", lent by this machine" if lent and found.tool.startswith("uv") else "")
     size = f"{found.packages} packages, {found.size / 1e6:.0f} MB"
+    copy = f"; a copy is in {found.kept}" if found.kept else ""
     report_event(gang, watch, "environment.installed", {
-        "environment": spec.key, "host": watch.word.name, "tool": tool, "python": found.python,
-        "packages": found.packages, "bytes": found.size, "seconds": found.seconds,
-        "why": f"{host_title(watch.host)} installed {what} with {tool}, Python {found.python}:"
-        f" {size}, in {found.seconds:.0f} s",
+        **facts, "host": watch.word.name, "tool": tool, "python": found.python,
+        "packages": found.packages, "bytes": found.size, "kept": found.kept,
+        "why": f"{name} installed {title_of(spec)} with {tool}, Python {found.python}:"
+        f" {size}, in {found.seconds:.0f} s{copy}",
     })  # fmt: skip
-    return Origin(snapshot=found.snapshot, link=watch.link)
+
+
+def title_of(spec: EnvironmentSpec) -> str:
+    return spec.requirements or f"Python {spec.python}"
 
 
 async def lend_uv(gang: GangCalls, link: Link, platform: str) -> bool:

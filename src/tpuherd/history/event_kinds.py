@@ -105,13 +105,13 @@ _KINDS = (
         "bid environment host",
         "{environment}",
         "a host installed the job's Python environment: with which `tool` and `python`, how many"
-        " `packages`, `bytes` and `seconds`",
+        " `packages`, `bytes` and `seconds`; `kept`: the copy in the bucket",
     ),
     (
         "environment.copied",
         "bid environment hosts source",
         "{environment}",
-        "hosts got the Python environment from another host or from this machine: `seconds`",
+        "hosts got the Python environment from another host, a bucket or this machine: `seconds`",
     ),
     ("slot.collected", "bid attempt", "{bid}", "outputs and logs were fetched: `folder`"),
     (

@@ -40,7 +40,8 @@ def find_environment(
     inputs = environment_inputs(path, snapshot, files, read)
     depends = [job.python, path, *inputs] if inputs is not None else []
     key = sha256("\0".join(depends).encode()).hexdigest()[:KEY_LENGTH] if depends else ""
-    return EnvironmentSpec(key=key, python=job.python, requirements=path)
+    bucket = job.checkpoint if job.checkpoint.startswith("gs://") else ""
+    return EnvironmentSpec(key=key, python=job.python, requirements=path, bucket=bucket)
 
 
 def environment_inputs(

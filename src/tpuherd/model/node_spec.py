@@ -32,6 +32,7 @@ class EnvironmentSpec:
     key: str  #: of everything that is installed; "" while the job's code is not on this machine
     python: str = ""  #: 3.11; "": the image's own
     requirements: str = ""  #: a file of the code, or uv.lock
+    bucket: str = ""  #: gs://…, where hosts keep a copy
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

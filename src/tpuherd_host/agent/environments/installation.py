@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict
 
+from tpuherd_host.agent.environments.bucket_copy import BucketPlace, fetch_copy, keep_copy
 from tpuherd_host.agent.environments.environment_folders import (
     ABOUT,
     STAGED,
@@ -38,7 +39,7 @@ from tpuherd_host.agent.environments.run_installer import (
     run_tool,
 )
 from tpuherd_host.agent.processes import AGENT
-from tpuherd_host.agent.snapshots.tree_layout import load_rows
+from tpuherd_host.agent.snapshots.tree_layout import load_rows, remove_unused_contents
 
 
 def run_installation(text: str) -> int:
@@ -49,18 +50,34 @@ def run_installation(text: str) -> int:
         with lock_key(folders, recipe.key):
             record = folders.load_record(recipe.key)
             if record is None or load_rows(folders.agent, record["snapshot"]) is None:
-                folders.save_record(recipe.key, install_environment(recipe, folders))
+                folders.save_record(recipe.key, get_environment(recipe, folders))
     except InstallationFailed as no:
         sys.stderr.write(f"{no.sentence}\n")
         return no.status
     except OSError as error:
-        free = shutil.disk_usage(str(folders.home)).free / 1e9
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            sys.stderr.write(f"the disk is full: {recipe.what} needs more than {free:.1f} GB\n")
+            remove_unused_contents(folders.agent)  # of this installation
+            free = shutil.disk_usage(str(folders.home)).free / 1e9
+            sentence = f"{recipe.what} does not fit into the {free:.1f} GB that are free"
+            sys.stderr.write(f"the disk is full: {sentence}\n")
             return FULL
         sys.stderr.write(f"{recipe.what} can't be installed: {error}\n")
         return FAILED
     return 0
+
+
+def get_environment(recipe: Recipe, folders: EnvironmentFolders) -> Dict[str, Any]:
+    """Get the copy from the job's bucket, else install it and keep a copy; return its record."""
+    if not recipe.bucket:
+        return install_environment(recipe, folders)
+    began = time.time()
+    place = BucketPlace(recipe.bucket, f"{recipe.key}-{platform_name()}")
+    record = fetch_copy(place, folders.agent)
+    if record is not None:
+        return {**record, "source": place.url, "seconds": round(time.time() - began, 1)}
+    record = install_environment(recipe, folders)
+    kept = keep_copy(place, record, folders.agent)
+    return {**record, "kept": place.url} if kept else record
 
 
 def install_environment(recipe: Recipe, folders: EnvironmentFolders) -> Dict[str, Any]:

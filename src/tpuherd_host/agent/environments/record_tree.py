@@ -1,6 +1,5 @@
 """Turns a freshly installed environment into a snapshot that works in any folder."""
 
-import hashlib
 import os
 import shutil
 import stat
@@ -9,7 +8,7 @@ from typing import Iterator, List, Tuple
 
 from tpuherd_host.agent.environments.environment_folders import CONFIGURATION, HERE
 from tpuherd_host.agent.snapshots.blobs import PIECE
-from tpuherd_host.agent.snapshots.manifest import pack_row, pack_rows
+from tpuherd_host.agent.snapshots.manifest import pack_row, pack_rows, rows_id
 from tpuherd_host.agent.snapshots.tree import CACHE, walk_folders
 from tpuherd_host.agent.snapshots.tree_layout import open_blobs, rows_file
 
@@ -84,14 +83,17 @@ def record_tree(tree: Path, agent_folder: Path) -> Tuple[str, int]:
                 id, size = pack.add(read_entry(entry))
                 rows.append(pack_row(name, row_mode(facts.st_mode), size, id))
                 total += size
-    rows.sort()
-    body = pack_rows(rows)
-    id_text = hashlib.sha256(body).hexdigest()
-    file = rows_file(agent_folder, id_text)
-    fresh = file.with_name(f"{id_text}.{os.getpid()}")
-    fresh.write_bytes(body)
+    return write_rows(sorted(rows), agent_folder), total
+
+
+def write_rows(rows: List[bytes], agent_folder: Path) -> str:
+    """Add a snapshot whose contents are here; return its id."""
+    id = rows_id(rows).hex()
+    file = rows_file(agent_folder, id)
+    fresh = file.with_name(f"{id}.{os.getpid()}")
+    fresh.write_bytes(pack_rows(rows))
     fresh.replace(file)
-    return id_text, total
+    return id
 
 
 def read_entry(entry: "os.DirEntry[bytes]") -> Iterator[bytes]:

@@ -44,6 +44,7 @@ class Recipe(NamedTuple):
     python: str = ""  #: 3.11, or 3.11.7; "": the host's
     requirements: str = ""  #: a file of the code, or uv.lock
     directory: str = "."  #: of the code
+    bucket: str = ""  #: gs://…, where a copy is kept
 
     @property
     def is_project(self) -> bool:

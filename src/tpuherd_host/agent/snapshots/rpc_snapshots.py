@@ -46,7 +46,7 @@ from tpuherd_host.agent.state_machine.transition import CallRefused
 from tpuherd_host.agent.threaded_rpc import CallAbandoned, ThreadedCall
 
 AHEAD = 4 << 20  #: bytes that may be in flight to us: more than a connection holds
-PASS_LEVEL = 1
+PASS_LEVEL = 0
 BEAT_S = 5.0
 TIDY_S = 3.0  #: after a switch: other simulated hosts of this machine may still be switching
 

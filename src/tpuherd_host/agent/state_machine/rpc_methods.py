@@ -78,7 +78,8 @@ Setup
 
 Environments of Python packages; installed by `agent.pyz environment RECIPE` (installation.py)
   environment.look {"key"} → {"platform","snapshot": id | null,"placed": in its folder,"uv": path |
-           null}; if it was installed on this host, also "tool","python","packages","size","seconds"
+           null}; if it was installed on this host, also "tool","python","packages","size",
+           "seconds","kept": its copy in a bucket,"source": the copy that it was fetched from
   environment.use  {"key"} → {"python","removed":[keys]}: make one that has arrived work here, let
            `current` lead to it, and remove all but the three that were used last
 
