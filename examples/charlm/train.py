@@ -23,7 +23,7 @@ def main() -> None:
     asked = arguments()
     pod = train.init()
     if BATCH % jax.device_count():
-        train.refuse(f"a batch of {BATCH} can't be shared by {jax.device_count()} chips")
+        train.refuse(f"a batch of {BATCH} can't be divided among {jax.device_count()} chips")
     shards = corpus.shards(WINDOW)
     split = train.Split(
         sizes=tuple(map(len, shards)), batch=BATCH, host=pod.index, hosts=pod.count, seed=SEED

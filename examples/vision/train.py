@@ -27,7 +27,7 @@ def main() -> None:
     asked = arguments()
     pod = train.init()
     if BATCH % jax.device_count():
-        train.refuse(f"a batch of {BATCH} can't be shared by {jax.device_count()} chips")
+        train.refuse(f"a batch of {BATCH} can't be divided among {jax.device_count()} chips")
     shards, tests = (train.Shards(f"{asked.data}/{name}-*.tar") for name in ("train", "test"))
     split = train.Split(sizes=shards.sizes, batch=BATCH, host=pod.index, hosts=pod.count, seed=SEED)
     batches = train.Batches(shards, split, decode=decoded)

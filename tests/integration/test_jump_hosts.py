@@ -97,7 +97,7 @@ def test_a_shell_that_prints_does_not_disturb(place: SshdHosts, tmp_path: Path) 
 def test_a_shell_that_never_stops_printing_is_abandoned(place: SshdHosts, tmp_path: Path) -> None:
     (host,) = place.node("flooder")
     (home_of(place, host) / ".bashrc").write_text("yes | head -c 300000\n")
-    with pytest.raises(OperationFailed, match="says too much"):
+    with pytest.raises(OperationFailed, match="prints too much"):
         opened(place, tmp_path).run(lambda connections: ping(connections, host))
 
 

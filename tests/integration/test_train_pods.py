@@ -231,7 +231,7 @@ def refused(ended: Sequence[Ended], sentence: str, status: int = UNFIT) -> None:
 def test_bad_input_is_one_sentence_on_one_host(cache: Path, tmp_path: Path) -> None:
     pod = Pod(client("inside"), cache)
     place = tmp_path / "p"
-    refused(pod.run(place, "--batch", 18), "a batch of 18 can't be shared by 4 chips")
+    refused(pod.run(place, "--batch", 18), "a batch of 18 can't be divided among 4 chips")
     too_few = "all shards together have 100 samples, fewer than one batch of 200"
     refused(pod.run(place, "--batch", 200), too_few)
     refused(pod.run(place, "--batch", 200, count=1), too_few)

@@ -69,7 +69,7 @@ split = train.Split(sizes=SIZES, batch=asked.batch, host=pod.index, hosts=pod.co
 if asked.shards:
     list(train.split_by_jax_process(range(asked.shards)))
 if asked.batch % jax.device_count():
-    train.refuse(f"a batch of {asked.batch} can't be shared by {jax.device_count()} chips")
+    train.refuse(f"a batch of {asked.batch} can't be divided among {jax.device_count()} chips")
 mesh = Mesh(np.array(jax.devices()), ("chips",))
 everywhere, shared = NamedSharding(mesh, P()), NamedSharding(mesh, P("chips"))
 run = train.Run(asked.place, seed=3, every_s=asked.every, form=asked.form)
