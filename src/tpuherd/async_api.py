@@ -346,19 +346,19 @@ class AsyncHerd:
     async def plan(self, name: str | None = None) -> Plan:
         """Return what the engine would do in the cloud now."""
         async with self._open_session() as here:
-            return read_result((await preview_plan(name, here)).as_json(), Plan)
+            return await preview_plan(name, here)
 
     async def gc(self, *names: str, yes: bool = False) -> Leftovers:
         """Find cloud resources that herd created but no job uses, and delete the named ones."""
         async with self._open_session(yes=yes) as here:
             found = await collect_orphans(names, here)
             assert found is not None, "PresetAnswers never says no: it raises"
-            return read_result(found.as_json(), Leftovers)
+            return found
 
     async def adopt(self, owner: str | None = None) -> Adoption:
         """Take over orphans, or another owner's resources."""
         async with self._open_session() as here:
-            return read_result((await adopt_resources(owner, here)).as_json(), Adoption)
+            return await adopt_resources(owner, here)
 
     async def adopt_nodes(self, *nodes: str, job: Job, yes: bool = False) -> Adoption:
         """Take running nodes that other tools created into a new job, without restarting them."""
@@ -370,7 +370,7 @@ class AsyncHerd:
                 raise mistakes_error(page.mistakes, "")
             adopted = await adopt_nodes(checked, here)
             assert adopted is not None, "PresetAnswers never says no: it raises"
-            return read_result(adopted.as_json(), Adoption)
+            return adopted
 
 
 async def submit_map(job: str | Job, request: MapRequest, here: Session) -> str:

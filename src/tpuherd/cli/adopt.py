@@ -46,10 +46,10 @@ async def run_adopt(owner: str | None, json_: bool, console: "Console", home: "H
     async with open_job_session(console, home, "herd adopt") as here:
         found = await adopt_resources(owner, here)
     if json_:
-        await print_json(console, found.as_json())
+        await print_json(console, found)
         return 0
     await print_lines(
-        console, f"Adopted {fold_names(found.bids)}" if found.bids else "Nothing to adopt"
+        console, f"Adopted {fold_names(found.adopted)}" if found.adopted else "Nothing to adopt"
     )
     if found.unknown:
         left = fold_names(found.unknown)
@@ -81,7 +81,7 @@ async def run_adopt_nodes(
         if found is None:
             return ABORTED
     if json_:
-        await print_json(console, found.as_json())
+        await print_json(console, found)
         return 0
     job = checked.found.job
     for name, ask in checked.asks.items():

@@ -1,19 +1,20 @@
 """`herd gc`: lists cloud resources that herd created but no job uses."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from tpuherd.catalogue import zones
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.exit_status import ABORTED
-from tpuherd.model.observed import BidObservation
 from tpuherd.views.format_text import format_table
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
+    from tpuherd.results import Orphan
 
 
 @click.command()
@@ -40,26 +41,25 @@ async def run_gc(
     if found is None:
         return ABORTED
     if json_:
-        await print_json(console, found.as_json())
+        await print_json(console, found)
         return 0
     for bid in found.withdrawn:
         await print_lines(console, f"Deleting {bid}")
     if found.orphans:
         await print_lines(console, orphans_table(found.orphans, console.line_width(1)))
     elif not found.withdrawn:
-        await print_lines(console, f"No orphans in {found.zones} zones")
-    if found.silent:
-        await console.print_notice(f"no answer from {', '.join(found.silent)}")
+        many = len(zones()) - len(found.unanswered_zones)
+        await print_lines(console, f"No orphans in {many} zones")
+    if found.unanswered_zones:
+        await console.print_notice(f"no answer from {', '.join(found.unanswered_zones)}")
     return 0
 
 
-def orphans_table(strays: Mapping[str, BidObservation], width: int | None = None) -> str:
+def orphans_table(orphans: Sequence["Orphan"], width: int | None = None) -> str:
     """Return a table of orphans with their price and the command that deletes each."""
     from tpuherd.cli.job_session import format_dollars
-    from tpuherd.jobs.cloud_inventory import hourly_price, state_text
 
     rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE WITH")]
-    for bid, sight in strays.items():
-        price = format_dollars(hourly_price(sight))
-        rows.append((bid, sight.zone, state_text(sight), price, f"herd gc {bid}"))
+    for one in orphans:
+        rows.append((one.name, one.zone, one.state, format_dollars(one.per_hour), one.command))
     return format_table(rows, width=width) + "\n`herd adopt` takes over those whose job is known."

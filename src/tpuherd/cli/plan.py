@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.model.slots_and_plan import PlannedStep
 from tpuherd.views.format_text import format_table
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
+    from tpuherd.results import PlanStep
 
 
 @click.command()
@@ -32,7 +32,7 @@ async def run_plan(name: str | None, json_: bool, console: "Console", home: "Hos
     async with open_job_session(console, home, "herd plan") as here:
         found = await preview_plan(name, here)
     if json_:
-        await print_json(console, found.as_json())
+        await print_json(console, found)
         return 0
     if found.frozen:
         await print_lines(console, f"Deletions are paused: {found.frozen}")
@@ -44,9 +44,6 @@ async def run_plan(name: str | None, json_: bool, console: "Console", home: "Hos
     return 0
 
 
-def step_row(step: PlannedStep) -> tuple[str, str, str]:
-    from tpuherd.jobs.preview_plan import step_as_json
-
-    told = step_as_json(step)
-    what = f"ask for {told['type']} in" if told["do"] == "ask" else "withdraw from"
-    return told["bid"], f"{what} {told['zone']}", told["why"]
+def step_row(step: "PlanStep") -> tuple[str, str, str]:
+    what = f"ask for {step.type} in" if step.do == "ask" else "withdraw from"
+    return step.bid, f"{what} {step.zone}", step.why

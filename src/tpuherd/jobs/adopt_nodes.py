@@ -20,7 +20,7 @@ from tpuherd.jobfile.expand_slots import exact_node_names
 from tpuherd.jobfile.grants import hourly_price
 from tpuherd.jobfile.jobs_from_cards import rebuild_records
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
-from tpuherd.jobs.adopt_resources import AdoptionResult
+from tpuherd.jobs.adopt_resources import adoption_result
 from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session, user_at_machine
 from tpuherd.jobs.submit import CheckedJob, check_submission, new_job_record, snapshot_code
@@ -28,6 +28,7 @@ from tpuherd.model.slot_history import SlotHistory
 from tpuherd.model.slots_and_plan import Ask, Goal, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.near_names import near_names
+from tpuherd.results import Adoption
 from tpuherd.settings import project_access, project_settings
 from tpuherd.targets import fold_names, split_bid_name
 
@@ -163,7 +164,7 @@ def node_offer(node: Node, found: CheckedJob) -> Offer:
     return replace(here[0], tier=node.tier, kind=RequestKind.DIRECT, price=price)
 
 
-async def adopt_nodes(adoption: NodeAdoption, here: Session) -> AdoptionResult | None:
+async def adopt_nodes(adoption: NodeAdoption, here: Session) -> Adoption | None:
     """Write the cards, then the job with its bids in one transaction; None if the user says no."""
     found, now = adoption.found, here.clock.now()
     details = ""
@@ -184,7 +185,7 @@ async def adopt_nodes(adoption: NodeAdoption, here: Session) -> AdoptionResult |
     for name, value in found.secrets.items():
         here.store.secrets.put(found.job.name, name, value)
     here.store.add_jobs([stored], records.events)
-    return AdoptionResult(bids=tuple(node.bid for node in marked), unknown=())
+    return adoption_result([node.bid for node in marked])
 
 
 async def write_cards(adoption: NodeAdoption, stored: StoredJob, here: Session) -> list[Node]:

@@ -1,7 +1,6 @@
 """Adopts cloud resources that the store does not know: lost ones of ours, or another owner's."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.jobfile.jobs_from_cards import rebuild_records
@@ -9,21 +8,11 @@ from tpuherd.jobs.cloud_inventory import CloudInventory, parse_bid_name, survey_
 from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session, user_at_machine
 from tpuherd.model.observed import BidObservation
+from tpuherd.results import Adoption
 from tpuherd.settings import project_settings
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdoptionResult:
-    bids: tuple[str, ...]
-    unknown: tuple[str, ...]  #: bids whose job is not known
-
-    def as_json(self) -> dict[str, list[str]]:
-        """Return the output of `herd adopt --json`."""
-        jobs = sorted({parse_bid_name(bid).job for bid in self.bids})
-        return {"jobs": jobs, "adopted": list(self.bids), "unknown": list(self.unknown)}
-
-
-async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
+async def adopt_resources(owner: str | None, here: Session) -> Adoption:
     """Adopt that owner's resources, or our own ones that the store does not know."""
     inventory = await survey_cloud(here)
     observations = find_unknown_bids(owner, inventory, here)
@@ -38,7 +27,12 @@ async def adopt_resources(owner: str | None, here: Session) -> AdoptionResult:
         )
     here.store.add_jobs(found.stored_jobs, found.events)
     bids = sorted({one.bid for one in observations} - set(found.unknown))
-    return AdoptionResult(bids=tuple(bids), unknown=found.unknown)
+    return adoption_result(bids, found.unknown)
+
+
+def adoption_result(bids: Sequence[str], unknown: Sequence[str] = ()) -> Adoption:
+    jobs = sorted({parse_bid_name(bid).job for bid in bids})
+    return Adoption(jobs=tuple(jobs), adopted=tuple(bids), unknown=tuple(unknown))
 
 
 def find_unknown_bids(

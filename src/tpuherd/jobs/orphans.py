@@ -1,8 +1,6 @@
 """Finds cloud resources that herd created but no job uses, and deletes the named ones."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from tpuherd.errors import NotFound
 from tpuherd.jobs.cloud_inventory import (
@@ -17,29 +15,11 @@ from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session, user_at_machine
 from tpuherd.model.observed import BidObservation
 from tpuherd.model.slot_history import BidRecord, History
+from tpuherd.results import Leftovers, Orphan
 from tpuherd.targets import fold_names
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OrphanReport:
-    """What is left over, and what is being deleted."""
-
-    orphans: Mapping[str, BidObservation]
-    withdrawn: Sequence[str]
-    zones: int  #: number of zones that answered
-    silent: Sequence[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the output of `herd gc --json`."""
-        orphans = [orphan_as_json(observation) for observation in self.orphans.values()]
-        return {
-            "orphans": orphans,
-            "withdrawn": list(self.withdrawn),
-            "unanswered_zones": list(self.silent),
-        }
-
-
-async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport | None:
+async def collect_orphans(names: Sequence[str], here: Session) -> Leftovers | None:
     """Carry out recorded withdrawals and delete what is named; None if the user says no."""
     inventory = await survey_cloud(here)
     history = load_history(here.store)
@@ -61,13 +41,21 @@ async def collect_orphans(names: Sequence[str], here: Session) -> OrphanReport |
             [withdrawal_event(observation, now, why) for observation in taken.values()]
         )
         await withdraw_bids(inventory, taken.values())
-    return OrphanReport(
-        orphans={
-            bid: observation for bid, observation in sorted(orphans.items()) if bid not in taken
-        },
-        withdrawn=sorted({**taken, **again}),
-        zones=len(inventory.survey.zones),
-        silent=sorted(inventory.silent_zones),
+    return Leftovers(
+        orphans=tuple(orphan_row(one) for bid, one in sorted(orphans.items()) if bid not in taken),
+        withdrawn=tuple(sorted({**taken, **again})),
+        unanswered_zones=tuple(sorted(inventory.silent_zones)),
+    )
+
+
+def orphan_row(observation: BidObservation) -> Orphan:
+    return Orphan(
+        name=observation.bid,
+        zone=observation.zone,
+        state=state_text(observation),
+        nodes=len(observation.nodes),
+        per_hour=hourly_price(observation),
+        command=f"herd gc {observation.bid}",
     )
 
 
@@ -83,9 +71,3 @@ def unknown_orphan_message(
         return f"{name} is in use: `herd down {parse_bid_name(name).job}` removes its job"
     there = f"; orphans are {fold_names(orphans)}" if orphans else ""
     return f"no orphan is named {name}{there}"
-
-
-def orphan_as_json(observation: BidObservation) -> dict[str, object]:
-    return {"name": observation.bid, "zone": observation.zone, "state": state_text(observation),
-            "nodes": len(observation.nodes), "per_hour": hourly_price(observation),
-            "command": f"herd gc {observation.bid}"}  # fmt: skip

@@ -8,6 +8,7 @@ import codecs
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 #: Control characters but tab and newline; marks that turn the direction of text; line separators.
@@ -99,5 +100,12 @@ class PrintableStream:
 
 def json_text(content: Any, *, indent: int | None = None) -> str:
     """JSON with control characters escaped; other non-ASCII letters are unchanged."""
-    text = json.dumps(content, indent=indent, ensure_ascii=False, default=str)
+    text = json.dumps(content, indent=indent, ensure_ascii=False, default=plain_value)
     return IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def plain_value(value: Any) -> Any:
+    """A value as JSON can have it: a dataclass by its fields, anything else as text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return str(value)
