@@ -12,7 +12,7 @@ LONG = (
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",
     "integration/test_clients_tpu_info.py",
-    "integration/test_docs_migration.py",
+    "integration/test_docs_pages.py",
     "integration/test_docs_run.py",
     "integration/test_engine_full_disk.py",
     "integration/test_engine_life.py::test_a_lost_store_is_rebuilt_from_the_cloud",

@@ -172,6 +172,8 @@ def test_only_files_that_the_command_names_are_candidates() -> None:
     assert not found & {"~/c", "/etc/d", "../e", "gs://f/g", "-v"}
     assert "run.sh" in candidate_files({"run": ["bash", "run.sh"]})
     assert candidate_files({}) == []
+    at_home = {"run": "cd && bash ~/run.sh python3 x --config levanter/config/a.yaml"}
+    assert "config/a.yaml" in candidate_files(at_home)  # the link to the code is named levanter
 
 
 def test_the_estimate_names_what_leaves_google() -> None:

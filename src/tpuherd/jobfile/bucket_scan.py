@@ -15,6 +15,7 @@ VARIABLE_PLACE = re.compile(r"gs://\$\{?[A-Za-z_]\w*\}?")
 VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"(?:^|[\s;&])([A-Za-z_]\w*)=(['\"]?)([^\s'\";&|$]+)\2")
 COMMENT = re.compile(r"(?m)^[ \t]*(?:#|//).*$")
+AT_HOME = re.compile(r"cd\s*(&&|;|\n)")  #: then paths are relative to the home folder
 WORDS = re.compile(r"[\s'\"=;&|()<>,]+")
 MODULE = re.compile(r"(?:^|\s)-m\s+([A-Za-z_][\w.]*)")
 FILES_MAX = 40  #: files that one command names
@@ -109,4 +110,6 @@ def candidate_files(content: Mapping[str, Any]) -> list[str]:
         path = posixpath.normpath(word) if word else ""
         if path and path[0] not in "/~-$" and not path.startswith("..") and "://" not in word:
             found[path] = None
+            if AT_HOME.match(text) and "/" in path:  # such as a link to the code: levanter/conf
+                found[path.partition("/")[2]] = None
     return list(found)[: FILES_MAX * 10]

@@ -28,14 +28,23 @@ if [ -e "$HOME/levanter" ] && [ ! -L "$HOME/levanter" ]; then
 fi
 ln -sfn "$PWD" "$HOME/levanter"
 
-# make_venv FOLDER: Python 3.11 or newer, and what the code asks for.
-make_venv() {
+need_uv() {
   PATH="$HOME/.local/bin:$PATH"
   command -v uv >/dev/null || python3 -m pip install --quiet --user uv
+}
+
+# make_venv FOLDER: Python 3.11 or newer, and what the code asks for.
+make_venv() {
   if [ ! -x "$1/bin/python" ]; then
     # The host's own Python if it is new enough, else one that uv fetches.
-    uv venv --quiet --seed --python '>=3.11' "$1"
+    if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+      python3 -m venv --without-pip "$1"  # uv installs, and bringing pip takes many seconds
+    else
+      need_uv
+      uv venv --quiet --python '>=3.11' "$1"
+    fi
   fi
+  if [ -f pyproject.toml ] || [ -f requirements.txt ]; then need_uv; fi
   if [ -f pyproject.toml ]; then
     extra=""
     if grep -Eq '^[[:space:]]*"?tpu"?[[:space:]]*=' pyproject.toml; then extra="--extra tpu"; fi
