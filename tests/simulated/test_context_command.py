@@ -124,6 +124,16 @@ def test_a_broken_file_is_reported_and_kept(herd: Herd, tmp_path: Path) -> None:
         project_settings.load_allowance(file.parent, world=None, project="p")
 
 
+def test_mistakes_of_a_job_come_before_a_missing_project(herd: Herd, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("name: gpt\naccelerator: v4-9\nrun: 'true'\n")
+    status, _, said = herd("run", "job.yaml")
+    assert (status, said.count("\n")) == (2, 1)
+    assert said.startswith("herd run: job.yaml:2: accelerator: unknown type v4-9")
+    (tmp_path / "job.yaml").write_text("name: gpt\naccelerator: v4-8\nrun: 'true'\n")
+    status, _, said = herd("run", "job.yaml")
+    assert status == 2 and "job.yaml" not in said
+
+
 # ---- a job on the command line -------------------------------------------------------------------
 
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tpuherd.cli.job_options import JobArguments, read_job_input
 from tpuherd.cli.job_session import format_dollars, open_job_session, print_json, print_lines
 from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
-from tpuherd.errors import InvalidInput, NotAllowed
+from tpuherd.errors import HerdError, InvalidInput, NotAllowed
 from tpuherd.exit_status import ABORTED, MISUSED
 from tpuherd.jobfile.expand_slots import price_range
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
 from tpuherd.jobfile.read_job import job_document
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs.image_python import python_notes
-from tpuherd.jobs.submit import CheckedJob, SubmitResult, check_submission, submit
+from tpuherd.jobs.submit import CheckedJob, SubmitResult, check_submission, read_page, submit
 from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
 from tpuherd.model.stored_job import StoredJob
@@ -59,8 +60,22 @@ async def run_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
 
 
 async def submit_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
-    """Find all mistakes before anything is stored."""
+    """Submit; mistakes of the job come before problems of the project."""
     page, base = read_job_input(asked.said, console.folder)
+    try:
+        return await submit_page(page, base, asked, console, home)
+    except HerdError:
+        if not page.mistakes:
+            read_page(page, asked.goal)
+        if not page.mistakes:
+            raise
+        return await print_mistakes(page, asked.said.file or "", asked.command_name, console)
+
+
+async def submit_page(
+    page: YamlDocument, base: Path, asked: RunOptions, console: Console, home: HostAccess
+) -> int:
+    """Find all mistakes before anything is stored."""
     async with open_job_session(
         console, home, asked.command_name, yes=asked.yes, begins=not asked.dry
     ) as here:

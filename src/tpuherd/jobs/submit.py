@@ -76,6 +76,19 @@ class SubmitResult:
     change: JobDiff
 
 
+def read_page(page: YamlDocument, goal: Goal) -> JobSpec | None:
+    """Read the job as far as no project is needed; its mistakes are added to the page."""
+    content = page.value
+    if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
+        page.add_mistake((), RUN_MISSING)
+    job = read_document(page)
+    if not isinstance(job, JobSpec):
+        return None
+    if job.sweep is not None and (absent := optuna_sampler.missing_dependency(job.sweep)):
+        page.add_mistake(("sweep", "method"), absent)
+    return job
+
+
 async def check_submission(
     page: YamlDocument,
     base: Path,
@@ -85,21 +98,12 @@ async def check_submission(
     adopting: Collection[str] = (),
 ) -> CheckedJob | None:
     """Find every mistake; None if the page has mistakes. `adopting`: names of nodes to adopt."""
-    content = page.value
-    if goal is Goal.RUN and isinstance(content, Mapping) and "run" not in named_fields(content):
-        page.add_mistake((), RUN_MISSING)
-    job = read_document(page)
-    if (
-        isinstance(job, JobSpec)
-        and job.sweep is not None
-        and (absent := optuna_sampler.missing_dependency(job.sweep))
-    ):
-        page.add_mistake(("sweep", "method"), absent)
+    job = read_page(page, goal)
     values, locations = {}, dict[str, str]()
-    if isinstance(content, Mapping):
+    if isinstance(page.value, Mapping):
         values = await check_named_resources(page, base, here)
         locations = await bucket_guard.locate_buckets(page, base, here)
-    if page.mistakes or not isinstance(job, JobSpec):
+    if page.mistakes or job is None:
         return None
     job = replace(job, run=job.run if goal is Goal.RUN else None)
     job = bucket_guard.add_locations(job, locations)

@@ -1,14 +1,12 @@
 """One line per event: what happened, and why."""
 
-import re
 from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
 from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.model.slots_and_plan import HistoryEvent
-
-ATTEMPT_ENDED = re.compile(r"^attempt \d+ ended: ")
+from tpuherd.views.format_text import end_reason
 
 
 def event_line(event: HistoryEvent) -> str:
@@ -17,7 +15,7 @@ def event_line(event: HistoryEvent) -> str:
     known = {name: fact_text(name, value) for name, value in facts.items()}
     kind = EVENT_KINDS.get(event.kind)
     text = fill_line(kind.line if kind else "", known)
-    why = ATTEMPT_ENDED.sub("", str(facts.get("why") or ""))  # the kind says it
+    why = end_reason(str(facts.get("why") or ""))
     if why and why not in text:
         text = why if text in why else f"{text}: {why}"
     return f"{event.kind}  {text}".rstrip()

@@ -8,6 +8,7 @@ from tpuherd.targets import fold_names
 from tpuherd.views.format_text import (
     NOTHING,
     count_slices,
+    end_reason,
     format_money,
     format_number,
     format_share,
@@ -134,7 +135,8 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
     if attempt["step"] is not None:
         start = f"{attempt['resumed']} to " if attempt["resumed"] is not None else ""
         steps = f", steps {start}{attempt['step']}"
-    why = f": {attempt['why']}" if attempt["why"] else ""
+    reason = end_reason(attempt["why"] or "")
+    why = f": {reason}" if reason else ""
     yield (
         f"    {attempt['number']}  {attempt['zone']}"
         f"  {how} after {format_span(attempt['duration_s'])}{steps}{why}"
