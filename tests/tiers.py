@@ -36,6 +36,7 @@ LONG = (
     "integration/test_jobs_life.py::test_without_a_terminal_run_says_that_it_detached_and_how_to_wait",
     "integration/test_map_life.py",
     "integration/test_seeds_gcloud.py",
+    "integration/test_servers.py",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",
     "integration/test_levanter.py::test_a_babysat_run_keeps_its_id_and_its_nodes_name",

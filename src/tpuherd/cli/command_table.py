@@ -32,6 +32,11 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Hosts": {
         "exec": ("Run a command on many hosts at once.", "tpuherd.cli.exec:exec_"),
+        "hosts": ("List hosts with their addresses.", "tpuherd.cli.hosts:hosts"),
+        "forward": (
+            "Make a port of a host available on this machine.",
+            "tpuherd.cli.forward:forward",
+        ),
         "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),

@@ -89,6 +89,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd exec gpt-[0-3]/w0 -c 'ls *.log | wc -l'",
         "herd exec gpt/w0 --tty -- htop",
     ),
+    "hosts": ("herd hosts gpt", "herd hosts srv/w0 --json"),
+    "forward": ("herd forward srv 8000", "herd forward dev-1/w0 6006 --local 16006"),
     "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
     "sync": (
         "herd sync . gpt:code",

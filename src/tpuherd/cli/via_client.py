@@ -29,7 +29,7 @@ from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
 
 #: Commands that run here: they concern this machine, or copy many files.
-HERE = frozenset(("context", "sim", "cp", "sync", "daemon", "keeper"))
+HERE = frozenset(("context", "sim", "cp", "sync", "hosts", "forward", "daemon", "keeper"))
 PROGRAM = "HERD_SSH"  #: the ssh program with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213
 MASTER_S = 120

@@ -157,6 +157,19 @@ class ConnectionPool:
             return link
         return await self._opening.run(key, lambda: self._open_link(key, host))
 
+    async def open_tunnel(
+        self, host: Host, port: int
+    ) -> tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]:
+        """Connect to a port of the host itself; NotReached if nothing listens there."""
+        await self.get_link(host)
+        connection = self._connections[IncarnationKey(host.incarnation, host.worker)]
+        try:
+            return await connection.open_connection("localhost", port)
+        except asyncssh.ChannelOpenError as error:
+            raise NotReached(f"{host.name} does not answer on port {port}") from error
+        except (OSError, asyncssh.Error) as error:
+            raise NotReached(f"the connection to {host.name} was lost") from error
+
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
         await self._opening.close()
