@@ -1,6 +1,7 @@
 """Trainings with PyTorch on four hosts: without JAX, and as the loader of a Flax training."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,3 +54,21 @@ def test_flax_with_a_loader_of_three_workers(tmp_path: Path, how: str) -> None:
         assert len(processes) == 3
         assert process not in processes
         assert "herd:" not in one.log
+
+
+def test_the_recipe_resumes_as_if_nothing_had_been(tmp_path: Path) -> None:
+    recipe = PROGRAMS.parents[2] / "examples" / "recipes" / "pytorch.py"
+    pod = Pod(client("torch"), tmp_path, recipe, 300)
+
+    def last_line(run: str, steps: int) -> str:
+        more: dict[str, Any] = {"HERD_CHECKPOINT": str(tmp_path / "saved"), "RUN_ID": run}
+        ended = pod.run("--steps", steps, count=2, **more)
+        well(ended)
+        assert ("resumed at step 50\n" in ended[0].log) == (run == "cut" and steps == 120)
+        (line,) = [line for line in ended[0].log.splitlines() if line.startswith(f"step {steps} ")]
+        return line
+
+    last_line("cut", 50)
+    assert last_line("cut", 120) == last_line("calm", 120)
+    names = sorted(file.name for file in (tmp_path / "saved" / "cut").iterdir())
+    assert names == ["step-000000100.pt", "step-000000120.pt"]

@@ -26,7 +26,7 @@ from tpuherd_host.train.storage import FileFacts
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(EXAMPLES.rglob("*.yaml"))
 RECIPES = sorted((EXAMPLES / "recipes").glob("*.yaml"))
-TRAINERS = {"big-vision", "clipa", "easylm", "levanter", "maxtext", "pytorch-xla",
+TRAINERS = {"big-vision", "clipa", "easylm", "levanter", "maxtext", "pytorch", "pytorch-xla",
             "wandb-sweep"}  # fmt: skip
 
 
@@ -113,7 +113,11 @@ def test_a_recipe_resumes_and_names_its_source(file: Path) -> None:
         assert word in text
     assert fields["checkpoint"].startswith("gs://")
     # The others' own programs find it.
-    ours = {"pytorch-xla": "pytorch_xla.py", "wandb-sweep": "tpuherd_host.train.wandb_agent"}
+    ours = {
+        "pytorch": "pytorch.py",
+        "pytorch-xla": "pytorch_xla.py",
+        "wandb-sweep": "tpuherd_host.train.wandb_agent",
+    }
     assert ours.get(fields["name"], "HERD_CHECKPOINT") in fields["run"]
     assert "RUN_ID" in text
 
