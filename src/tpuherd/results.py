@@ -39,6 +39,7 @@ class JobSummary:
     phases: Mapping[str, int]  #: number of slots by phase
     slots: int  #: number of slots
     slices: int  #: nodes that work together in each slot
+    idle: int  #: slots on whose ready node nothing has run for long
     ready: int  #: slots whose node is ready
     type: tuple[str, ...]  #: accelerator types of the current nodes
     zones: tuple[str, ...]  #: zones of the current nodes

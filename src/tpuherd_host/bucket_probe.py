@@ -1,6 +1,6 @@
 """Writes an object to a bucket, reads it back and deletes it, as programs on this host would.
 
-`python3 bucket_probe.py BUCKET`: prints what worked; exits 1 with the cause of what did not. With
+`python3 - BUCKET`: prints what worked; exits 1 with the cause of what did not. With
 `--read-only` it lists the bucket and reads the first byte of an object.
 """
 

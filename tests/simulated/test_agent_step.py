@@ -387,6 +387,33 @@ def test_a_command_waits_for_its_reader_but_not_forever() -> None:
     assert not play.state.works["a"].paused
 
 
+def test_engines_learn_when_users_last_ran_a_command() -> None:
+    play = EngineHarness()
+    play.open(1, epoch=1)
+    play.ask(1, 6, "subscribe")
+
+    def unused_s() -> float | None:
+        play.open(2)
+        play.ask(2, 1, "attempts")
+        found: float | None = play.last(2)["unused_s"]
+        return found
+
+    assert unused_s() is None
+    play.ask(1, 7, "run", id="a", argv=["x"])
+    assert {"event": "used", "time": play.now} in [frame.content for frame in play.sent[1]]
+    play.began("a")
+    play.pass_time(25)
+    beats = [frame.content for frame in play.sent[1] if frame.content.get("event") == "heartbeat"]
+    assert [(beat["attempts"], beat["used"]) for beat in beats] == [([], True)] * len(beats)
+    assert len(beats) >= 2
+    assert unused_s() == 0.0
+    play.ended("a")
+    play.happen(messages.ProcessesCounted("a", 0))
+    for _ in range(5):
+        play.pass_time(10)
+    assert 40 <= (unused_s() or 0) <= 50
+
+
 @pytest.mark.parametrize("boot", ["b", "another"])
 @pytest.mark.parametrize("alive", [False, True])
 @pytest.mark.parametrize("phase", ["waiting", "running", "sweeping", "ended", "lost"])

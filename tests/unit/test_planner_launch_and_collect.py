@@ -92,15 +92,6 @@ def test_a_failed_collect_is_retried_when_its_pause_is_over() -> None:
         assert one.wake_at == (float("inf") if tries else due)
 
 
-def test_a_kept_node_is_withdrawn_after_its_idle_time() -> None:
-    limits = Limits(idle_s=100)
-    for ago, goes in ((100.0, True), (99.0, False)):
-        seat = stood(bid=bid(ready_at=2.0, prepared_at=NOW - ago))
-        one = case(seat, slot=slot(goal=Goal.IDLE, limits=limits), incumbent=seat)
-        assert bool(gang_actions.idle_limit_reason(one)) == goes
-        assert one.wake_at == (float("inf") if goes else NOW - ago + 100)
-
-
 def test_a_withdrawn_bid_keeps_the_seat_where_it_ran() -> None:
     here, other = (
         stood(role=Role.UNWANTED, bid=bid(name=name, ready_at=2.0)) for name in ("x", "y")

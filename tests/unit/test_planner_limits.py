@@ -154,12 +154,3 @@ def test_durations_in_words() -> None:
     said = {59: "less than a minute", 60: "1 min", 3599: "59 min", 3600: "1 h", 86399: "23 h",
             86400: "1 d", 200000: "2 d"}  # fmt: skip
     assert {seconds: retry_limits.format_age(seconds) for seconds in said} == said
-
-
-def test_idle_since() -> None:
-    mine = bid(prepared_at=50.0)
-    over = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=1, ended_at=70.0)
-    assert retry_limits.idle_since(SlotHistory(), mine) == 50.0
-    assert retry_limits.idle_since(SlotHistory(attempt=over), mine) == 70.0
-    assert retry_limits.idle_since(SlotHistory(attempt=replace(over, ended_at=20.0)), mine) == 50.0
-    assert retry_limits.idle_since(SlotHistory(), bid()) == inf

@@ -98,6 +98,7 @@ class AttemptsReply(Struct, frozen=True, kw_only=True):
 
     attempts: list[Any] = []
     notices: dict[str, Any] = {}
+    unused_s: Duration | None = None  #: since the last command of a user
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
@@ -107,6 +108,7 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     attempt: Name | None = None
     attempts: list[Any] = []
     report: dict[str, Any] | None = None
+    used: bool = False
 
 
 class AttemptHeartbeat(Struct, frozen=True, kw_only=True):

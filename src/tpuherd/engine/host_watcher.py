@@ -188,6 +188,8 @@ class HostWatcher:
         word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
         try:
             status = parse_message(AttemptsReply, answer)
+            if status.unused_s is not None:
+                word = replace(word, used_at=max(word.used_at, now - status.unused_s))
             for notice in parse_notices(status.notices):
                 word = agent_updates.apply_notice(word, notice.what, notice.value, now)
             understood = [self._take_row(one, link, group) for one in status.attempts]
@@ -223,7 +225,10 @@ class HostWatcher:
             self._update_attempt(parse_attempt(event), link, group)
         elif message.event == "step" and message.attempt is not None:
             self._update_report(message.attempt, message.report, now)
+        elif message.event == "used":
+            word = replace(word, used_at=now)
         elif message.event == "heartbeat":
+            word = replace(word, used_at=now) if message.used else word
             for one in message.attempts:
                 beat = parse_message(AttemptHeartbeat, one)
                 self._update_report(beat.id, beat.report, now)

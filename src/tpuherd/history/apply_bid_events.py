@@ -204,6 +204,8 @@ BIDS: Mapping[str, SlotEventHandler] = {
     "bid.ready": bid_setter(ready_at="$at"),
     "bid.unhealthy": bid_setter(unhealthy_at="$at", unhealthy_state="$state"),
     "bid.healthy": bid_setter(unhealthy_at=None, unhealthy_state=""),
+    "bid.idle": bid_setter(idle_at="$at"),
+    "bid.used": bid_setter(idle_at=None),
     "bid.notice_received": bid_setter(notice_at="$at"),
     "bid.missing": bid_setter(missed_at="$at"),
     "bid.reappeared": bid_setter(missed_at=None),

@@ -28,7 +28,7 @@ def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
     first = event.at if slot_history.first_launch_at is None else slot_history.first_launch_at
     many = max(slot_history.attempts, attempt.number)
     slot_history = replace(slot_history, attempt=attempt, attempts=many, first_launch_at=first)
-    return bid_setter(collected=False, uncollected=0)(slot_history, event)
+    return bid_setter(collected=False, uncollected=0, idle_at=None)(slot_history, event)
 
 
 def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:

@@ -48,6 +48,14 @@ _KINDS = (
     ),
     ("bid.healthy", "bid", "{bid}", "the node is healthy again"),
     (
+        "bid.idle",
+        "bid",
+        "{bid}",
+        "nothing has run on the READY node for a while: `why` says what it costs, and when it is"
+        " given back",
+    ),
+    ("bid.used", "bid", "{bid}", "a user's command runs on the idle node again"),
+    (
         "bid.notice_received",
         "bid host notice",
         "{host}",

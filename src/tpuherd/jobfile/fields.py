@@ -284,8 +284,10 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "End the job this long after its first start.",
     ),
     job_field(
-        "idle_timeout", duration_type(1.0), "2h",
-        "Delete a node that is kept after this long without a command.",
+        "idle_timeout", duration_type(1.0, never=inf), "2h",
+        "Give a node back on which nothing has run for this long: no attempt of the job, and no"
+        " command of `herd exec` or `herd ssh`. You are warned after an hour. Default: 24h;"
+        " `never`: keep it.",
     ),
     job_field(
         "max_cost", AMOUNT, "100",

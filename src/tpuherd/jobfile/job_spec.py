@@ -63,7 +63,7 @@ class JobSpec:
     first_step: float = 2700.0
     grace: float = 30.0
     max_lifetime: float = inf
-    idle_timeout: float = inf
+    idle_timeout: float = 86_400.0
     max_cost: float = inf
     max_cost_per_hour: float = inf
     node: NodeRetention = field(default_factory=NodeRetention)

@@ -118,6 +118,7 @@ class HostStatus:
     deadly: bool = False  #: the notice means that this host will be deleted
     works: tuple[HostRun, ...] = ()  #: those of the bid's slot
     trouble: str = ""  #: why it is unreachable, for people
+    used_at: float = 0.0  #: when a user's command last ran there; 0: not known
 
     @property
     def name(self) -> str:

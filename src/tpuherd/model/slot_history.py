@@ -57,6 +57,7 @@ class BidRecord:
     missing_inputs: int = 0  #: preparations in a row that lacked something only the user can give
     faults: int = 0  #: attempts in a row whose chips failed to initialize
     node_failures: int = 0  #: attempts in a row that the node ended otherwise
+    idle_at: float | None = None  #: since its user was warned that nothing runs on it
     collected: bool = False  #: outputs and logs were fetched
     uncollected: int = 0  #: failed fetches in a row
     uncollected_at: float = 0.0

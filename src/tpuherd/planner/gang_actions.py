@@ -1,6 +1,5 @@
 """Choose and plan the next action for a slot's gang, from its state and its goal."""
 
-from math import inf
 from statistics import median
 
 from tpuherd.model.observed import HostRun
@@ -16,7 +15,7 @@ from tpuherd.planner.bid_status import (
 from tpuherd.planner.bidding import needs_collecting
 from tpuherd.planner.gang_progress import LIVE, NOTICE_S
 from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
-from tpuherd.planner.retry_limits import format_age, idle_since, pause_until
+from tpuherd.planner.retry_limits import format_age, pause_until
 from tpuherd.planner.slot_input import SlotContext
 from tpuherd.planner.verdict import run_last_sign
 
@@ -327,19 +326,3 @@ def collect_outputs(case: SlotContext, status: BidStatus) -> None:
             return
     why = f"attempt {attempt.number} ended: {attempt.verdict}"
     case.add_step(Collect(bid=bid.name, slot=case.slot.name, attempt=attempt.id), why)
-
-
-def idle_limit_reason(case: SlotContext) -> str:
-    """Why a kept node without a running command should go; "" if it may stay."""
-    status = case.incumbent
-    limit_s = case.slot.limits.idle_s
-    if (
-        case.slot.goal is not Goal.IDLE
-        or status is None
-        or limit_s == inf
-        or has_running_attempt(case.slot_history)
-    ):
-        return ""
-    due = idle_since(case.slot_history, status.bid) + limit_s
-    case.wake_by(due)
-    return f"nothing has run on it for {format_age(limit_s)}" if case.now >= due else ""

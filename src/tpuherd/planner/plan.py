@@ -29,7 +29,14 @@ from tpuherd.model.slots_and_plan import (
     Slot,
 )
 from tpuherd.model.sweep_trials import TrialEnd
-from tpuherd.planner import bidding, deletion_guard, gang_actions, retry_limits, slot_messages
+from tpuherd.planner import (
+    bidding,
+    deletion_guard,
+    gang_actions,
+    idle_nodes,
+    retry_limits,
+    slot_messages,
+)
 from tpuherd.planner.bid_status import (
     NodeNeed,
     build_bid_status,
@@ -174,8 +181,8 @@ def plan_slot(case: SlotContext) -> None:
     check_slot_end(case)
     case.need = node_need(case.slot, case.slot_history, case.now)
     bidding.assign_roles(case)
-    idle = gang_actions.idle_limit_reason(case)
-    if idle:
+    idle_nodes.warn_of_idle_node(case)
+    if idle := idle_nodes.idle_limit_reason(case):
         case.give_up(idle)
     for due in retry_limits.limit_times(case.slot, case.slot_history, case.now):
         case.wake_by(due)

@@ -127,8 +127,3 @@ def pause_until(slot_history: SlotHistory, bid: BidRecord) -> float:
         many = max(many, 2)
     pause = min(PAUSE_S_MAX, 10.0 * 2 ** min(many - 2, 10)) if many >= 2 else 0.0
     return slot_history.failed_at + max(pause, CHIPS_PAUSE_S if bid.faults else 0.0)
-
-
-def idle_since(slot_history: SlotHistory, bid: BidRecord) -> float:
-    ended = slot_history.attempt.ended_at if slot_history.attempt is not None else None
-    return max(bid.prepared_at or inf, ended or 0.0)

@@ -3,6 +3,7 @@
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
 from tpuherd.planner.bidding import needs_collecting
+from tpuherd.planner.idle_nodes import idle_note
 from tpuherd.planner.policy import BidPhase, GangState, Role
 from tpuherd.planner.retry_limits import format_age, pause_until
 from tpuherd.planner.slot_input import SlotContext
@@ -21,7 +22,7 @@ def slot_message(case: SlotContext, state: GangState) -> str:
     status = case.incumbent
     if status is None:
         return searching_message(case)
-    return granted_node_message(case, status, state)
+    return granted_node_message(case, status, state) + idle_note(case)
 
 
 def ending_message(case: SlotContext) -> str:

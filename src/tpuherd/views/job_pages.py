@@ -44,7 +44,17 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
         )
         for row in rows
     ]
-    return format_table([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
+    table = format_table([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
+    return "\n".join([table, *map(idle_line, (row for row in rows if row["idle"]))])
+
+
+def idle_line(row: Json) -> str:
+    """Return the warning for a job whose nodes are idle."""
+    nodes = "its node" if row["ready"] == 1 else f"{row['idle']} of its nodes"
+    price = format_money(row["per_hour"], known=row["price_known"])
+    return (
+        f"{row['job']}: nothing has run on {nodes} for long, {price} an hour: herd why {row['job']}"
+    )
 
 
 def show_zones(zones: Sequence[str]) -> str:

@@ -119,6 +119,7 @@ def job_row(scene: StoreView, job: str) -> Json:
         "slots": len(wanted_slots(stored_job)) if stored_job else 0,
         "slices": int(stored_job.document.get("slices") or 1) if stored_job else 1,
         "ready": sum(bid.ready_at is not None for bid in bids),
+        "idle": sum(bid.idle_at is not None for bid in bids),
         "type": sorted({bid.offer.type for bid in bids}),
         "zones": sorted({bid.offer.zone for bid in bids}),
         "attempt": max(attempts, default=0),

@@ -16,6 +16,7 @@ from tpuherd_host.agent.state_machine.state import (
     ATTEMPT,
     ATTEMPT_KEEP_S,
     ATTEMPT_LOG_BYTES,
+    COMMAND,
     SETUP,
     Connection,
     Task,
@@ -146,7 +147,20 @@ def list_attempts(
         for work in transition.state.works.values()
         if work.kind == ATTEMPT or (work.kind == SETUP and work.is_live)
     ]
-    return {"attempts": works, "notices": dict(transition.state.notices)}
+    return {
+        "attempts": works,
+        "notices": dict(transition.state.notices),
+        "unused_s": seconds_unused(transition),
+    }
+
+
+def seconds_unused(transition: Transition) -> Optional[float]:
+    """Return how long ago the last command of a user ended; 0: one runs; None: none is known."""
+    commands = [work for work in transition.state.works.values() if work.kind == COMMAND]
+    if any(work.is_live for work in commands):
+        return 0.0
+    ends = [work.ended for work in commands if work.ended is not None]
+    return max(0.0, transition.now - max(ends)) if ends else None
 
 
 def halt_attempt(
@@ -216,10 +230,11 @@ def apply_notice(transition: Transition, key: str, value: str) -> None:
 
 
 def send_heartbeat(transition: Transition) -> None:
-    """Tell engines that attempts are alive."""
+    """Tell engines which attempts are alive, and that users run commands."""
     live = [w for w in transition.state.works.values() if w.kind == ATTEMPT and w.is_live]
-    if live:
+    commands = seconds_unused(transition) == 0.0
+    if live or commands:
         keys = ("id", "phase", "stage", "length", "report")
         rows = [{key: task_json(work)[key] for key in keys} for work in live]
-        event = {"event": "heartbeat", "time": transition.now, "attempts": rows}
+        event = {"event": "heartbeat", "time": transition.now, "attempts": rows, "used": commands}
         transition.send_event(event, engines=True)

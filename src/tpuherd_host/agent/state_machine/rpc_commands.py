@@ -53,6 +53,7 @@ def run_command(
             signed=request_signature(content),
         )
         transition.put_task(work)
+        transition.send_event({"event": "used", "time": transition.now}, engines=True)
         follow_task(transition, one, call, content)
         begin_stage(transition, transition.state.works[id])
         return None

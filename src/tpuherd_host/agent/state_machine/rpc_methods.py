@@ -120,7 +120,9 @@ Events (EVENT, id 0), with "event" and:
   ended     {"time", WORK}; an attempt or setup is over      gap {"work","lost","why"}: disk full
   deadman   {"attempt","wanted":"delete","why"}              missed {"many"}: you were too slow
   to engines only (epoch > 0): attempt {"time", WORK} · step {"attempt","time","report":{…}} ·
-  heartbeat {"time","attempts":[{"id","phase","stage","length","report"}]} every 10 s
+  heartbeat {"time","attempts":[{"id","phase","stage","length","report"}],
+            "used": whether a user's command runs} every 10 s ·
+  used {"time"}: a user's command has started
 
 To add a verb that blocks (files, network), write a function `(call: ThreadedCall) -> dict` and add
 it to THREADED in threaded_methods.py. Each call runs in its own thread, reads and writes DATA with
