@@ -10,6 +10,7 @@ from tests.integration.test_docs_run import ROOT, run_script
 DOCS = ROOT / "docs"
 #: By page: what its example prints at least so often.
 PAGES = {
+    "book/first-tpu": {"tool of t1v": 4, "ended python3 hold.py": 1},
     "book/levanter": {"begins at step 10": 1, "run k3v9x0ab begins": 1, "STORY": 1},
     "book/pods": {"has the key: True": 8, "64\n": 1, "trained, with new code": 4},
     "book/vision": {

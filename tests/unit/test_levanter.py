@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.test_command_line import understand
 from tpuherd.cli import main as command_line
+from tpuherd.cli import via_client
 from tpuherd.cli.levanter import NO_IMAGE
 from tpuherd.cli.levanter_jobs import LaunchOptions, RunOnNode, SpinUpOptions
 from tpuherd.compat import levanter
@@ -17,6 +18,8 @@ from tpuherd.compat.levanter import CodeAndSetup, Ending, NodeOptions, RemoteCom
 from tpuherd.compat.levanter_config import LevanterConfig, parse_config
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.read_job import JobSpec, read_fields
+from tpuherd.settings.contexts_file import edit_contexts
+from tpuherd.settings.folders import resolve_folders
 
 NODE = NodeOptions(name="my-tpu", type="v3-32")
 EVERY_SPIN_UP_FLAG = {
@@ -130,6 +133,18 @@ def test_mistakes_are_one_sentence(
     assert says in said and said.count("\n") == 1, said
 
 
+def test_through_another_machine_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is no clone there; it says so before anything connects."""
+    environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    contexts = {"lab": {"project": "p", "via": "ada@nowhere.invalid"}}
+    with edit_contexts(resolve_folders(environ).config) as content:
+        content |= {"contexts": contexts, "current": "lab"}
+    assert via_client.run(["levanter", "spin-up", "x", "-t", "v3-8"], environ) == 2
+    assert "does not work through ada@nowhere.invalid" in capsys.readouterr().err
+
+
 def document(command: RemoteCommand | None, ending: Ending, **node: Any) -> JobSpec:
     code = CodeAndSetup(workdir="/code", setup="true")
     options = NodeOptions(**{"name": "my-tpu-1", "type": "v3-32", **node})
@@ -156,12 +171,12 @@ def test_the_job_keeps_the_nodes_name_the_run_and_its_secrets() -> None:
 def test_a_launched_node_is_kept_and_slices_are_one_run() -> None:
     command = levanter.parse_command(["x"])
     job = document(
-        command, Ending(failures=10, keep=True), slices=2, zone="us-central1-f",
-        runtime="tpu-vm-base", subnetwork="mine", name="levanter1", type="v2-8",
+        command, Ending(failures=10, keep=True), slices=2, zone="us-central2-b",
+        runtime="tpu-vm-v4-base", subnetwork="mine", name="levanter1", type="v4-8",
     )  # fmt: skip
     assert (job.name, job.node_name, job.slices) == ("levanter1", "levanter1", 2)
     assert (job.zones, job.runtime, job.subnetwork) == (
-        ("us-central1-f",), ("tpu-vm-base",), "mine",
+        ("us-central2-b",), ("tpu-vm-v4-base",), "mine",
     )  # fmt: skip
     assert (job.retry.failures, job.node.done) == (10, float("inf"))
 

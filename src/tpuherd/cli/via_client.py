@@ -258,6 +258,16 @@ def needs_upload(words: Sequence[str]) -> bool:
     )
 
 
+def refuse_unshippable(arguments: Sequence[str], far: RemoteMachine) -> None:
+    """`herd levanter` reads your clone and your shell, which are not there."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if words[:1] == ["levanter"]:
+        raise InvalidInput(
+            f"herd levanter does not work through {far.via}, where your clone is not",
+            hint="use a context without via, or `herd run` with a job file",
+        )
+
+
 def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
     """Run it there and return its exit status; None: it runs here."""
     if not is_remote_command(arguments):
@@ -266,6 +276,7 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
         found = find_remote_machine(environ)
         if found is None:
             return None
+        refuse_unshippable(arguments, found)
         prepare_machine(found)
         token, words = secrets.token_hex(8), arguments
         if needs_upload([word for word in arguments if not word.startswith("-")]):
