@@ -71,7 +71,11 @@ def offer() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="offer-"))
     source = folder / "model"
     source.mkdir()
-    (source / "setup.sh").write_text("echo set up\n")
+    (source / "setup.sh").write_text(
+        "echo set up; mkdir -p ~/.local/bin; install -m 755 wandb.sh ~/.local/bin/wandb\n"
+    )
+    (source / "run.sh").write_text('echo "training with $CONFIG"; sleep 1000\n')
+    (source / "wandb.sh").write_text('#!/bin/sh\necho "$@"; sleep 1000\n')
     (source / "wandb.py").write_text("")
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com"]
     for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "first"],
@@ -251,3 +255,108 @@ def test_a_callback_that_raises_ends_the_program_and_no_tpu(user: Owner, offer: 
             assert process.wait(timeout=60) == 1
             assert says in out.read_text().splitlines()[-1]
         assert nodes(user)["pod"]["state"] == "READY"
+
+
+# ---- the examples --------------------------------------------------------------------------------
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tpucare"
+#: In place of wandb on this machine: its runs are in a file, and a sweep is noted in another.
+TRACKER = """\
+import json, os, pathlib, types
+FOLDER = pathlib.Path(__file__).parent
+
+class Api:
+    def runs(self, path):
+        found = json.loads((FOLDER / "runs.json").read_text())
+        return [types.SimpleNamespace(name=name, summary={"_step": step})
+                for name, step in found.get(path, {}).items()]
+
+def sweep(config, entity, project):
+    (FOLDER / "sweep.json").write_text(json.dumps([config, entity, project]))
+    return "abc123"
+"""
+
+
+@pytest.fixture
+def tracked(user: Owner) -> Path:
+    """The folder of the programs, with a tracker, a login and their configurations."""
+    folder = user.home / "examples"
+    folder.mkdir(exist_ok=True)
+    (folder / "wandb.py").write_text(TRACKER)
+    (folder / "runs.json").write_text("{}")
+    (folder / "config.yaml").write_text(
+        "training: {checkpoint_path: gs://b/c, checkpoint_interval: 100}\n"
+        "wandb: {entity: lab, project: gpt, name: x}\n"
+    )
+    (folder / "sweep.yaml").write_text("method: random\n")
+    (user.home / ".netrc").write_text("machine api.wandb.ai login user password k3y\n")
+    (user.home / ".netrc").chmod(0o600)
+    return folder
+
+
+@contextmanager
+def example(user: Owner, folder: Path, name: str, *words: str) -> Iterator[Path]:
+    """An example, until the block ends; the file of what it prints."""
+    out = folder / "out"
+    env = {**user.env, "PYTHONPATH": str(folder)}
+    with out.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, EXAMPLES / name, *words], env=env, cwd=folder, stdout=stream,
+            stderr=stream, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield out
+        assert process.poll() is None, out.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def host_says(user: Owner, target: str, command: str, text: str) -> str:
+    """What a command on a host prints, once it has this text."""
+
+    def answer() -> str:
+        done = user.herd("exec", target, "-c", command)
+        return done.stdout if text in done.stdout else ""
+
+    return until(answer, f"{text} on {target}", seconds=120)
+
+
+def test_the_pod_example_continues_at_the_checkpoint_that_wandb_knows(
+    user: Owner, offer: Path, tracked: Path
+) -> None:
+    words = ("--host", "big-pod", "--run", "gpt", "--repository", f"{offer}/model.bundle")
+    with example(user, tracked, "pod.py", *words):
+        first = host_says(user, "big-pod", "cat ~/config.yaml ~/model.log", "training with")
+        assert "checkpoint_path: gs://b/c-0" in first and "load_path" not in first
+        (tracked / "runs.json").write_text('{"lab/gpt": {"other": 7, "gpt-0": 1234}}')
+        user.herd("sim", "preempt", "big-pod")
+        second = host_says(user, "big-pod", "cat ~/config.yaml ~/model.log", "name: gpt-1")
+        assert "checkpoint_load_path: gs://b/c-0" in second
+        assert "checkpoint_path: gs://b/c-1" in second and "start_step: 1200" in second
+    with example(user, tracked, "pod.py", *words):  # it died: nothing is started again
+        until(lambda: (tracked / "out").exists(), "it", seconds=5)
+        again = host_says(user, "big-pod", "cat ~/config.yaml", "name: gpt-1")
+        assert "start_step: 1200" in again
+    run_words: list[str | Path] = [sys.executable, EXAMPLES / "pod.py", *words, "--cleanup"]
+    done = run(run_words, {**user.env, "PYTHONPATH": str(tracked)})
+    assert done.returncode == 0, done.stderr
+    assert user.all_there_is() == []
+
+
+def test_the_sweep_example_keeps_a_swarm_on_one_sweep(
+    user: Owner, offer: Path, tracked: Path
+) -> None:
+    words = ("--prefix", "tune", "--tpus", "2", "--entity", "lab", "--project", "gpt",
+             "--repository", f"{offer}/model.bundle")  # fmt: skip
+    with example(user, tracked, "sweep.py", *words):
+        host_says(user, "tune-[0-1]", "cat ~/model.log", "tune-[0-1]/w0: agent lab/gpt/abc123")
+        user.herd("sim", "preempt", "tune-1")
+        until(lambda: "tune-1" not in nodes(user) or nodes(user)["tune-1"]["state"] != "READY",
+              "tune-1 to go", seconds=60)  # fmt: skip
+        host_says(user, "tune-1", "cat ~/model.log", "agent lab/gpt/abc123")
+    assert json.loads((tracked / "sweep.json").read_text()) == [{"method": "random"}, "lab", "gpt"]
+    run_words: list[str | Path] = [sys.executable, EXAMPLES / "sweep.py", *words, "--cleanup"]
+    done = run(run_words, {**user.env, "PYTHONPATH": str(tracked)})
+    assert done.returncode == 0, done.stderr
+    assert user.all_there_is() == []
