@@ -86,7 +86,7 @@ def owner() -> Iterator[Owner]:
 @contextmanager
 def program(owner: Owner, tool: str, out: Path) -> "Iterator[subprocess.Popen[bytes]]":
     """The program, in a terminal of its own."""
-    file = owner.home / f"{tool}.py"
+    file = owner.home / "program.py"
     file.write_text(PROGRAM.replace("IMPORTED", TOOLS[tool]))
     python = client("tpucare") if tool == "tpucare" else Path(sys.executable)
     env = owner.world.env if tool == "tpucare" else owner.env
@@ -187,3 +187,56 @@ def test_where_a_secret_stands() -> None:
     argument = re.compile(r"^[^#\n]*\bwandb login s3cret", re.M)
     assert argument.search(texts["tpucare"]) and not argument.search(texts["herd"])
     assert ".bashrc" in texts["tpucare"] and ".bashrc" not in texts["herd"]
+
+
+# ---- tpunicorn -------------------------------------------------------------------------------
+
+
+def state_of(world: World, name: str) -> str:
+    found = world.ask("GET", f"v2/projects/demo/locations/{ZONE}/nodes").get("nodes", [])
+    return next((str(one["state"]) for one in found if one["name"].endswith(f"/{name}")), "")
+
+
+def start_drought(world: World) -> None:
+    """The zone has no capacity any more, and takes its spot nodes."""
+    world.herd("weather", "drought", ZONE)
+
+
+def end_drought(world: World) -> None:
+    world.herd("weather", "capacity", ZONE, "*", "unlimited")
+
+
+@pytest.mark.needs("gcloud")
+def test_what_tpunicorn_loses_is_kept(world: World, tmp_path: Path) -> None:
+    """`pu babysit` deletes a preempted node, and knows what to create from that node alone."""
+    program, out = client("tpunicorn").with_name("pu"), tmp_path / "out"
+    with out.open("w") as stream:
+        process = subprocess.Popen(
+            [program, "babysit", "tpu-1", "-i", "1"], env=world.proxy_env, stdout=stream,
+            stderr=stream, stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until(lambda: "READY" in out.read_text(), "pu to see it", seconds=60)
+        start_drought(world)
+        lost = "No TPUs matched"
+        until(lambda: lost in out.read_text(), f"{lost} in {out}", seconds=120)
+        end_drought(world)
+        many = out.read_text().count(lost)
+        until(lambda: out.read_text().count(lost) > many + 3, "pu to look again", seconds=60)
+        assert state_of(world, "tpu-1") == "", "there is capacity, and it asks for nothing"
+    finally:
+        process.kill()
+        process.wait()
+    user = Owner(world.home, world)
+    words = ("--name", "kept", "--accelerator", "v3-8", "--zones", ZONE, "--tier", "preemptible")
+    try:
+        done = user.herd("up", *words, "--set", "node_name=tpu-1")
+        assert done.returncode == 0, done.stderr
+        until(lambda: state_of(world, "tpu-1") == "READY", "tpu-1", seconds=60)
+        start_drought(world)
+        until(lambda: state_of(world, "tpu-1") == "", "its deletion", seconds=60)
+        end_drought(world)
+        until(lambda: state_of(world, "tpu-1") == "READY", "tpu-1 again", seconds=90)
+    finally:
+        user.herd("down", "--all", "--yes", seconds=60)
+        user.leave_all()
