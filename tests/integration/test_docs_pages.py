@@ -21,7 +21,7 @@ PAGES = {
     "howto/from-gcloud": {"version 1 on t1v": 4, "version 2 on t1v": 12, "installed": 9},
     "howto/from-levanter": {"run k3v9x0ab": 2},
     "howto/from-skypilot": {"training with --lr 0.1 --rank 1": 2, "preempted": 1},
-    "howto/from-tpucare": {"try 0": 2, "try 1": 1},
+    "howto/from-tpucare": {"try 0": 1, "try 1": 1},
     "howto/from-tpunicorn": {"training on t1v": 4},
 }
 
