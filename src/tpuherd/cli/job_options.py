@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tpuherd.cli.anywhere import add_global_options, count_global_words
+from tpuherd.cli.completion import complete_arguments
+from tpuherd.cli.examples import add_examples
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.fields import FIELDS
 
@@ -37,6 +40,26 @@ class JobCommand(click.Command):
             ctx.meta[COMMAND] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
+
+
+class FileGroup(click.Group):
+    """`herd sweep FILE`, or one of its other subcommands."""
+
+    BEGIN = "FILE"  #: the subcommand for any word that is not the name of one
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = count_global_words(args)
+        if args[at:] and args[at] not in {*self.commands, "-h", "--help"}:
+            args = [*args[:at], self.BEGIN, *args[at:]]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = self.commands.get(cmd_name)
+        if command is None:
+            return None
+        if cmd_name != self.BEGIN:
+            complete_arguments(command)
+        return add_examples(add_global_options(command), f"{self.name} {cmd_name}")
 
 
 def add_field_options(function: Any) -> Any:

@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpuherd.cli.anywhere import add_global_options, count_global_words
-from tpuherd.cli.completion import complete_arguments
-from tpuherd.cli.examples import add_examples
 from tpuherd.cli.formats import Duration
-from tpuherd.cli.job_options import COMMAND, JobCommand
+from tpuherd.cli.job_options import COMMAND, FileGroup, JobCommand
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.run import add_job_options, parse_run_options
-from tpuherd.cli.via_layout import MAP_SHOWN
 from tpuherd.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -21,33 +17,8 @@ if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
 
-BEGIN = "FILE"
-FURTHER = MAP_SHOWN.union((BEGIN, "-h", "--help"))
 
-
-class MapGroup(click.Group):
-    """`herd map JOB FILE -- COMMAND {}`, or one of its subcommands."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = count_global_words(args)
-        if args[at:] and args[at] not in FURTHER:
-            args = [*args[:at], BEGIN, *args[at:]]
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [BEGIN, *sorted(MAP_SHOWN)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == BEGIN:
-            return add_examples(add_global_options(begin), "map FILE")
-        command = {"status": status, "logs": logs}.get(cmd_name)
-        if command is None:
-            return None
-        complete_arguments(command)
-        return add_examples(add_global_options(command), f"map {cmd_name}")
-
-
-@click.group("map", cls=MapGroup)
+@click.group("map", cls=FileGroup)
 def map_() -> None:
     """Run a command for each line of a file, on many nodes.
 
@@ -56,7 +27,7 @@ def map_() -> None:
     """
 
 
-@click.command(BEGIN, cls=JobCommand)
+@click.command(FileGroup.BEGIN, cls=JobCommand)
 @click.argument("job", metavar="")
 @click.argument("file", metavar="FILE", required=False)
 @click.option(
@@ -171,3 +142,6 @@ async def run_map_logs(
     if not attempt:
         raise NotFound(f"item {item} of {page['map']} has not started yet")
     return await run_logs(LogQuery(target=None, attempt=attempt, json_=json_), console, home)
+
+
+map_.commands = {FileGroup.BEGIN: begin, "status": status, "logs": logs}

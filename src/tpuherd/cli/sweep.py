@@ -6,13 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpuherd.cli.anywhere import add_global_options, count_global_words
-from tpuherd.cli.completion import complete_arguments
-from tpuherd.cli.examples import add_examples
-from tpuherd.cli.job_options import COMMAND, JobCommand, read_job_input
+from tpuherd.cli.job_options import COMMAND, FileGroup, JobCommand, read_job_input
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.run import add_follow_options, add_job_options, parse_run_options
-from tpuherd.cli.via_layout import SHOWN
 from tpuherd.errors import NotFound
 from tpuherd.exit_status import MISUSED
 from tpuherd.views.printable import show_values
@@ -24,35 +20,10 @@ if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
 
-BEGIN = "FILE"
-FURTHER = SHOWN.union((BEGIN, "-h", "--help"))
-
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
-class SweepGroup(click.Group):
-    """`herd sweep FILE`, or one of its subcommands."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = count_global_words(args)
-        if args[at:] and args[at] not in FURTHER:
-            args = [*args[:at], BEGIN, *args[at:]]
-        return super().parse_args(ctx, args)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return [BEGIN, *sorted(SHOWN)]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SHOWN:
-            return (
-                add_examples(add_global_options(begin), "sweep FILE") if cmd_name == BEGIN else None
-            )
-        command = {"status": status, "best": best, "plot": plot}[cmd_name]
-        complete_arguments(command)
-        return add_examples(add_global_options(command), f"sweep {cmd_name}")
-
-
-@click.group(cls=SweepGroup)
+@click.group(cls=FileGroup)
 def sweep() -> None:
     """Try many parameters on many nodes.
 
@@ -61,7 +32,7 @@ def sweep() -> None:
     """
 
 
-@click.command(BEGIN, cls=JobCommand)
+@click.command(FileGroup.BEGIN, cls=JobCommand)
 @click.argument("file", metavar="")
 @add_job_options
 @add_follow_options
@@ -162,3 +133,6 @@ async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "Ho
 
         await here.print_content(page, text, json_=False)
     return 0
+
+
+sweep.commands = {FileGroup.BEGIN: begin, "status": status, "best": best, "plot": plot}

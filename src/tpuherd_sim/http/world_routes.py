@@ -1,7 +1,6 @@
 """Routes about the world itself: its page, its status, its metadata for sign-ins."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from urllib.parse import parse_qs
 
 from tpuherd_sim.host_options import WorldStatus
 from tpuherd_sim.http.app import RouteHandler
-from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore
+from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore, json_response
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request, Response
 from tpuherd_sim.model.world import World, log_length
@@ -69,10 +68,6 @@ def world_routes(
         "/computeMetadata/": metadata,
         **dict.fromkeys(TREES, objects.answer_request),
     }
-
-
-def json_response(content: Json) -> Response:
-    return Response(body=json.dumps(content).encode())
 
 
 def greeting_page(facts: WorldInfo) -> Response:
