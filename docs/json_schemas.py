@@ -291,6 +291,19 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "python": (TEXTS, "what follows from the Python versions of the images"),
         **SUMMARY,
     }),
+    "herd quota --json": object_of({
+        "limits": (list_of(object_of({
+            "place": (TEXT, "a zone or region; elsewhere: where no other limit is stated"),
+            "type": (TEXT, "a generation, or one size of it"),
+            "tier": (TEXT, "spot counts preemptible nodes, too"),
+            "unit": ({"enum": ["chips", "cores"]}, "what is counted"),
+            "allowed": (or_null(COUNT), "null: not limited, or not stated by the grant"),
+            "used": (COUNT, "by nodes and by requests that wait"),
+            "jobs": (map_of(None, COUNT), "the part of each job; empty name: not herd's"),
+            "source": ({"enum": ["grant", "quota"]}, "declared by you, or Google's"),
+        })), "grants first, then quotas that allow something or are used"),
+        "trouble": (TEXT, "why Google's quotas are not shown; else empty"),
+    }),
     "herd bucket check BUCKET --json": BUCKET,
     "herd bucket create BUCKET --json": object_of({
         "bucket": (TEXT, "its name"),

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Run Levanter with the options of its scripts.",
             "tpuherd.cli.levanter:levanter",
         ),
+        "quota": ("Show what you may have, and what uses it.", "tpuherd.cli.quota:quota"),
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),

@@ -201,3 +201,24 @@ class ApiBucket(ApiObject, frozen=True, kw_only=True):
     location: str = ""
     iam_configuration: BucketAccess = BucketAccess()
     custom_placement_config: BucketPlacement | None = None
+
+
+class QuotaBucket(ApiObject, frozen=True):
+    """A limit in one place; without dimensions everywhere else."""
+
+    effective_limit: Annotated[str, Meta(pattern=r"^-?[0-9]{1,18}$")] = "0"
+    dimensions: dict[str, str] = {}
+
+
+class QuotaLimitReply(ApiObject, frozen=True):
+    quota_buckets: list[QuotaBucket] = []
+
+
+class QuotaMetric(ApiObject, frozen=True):
+    display_name: str = ""
+    consumer_quota_limits: list[QuotaLimitReply] = []
+
+
+class QuotaMetricsReply(ApiObject, frozen=True):
+    metrics: list[QuotaMetric] = []
+    next_page_token: str = ""
