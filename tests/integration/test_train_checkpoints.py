@@ -189,8 +189,8 @@ def test_the_list_of_checkpoints_and_of_arrays(trained: Trained) -> None:
     rows = [line.split() for line in show(location, **env).stdout.splitlines()]
     assert [row[0] for row in rows] == ["step", *map(str, KEPT)]
     assert [" ".join(row[7:]) for row in rows[1:]] == [
-        "milestone loss=0.25", "best score=0.9", "- score=0.7", "milestone score=0.2",
-        "newest loss=0.05",
+        "milestone loss=0.25", "best score=0.9", "one of the best 2 score=0.7",
+        "milestone score=0.2", "newest loss=0.05",
     ]  # fmt: skip
     assert rows[1][4:7] == ["352", "B", trained.form]
     best = show(location, "best", **env).stdout.splitlines()

@@ -304,7 +304,8 @@ def test_a_part_is_loaded_unless_shapes_differ(
 
 
 @pytest.mark.parametrize("nonsense", [
-    {"step": -1}, {"step": "7"}, {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]},
+    {"step": -1}, {"step": "7"}, {"step": 1, "better": "x"}, {"step": 1, "best_count": "2"},
+    {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]},
 ])  # fmt: skip
 def test_a_commit_of_other_types_is_damage(nonsense: object) -> None:
     with pytest.raises(DamagedCheckpoint):

@@ -40,6 +40,7 @@ class Commit:
     metrics: Mapping[str, float] = field(default_factory=dict)  #: as given to `run.keep`
     best_by: str = ""  #: the metric by which checkpoints are compared
     better: str = ""  #: lower or higher
+    best_count: int = 1  #: how many of the best are kept
 
     def to_json_bytes(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -73,6 +74,8 @@ def parse_commit(text: bytes) -> Commit:
             raise ValueError(f"its step is {commit.step!r}")
         for mapping in (commit.parts, commit.leaves, commit.types, commit.metrics):
             mapping.items()
+        if commit.better not in ("", "lower", "higher") or not isinstance(commit.best_count, int):
+            raise ValueError(f"it compares by {commit.better!r} and keeps {commit.best_count!r}")
         metrics = {name: float(value) for name, value in commit.metrics.items()}
         return replace(commit, metrics=metrics)
     except (ValueError, TypeError, AttributeError) as error:

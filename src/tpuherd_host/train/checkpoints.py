@@ -102,6 +102,7 @@ class Checkpoints:
             types=commits.array_types(tree),
             best_by=self.retention.best,
             better=self.retention.better if self.retention.best else "",
+            best_count=self.retention.best_count,
         )
         begun = form.start_save(commit.step, tree)
 

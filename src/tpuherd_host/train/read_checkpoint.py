@@ -94,11 +94,13 @@ def suggest_run(where: Place) -> str:
 
 
 def best_steps(every: Collection[Commit]) -> list[int]:
-    """Return the best step, by the metric that the newest checkpoint names; none if it does not."""
+    """Return the best steps, the best first, as the newest checkpoint says how to compare them."""
     newest = max(every, key=lambda commit: commit.step, default=None)
     if newest is None or not newest.best_by:
         return []
-    rule = Retention(best=newest.best_by, better=newest.better)
+    rule = Retention(
+        best=newest.best_by, better=newest.better, best_count=max(1, newest.best_count)
+    )
     return rule.best_steps({commit.step: commit.metrics for commit in every})
 
 

@@ -57,7 +57,8 @@ def describe_checkpoints(every: Sequence[Commit]) -> str:
     for commit in every:
         marks = {
             NEWEST: commit.step == newest,
-            BEST: commit.step in best,
+            BEST: commit.step in best[:1],
+            f"one of the best {len(best)}": commit.step in best[1:],
             "milestone": commit.milestone,
         }
         rows.append((
