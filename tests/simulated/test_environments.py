@@ -285,6 +285,49 @@ def test_a_host_without_that_python_says_so(room: Room, tmp_path: Path) -> None:
     assert room.provide(new) == []
 
 
+PROJECT = """\
+[project]
+name = "mine"
+version = "1"
+requires-python = ">=3.PYTHON"
+dependencies = ["tiny"]
+"""
+LOCK = """\
+version = 1
+requires-python = ">=3.PYTHON"
+
+[[package]]
+name = "mine"
+version = "1"
+source = { virtual = "." }
+dependencies = [{ name = "tiny" }]
+
+[[package]]
+name = "tiny"
+version = "1.0"
+source = { registry = "wheels" }
+wheels = [{ path = "tiny-1.0-py3-none-any.whl" }]
+"""
+
+
+def write_project(host: FreshHost, python: str) -> None:
+    for name, text in (("pyproject.toml", PROJECT), ("uv.lock", LOCK)):
+        (host.home / "herd/gpt" / name).write_text(text.replace("PYTHON", python))
+
+
+@needs_uv
+def test_a_project_of_uv_is_installed_as_it_is_locked(room: Room, tmp_path: Path) -> None:
+    host = FreshHost(tmp_path, "n0")
+    write_project(host, "8")
+    assert room.provide(host, requirements="uv.lock") == []
+    assert host.run_in(KEY, "tiny") == "tiny 1.0"
+    assert "mine" not in host.run_in(KEY, "pip", "list")
+    write_project(host, "99")
+    (failure,) = room.provide(host, key="f" * 16, requirements="uv.lock")
+    assert failure.unfit
+    assert failure.sentence.startswith("a Python for uv.lock (this host has 3.")
+
+
 class Storage(BaseHTTPRequestHandler):
     """As much of Cloud Storage as a host asks for."""
 

@@ -17,12 +17,13 @@ TEXTS = {
     "wheels/a.whl": "",
     "train.py": "",
     "pyproject.toml": "[project]",
-    "uv.lock": 'source = { editable = "." }\nsource = { directory = "pkg" }\n',
+    "uv.lock": 'source = { editable = "." }\nsource = { directory = "pkg" }\n'
+    'source = { registry = "https://pypi.org/simple" }\nsource = { registry = "wheels" }\n',
     "other.txt": "numpy\n",
 }
 INSTALLED = {"requirements.txt", "more/base.txt", "more/pins.txt", "pkg/setup.py", "pkg/src/a.py",
              "wheels/a.whl"}  # fmt: skip
-OF_PROJECT = {"uv.lock", "pyproject.toml", "pkg/setup.py", "pkg/src/a.py"}
+OF_PROJECT = {"uv.lock", "pyproject.toml", "pkg/setup.py", "pkg/src/a.py", "wheels/a.whl"}
 
 
 def key(changes: Mapping[str, str] | None = None, **fields: Any) -> str:

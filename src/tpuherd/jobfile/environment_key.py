@@ -15,7 +15,7 @@ PROJECT, PROJECT_FILE = "uv.lock", "pyproject.toml"
 MORE_FILES = frozenset(("-r", "--requirement", "-c", "--constraint"))
 FOLDERS = frozenset(("-f", "--find-links", "-e", "--editable"))
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-LOCAL_SOURCE = re.compile(r"(?:path|directory|editable|virtual)\s*=\s*\"([^\"]+)\"")
+LOCAL_SOURCE = re.compile(r"(?:path|directory|editable|virtual|registry)\s*=\s*\"([^\"]+)\"")
 
 Files = Mapping[str, str]  #: the content id of each file of the code
 ReadText = Callable[[str], str]

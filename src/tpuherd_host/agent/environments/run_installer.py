@@ -135,7 +135,8 @@ def install_with_uv(uv: str, recipe: Recipe, tree: Path, pythons: Path) -> None:
     own = [] if recipe.is_project else ["--no-project"]
     made = run_tool([uv, "venv", "--relocatable", *own, *asked, str(tree)], code, more)
     own_version = ".".join(map(str, sys.version_info[:3]))
-    require_success(made, f"Python {recipe.python} (this host has {own_version})")
+    wanted = f"Python {recipe.python}" if recipe.python else f"a Python for {recipe.what}"
+    require_success(made, f"{wanted} (this host has {own_version})")
     python = str(tree / "bin" / "python")
     if recipe.is_project:
         words = [uv, "sync", "--frozen", "--no-dev", "--no-install-workspace", "--no-editable"]
