@@ -18,7 +18,7 @@ TEXTS = {
     "train.py": "",
     "pyproject.toml": "[project]",
     "uv.lock": 'source = { editable = "." }\nsource = { directory = "pkg" }\n'
-    'source = { registry = "https://pypi.org/simple" }\nsource = { registry = "wheels" }\n',
+    'source = { registry = "https://example.com/simple" }\nsource = { registry = "wheels" }\n',
     "other.txt": "numpy\n",
 }
 INSTALLED = {"requirements.txt", "more/base.txt", "more/pins.txt", "pkg/setup.py", "pkg/src/a.py",

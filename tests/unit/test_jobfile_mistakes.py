@@ -40,7 +40,7 @@ WRONG = {
     " {command: TEXT}",
     "secrets: {X: {env: 1}}": "secrets.X.env: should be text, not 1",
     "secrets: [a-b]": "secrets.a-b: 'a-b' is not a variable's name",
-    "python: 3.10": "python: write the version in quotes, because YAML reads 3.10 as 3.1: '3.1'",
+    "python: 3.10": "python: write the version in quotes, such as '3.11': YAML reads 3.10 as 3.1",
     "python: '4'": "python: '4' is not a version of Python 3 such as '3.11' or '3.11.9'",
     "python: 3": "python: 3 is not a version of Python 3 such as '3.11' or '3.11.9'",
     "requirements: r.txt": "requirements: is a file of the shipped code: set workdir, such as"

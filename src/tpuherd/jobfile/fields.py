@@ -99,7 +99,7 @@ SECRETS = ValueType(
 def read_python(value: Any, wrong: ReportMistake) -> str | None:
     """Accept a version as text: YAML reads a bare 3.10 as the number 3.1."""
     if isinstance(value, float):
-        wrong(f"write the version in quotes, because YAML reads 3.10 as 3.1: '{value}'", ())
+        wrong("write the version in quotes, such as '3.11': YAML reads 3.10 as 3.1", ())
     elif not isinstance(value, str) or not VERSION.fullmatch(value):
         wrong(f"{show_value(value)} is not a version of Python 3 such as '3.11' or '3.11.9'", ())
     else:
