@@ -98,6 +98,26 @@ def test_commands_run_there_with_what_they_need(user: Traveller, machine: Machin
     assert "the variable NO is not set in your environment" in missing.stderr
 
 
+def test_a_map_takes_its_items_along(user: Traveller) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    folder = user.home / "evals"
+    folder.mkdir()
+    (folder / "job.yaml").write_text('{"name": "evals", "accelerator": "v4-8"}')
+    (folder / "items.txt").write_text("a b\nc\n")
+    words = ("map", "job.yaml", "items.txt", "--yes", "--json", "--", "test", "-n")
+    done = user.herd(*words, cwd=folder, seconds=120)
+    assert done.returncode == 0, done.stderr
+    items = json.loads(done.stdout)["items"]
+    assert [(one["text"], one["exit"]) for one in items] == [("a b", 0), ("c", 0)]
+    assert user.says("map", "status", "evals").startswith("evals: 2 of 2 items have ended")
+    piped = user.herd(
+        "map", "evals", "-", "--yes", "--", "test", "d", "=", input="e\n", seconds=120
+    )
+    assert piped.returncode == 1, piped.stderr
+    missing = user.herd("map", "job.yaml", "none.txt", "--", "true", cwd=folder)
+    assert (missing.returncode, "none.txt can't be read" in missing.stderr) == (2, True)
+
+
 def test_signals_and_exit_statuses_pass_through(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     user.says("up", "--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")

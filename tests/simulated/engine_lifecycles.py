@@ -82,6 +82,12 @@ async def swept(play: EngineHarness) -> None:
     await play.until(play.met, PATIENCE_S)
 
 
+async def mapped(play: EngineHarness) -> None:
+    """Three items over two slots."""
+    play.submit(SimJob(zones=TWO, copies=2, items=("a", "b", "c")))
+    await play.until(play.met, PATIENCE_S)
+
+
 SWEEP = {"method": "grid", "metric": "loss", "parameters": {"lr": [1, 2, 3]}}
 CRASHES = {1: Crash(step=4, worker=1), 2: Crash(step=4)}
 LIFECYCLES: Mapping[str, Lifecycle] = {
@@ -93,6 +99,7 @@ LIFECYCLES: Mapping[str, Lifecycle] = {
     "recoded": Lifecycle(plot=recoded, scripts={"gpt": Script(steps=16)}),
     "failing": Lifecycle(plot=failing, scripts={"gpt": Script(steps=16, crashes=CRASHES)}),
     "swept": Lifecycle(plot=swept, scripts={"gpt": Script(steps=6, metric="loss")}),
+    "mapped": Lifecycle(plot=mapped, scripts={"gpt": Script(steps=3, reports=False)}),
 }
 
 
