@@ -3,13 +3,14 @@
 Programs lie in `programs/` in the job's checkpoint location, above the folders of its runs.
 """
 
+import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tpuherd_host.train import process_env
-from tpuherd_host.train.lazy_import import LazyModule, is_installed, jax
+from tpuherd_host.train.lazy_import import LazyModule, jax
 from tpuherd_host.train.storage import FileFacts, Folder, Place
 
 BEGINNING = "programs/"
@@ -116,8 +117,10 @@ def outdated_files(facts: Mapping[str, FileFacts], room: int) -> list[str]:
 
 
 def cache_folder() -> Path | None:
-    """Return JAX's cache folder; None if it has none or keeps it elsewhere."""
-    configured = str(jax.config.jax_compilation_cache_dir or "") if is_installed("jax") else ""
+    """Return JAX's cache folder; None if it has none, keeps it elsewhere, or is not in use."""
+    if "jax" not in sys.modules:
+        return None
+    configured = str(jax.config.jax_compilation_cache_dir or "")
     return Path(configured) if configured and "://" not in configured else None
 
 
