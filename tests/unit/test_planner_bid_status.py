@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.unit.planner_scenes import (  # fmt: skip
-    ATTEMPT,
     NAME,
     NOW,
     bid,
@@ -315,20 +314,6 @@ def test_why_a_node_is_unhealthy() -> None:
         (stood(hosts=far, whole=False), "its hosts have not responded for too long"),
     ]:
         assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
-
-
-def test_of_two_held_bids_the_used_one_fills_the_slot() -> None:
-    both = [
-        stood(bid=bid(name=f"g{number}", generation=number, granted_at=granted, prepared=code))
-        for number, granted, code in ((1, 50.0, ""), (2, 60.0, "c"), (3, 40.0, ""))
-    ]
-    attempt = replace(ATTEMPT, bid="g1")
-    for slot_history, name in ((SlotHistory(attempt=attempt), "g1"), (SlotHistory(), "g2")):
-        for order in (both, both[::-1]):
-            assert bid_status.choose_incumbent(order, slot_history).bid.name == name
-    assert bid_status.choose_incumbent([both[0], both[2]], SlotHistory()).bid.name == "g3"
-    assert bid_status.choose_incumbent([both[0]], SlotHistory()) is both[0]
-    assert case(both[0], need=NodeNeed.NONE).bid_statuses[0].role is Role.INCUMBENT
 
 
 def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:

@@ -1,7 +1,6 @@
 """Numbers, budgets, pauses and limits of a slot."""
 
 from dataclasses import replace
-from itertools import product
 from math import inf
 from types import ModuleType
 from typing import Any
@@ -52,20 +51,6 @@ def test_default_limits_of_a_slot() -> None:
         idle_s=inf, cost=inf, done_keep_s=0, failed_keep_s=0, patience_s=600, grace_s=30,
         notice_grace_s=25,
     )  # fmt: skip
-
-
-@pytest.mark.parametrize("what", ["failures", "stalls", "preemptions"])
-def test_budgets_count_forgiven_failures(what: str) -> None:
-    for many, most in product(range(4), [None, 0, 1, 2]):
-        used: dict[str, Any] = {what: many}
-        slot_history = SlotHistory(**used)
-        changes: dict[str, Any] = {what: most}
-        wanted_slot = slot(limits=replace(Limits(), **changes))
-        expected = most is not None and many > most
-        assert bool(retry_limits.reached_limit(wanted_slot, slot_history, NOW)) == expected
-        assert not retry_limits.reached_limit(
-            replace(wanted_slot, goal=Goal.IDLE), slot_history, NOW
-        )
 
 
 def test_lifetime_and_cost() -> None:
