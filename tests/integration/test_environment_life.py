@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
 from tests.simulated.tiny_wheel import REQUIREMENTS, write_wheel
+from tpuherd.sync.known_environments import known_environments
+from tpuherd.sync.snapshot_store import Archive
+from tpuherd.sync.take_snapshot import load_snapshot
 
 pytestmark = pytest.mark.real
 RUN = "python3 train.py; exec sleep 600"
@@ -27,6 +31,17 @@ def write_code(folder: Path) -> None:
     (folder / "train.py").write_text(SCRIPT)
 
 
+def wait_for_copy(user: Owner, key: str) -> None:
+    """Wait until the user's machine has a copy, which the engine fetches in the background."""
+    archive = Archive(user.home / ".local/state/tpuherd/snapshots")
+    until(
+        lambda: [one for one in known_environments(archive, key).values()
+                 if load_snapshot(one, archive)],
+        "a copy of the environment",
+        seconds=60,
+    )  # fmt: skip
+
+
 def test_a_preempted_node_gets_it_without_another_installation(user: Owner, tmp_path: Path) -> None:
     write_code(tmp_path)
     fields = {"workdir": str(tmp_path), "requirements": "requirements.txt"}
@@ -36,7 +51,7 @@ def test_a_preempted_node_gets_it_without_another_installation(user: Owner, tmp_
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tiny 1.0" in done.stdout
     assert "/herd/.environments/" in done.stdout
-    user.happened("environment.installed")
+    wait_for_copy(user, user.happened("environment.installed").facts["environment"])
     user.world.herd("preempt", "gpt-0-*")
     user.happened("attempt.started", many=2)
     assert len(user.events("environment.installed")) == 1
