@@ -42,7 +42,7 @@ LONG = (
     "integration/test_levanter.py::test_a_babysat_run_keeps_its_id_and_its_nodes_name",
     "integration/test_sweep_life.py",
     "integration/test_train_checkpoints.py::test_only_what_fits_is_loaded_and_every_other_array_is_named",
-    "integration/test_train_checkpoints.py::test_what_can_not_be_loaded_in_part_is_refused",
+    "integration/test_train_checkpoints.py::test_an_impossible_partial_load_is_refused",
     "integration/test_tpucare.py",
     "integration/test_train_formats.py",
     "integration/test_train_interruptions.py",

@@ -21,7 +21,7 @@ TEXTS = {
 }
 
 
-def test_an_item_is_one_argument_wherever_it_stands() -> None:
+def test_an_item_is_one_argument_at_any_position() -> None:
     cases = list(product(ITEMS, TEXTS))
     lines = [
         f"HERD_ITEM=$ITEM_{ITEMS.index(item)}\n{insert_item(text)}\necho" for item, text in cases

@@ -92,7 +92,7 @@ def test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts(user: Owner) -> No
     ],
     ids=str,
 )  # fmt: skip
-def test_what_can_not_be_is_said_in_one_sentence(
+def test_impossible_requests_are_refused_with_one_sentence(
     user: Owner, words: tuple[str, ...], status: int, sentence: str
 ) -> None:
     for name, project in (("far-away", "demo"), ("theirs", "other")):

@@ -173,7 +173,7 @@ def test_what_tpucare_loses_is_kept(owner: Owner, tmp_path: Path) -> None:
     owner.herd("down", "--all", "--yes", seconds=120)
 
 
-def test_where_a_secret_stands() -> None:
+def test_where_a_secret_is_found() -> None:
     """In tpucare's script it is an argument of `wandb login`, and .bashrc starts the run again."""
     call = "exec_command('https://x/y', wandb_key='s3cret', run_command='echo \"a b\"')"
     texts = {}

@@ -61,7 +61,9 @@ def test_a_preempted_node_gets_it_without_another_installation(user: Owner, tmp_
     user.herd("down", "gpt", "--yes")
 
 
-def test_what_cannot_be_installed_ends_the_job_with_a_sentence(user: Owner, tmp_path: Path) -> None:
+def test_an_impossible_installation_ends_the_job_with_a_sentence(
+    user: Owner, tmp_path: Path
+) -> None:
     write_code(tmp_path)
     (tmp_path / "requirements.txt").write_text(REQUIREMENTS + "tiny==9.9\n")
     user.job("bad", "true", workdir=str(tmp_path), requirements="requirements.txt")

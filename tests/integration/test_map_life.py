@@ -119,7 +119,7 @@ def test_from_python(user: Owner) -> None:
         herd.map("dev", [], "echo")
 
 
-def test_what_cannot_be_done_is_refused_in_a_sentence(user: Owner) -> None:
+def test_impossible_commands_are_refused_with_a_sentence(user: Owner) -> None:
     file = write_items(user, "a")
     (user.home / "bad").write_bytes(b"a\n\xff")
     (user.home / "job.yaml").write_text('{"name": "x", "accelerator": "v4-8"}')

@@ -79,7 +79,7 @@ def test_the_address_stays_when_the_node_goes(user: Owner) -> None:
         assert process.poll() is None
 
 
-def test_what_cannot_be_forwarded_is_refused_in_a_sentence(user: Owner) -> None:
+def test_impossible_forwards_are_refused_with_a_sentence(user: Owner) -> None:
     with forwarding(user, "srv", 8001) as (url, process):
         assert answer(url) == ""
         process.terminate()

@@ -201,7 +201,7 @@ def ask_all(user: Owner, calls: Sequence[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_mistakes_are_told_in_one_sentence_before_anything_is_created(user: Owner) -> None:
+def test_mistakes_are_one_sentence_before_anything_is_created(user: Owner) -> None:
     user.world.node(ZONE, "big", **V3)
     cases = {
         "single(start_fn=lambda ctx: None)":

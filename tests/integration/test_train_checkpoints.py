@@ -119,9 +119,7 @@ def test_only_what_fits_is_loaded_and_every_other_array_is_named(trained: Traine
         ("stranger", "belongs to another model: it has none of the program's arrays"),
     ],
 )
-def test_what_can_not_be_loaded_in_part_is_refused(
-    trained: Trained, what: str, sentence: str
-) -> None:
+def test_an_impossible_partial_load_is_refused(trained: Trained, what: str, sentence: str) -> None:
     refused(trained.run(what), sentence)
 
 
@@ -163,7 +161,7 @@ def widen(bits: Any) -> Any:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def test_what_is_not_there_is_one_sentence(trained: Trained, location: str) -> None:
+def test_a_missing_checkpoint_is_one_sentence(trained: Trained, location: str) -> None:
     with pytest.raises(
         NoCheckpoint, match=r"no complete checkpoint of step 5; it has 4, 6, 12, 15"
     ):

@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_refused(
     assert rig.log() == [] and rig.person.asked == []
 
 
-def test_mistakes_of_the_job_file_are_told_by_line(rig: SubmitRig) -> None:
+def test_mistakes_of_the_job_file_are_reported_by_line(rig: SubmitRig) -> None:
     assert check(rig, "pod", text=JOB + "zones: us-east9-x\n") == [
         "job.yaml:4: zones: unknown zone us-east9-x: did you mean us-east1-c or us-east1-d?"
     ]

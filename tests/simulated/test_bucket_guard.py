@@ -81,7 +81,7 @@ def test_files_that_the_command_names_are_read(rig: SubmitRig, tmp_path: Path) -
     assert rig.word(text) == "changed"
 
 
-def test_a_location_that_nobody_knows_is_not_guessed(rig: SubmitRig) -> None:
+def test_an_unknown_location_is_not_guessed(rig: SubmitRig) -> None:
     rig.buckets = {"mine": "MARS1"}
     assert rig.submit_file(f"{JOB}checkpoint: gs://mine/x") == [
         "job.yaml:4: checkpoint: bucket mine is in MARS1, which herd does not know: write where"

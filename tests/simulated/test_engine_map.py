@@ -118,7 +118,7 @@ def test_nodes_of_herd_up_stay_and_take_another_map() -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-def test_failed_items_are_listed_and_the_others_go_on() -> None:
+def test_failed_items_are_listed_and_the_others_continue() -> None:
     crashing = replace(SCRIPT, crashes={1: Crash(step=2, exit=3)})  # every item's first attempt
 
     async def plot(play: EngineHarness) -> None:
@@ -156,7 +156,7 @@ def test_an_item_that_runs_too_long_is_ended() -> None:
     perform(plot, scripts={"*": replace(SCRIPT, steps=1000)})
 
 
-def test_a_map_is_stopped_and_goes_on() -> None:
+def test_a_stopped_map_resumes() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         assert await play.until(lambda: len(ends(play)) >= 3, 3600.0)

@@ -209,7 +209,7 @@ def test_without_a_copy_anywhere_it_is_installed_again(room: Room, tmp_path: Pat
 
 
 @needs_uv
-def test_what_can_never_be_installed_is_one_sentence_and_not_tried_again(
+def test_an_impossible_installation_is_one_sentence_and_not_retried(
     room: Room, tmp_path: Path
 ) -> None:
     hosts = [FreshHost(tmp_path, name) for name in ("n0", "n1")]

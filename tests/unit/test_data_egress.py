@@ -218,13 +218,13 @@ def test_bad_values_are_refused(field: str, value: Any, sentence: str) -> None:
 @pytest.mark.parametrize(
     "value", ["100MB/s", "1.5GB/s", "250 MiB/s", "1GB", "0.3MB/s", "123.456kB/s"]
 )
-def test_a_rate_is_kept_as_it_was_said(value: str) -> None:
+def test_a_rate_is_kept_as_written(value: str) -> None:
     one = job(data_rate=value)
     assert read_fields(job_document(one)) == one
 
 
 @pytest.mark.parametrize("value", ["$50/day", "50", 50, "$50 per day", "USD 50/ day", "unlimited"])
-def test_a_budget_is_kept_as_it_was_said(value: Any) -> None:
+def test_a_budget_is_kept_as_written(value: Any) -> None:
     one = job(egress_budget=value)
     assert one.egress_budget == (inf if value == "unlimited" else 50.0)
     assert read_fields(job_document(one)) == one

@@ -74,7 +74,7 @@ def test_the_cause_is_one_sentence(text: str) -> None:
     assert found == (f"requirements.txt can't be installed: {sentence}", status)
 
 
-def test_a_full_disk_is_said_to_be_full() -> None:
+def test_a_full_disk_is_reported_as_full() -> None:
     found = explain_failure(
         "uv.lock", ["error: x", "  cause: No space left on device (os error 28)"]
     )

@@ -187,7 +187,7 @@ def test_every_item_is_shown_with_its_result() -> None:
     assert map_page("gpt", told()[5:], 1.0) is None
 
 
-def test_a_map_that_goes_on_forgets_failures_only() -> None:
+def test_a_resumed_map_forgets_only_failures() -> None:
     events = told()
     sweep = apply_trial_events.build_sweep(events)
     assert (sweep.complete, sweep.failed, sweep.worst, len(sweep.unfinished)) == (1, (1,), 3, 1)

@@ -102,7 +102,7 @@ def test_the_warning_comes_once(limit: float, after: float) -> None:
     assert idle_nodes.idle_note(told).startswith("; nothing has run on it for")
 
 
-def test_the_words_say_what_it_costs_and_when_it_goes() -> None:
+def test_the_message_has_the_cost_and_the_deletion_time() -> None:
     assert idle_nodes.idle_note(idle_case(idle_at=NOW - 1)) == (
         "; nothing has run on it for 2 h, at $3.69 an hour; it is deleted in 22 h unless something"
         " runs"

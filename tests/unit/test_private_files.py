@@ -53,7 +53,7 @@ def test_only_changed_folders_are_read_again(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"/usr": 1}', '{"/usr": [1, 2]}'])
-def test_a_damaged_memory_is_made_anew(top: Path, tmp_path: Path, content: str) -> None:
+def test_a_damaged_cache_is_rebuilt(top: Path, tmp_path: Path, content: str) -> None:
     memory = tmp_path / "memory"
     memory.write_text(content)
     assert names(top, memory) == {"lib/key", "shut"}

@@ -41,7 +41,7 @@ class Service:
         return number
 
 
-def test_concurrent_callers_share_one_call_and_one_who_leaves_disturbs_nobody() -> None:
+def test_concurrent_callers_share_one_call_and_one_that_leaves_disturbs_no_other() -> None:
     async def work() -> None:
         flight, service = SingleFlight(HandClock()), Service()
         callers = [asyncio.ensure_future(flight.run("a", service.ask)) for _ in range(3)]

@@ -67,7 +67,7 @@ def test_a_callback_may_be_anything_that_can_be_called() -> None:
         choose_callback(None, None)
 
 
-def test_an_error_of_the_callback_is_told_with_its_host() -> None:
+def test_an_error_of_the_callback_names_its_host() -> None:
     def broken(host: str, ctx: object) -> object:
         raise ValueError("no config")
 
@@ -145,7 +145,7 @@ def test_contexts_come_back_as_they_were(tmp_path: Path) -> None:
         (Inner, "the context of pod is a type"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_kept_is_refused_and_the_last_one_stays(
+def test_an_unusable_context_is_refused_and_the_last_one_stays(
     tmp_path: Path, context: Any, says: str
 ) -> None:
     file = kept_contexts.context_file(tmp_path, "pod")
@@ -168,7 +168,9 @@ def test_what_cannot_be_kept_is_refused_and_the_last_one_stays(
         (lambda text: text.replace('"dataclass"', '"pickle"'), "can't be used"),
     ],
 )
-def test_a_file_that_does_not_fit_the_program_is_told(tmp_path: Path, edit: Any, says: str) -> None:
+def test_a_file_that_does_not_fit_the_program_is_named(
+    tmp_path: Path, edit: Any, says: str
+) -> None:
     file = kept_contexts.context_file(tmp_path, "pod")
     keep(file, Inner(1.0))
     file.write_text(edit(file.read_text()))

@@ -85,7 +85,7 @@ def test_a_half_written_program_waits_until_it_is_whole(tmp_path: Path) -> None:
     assert file.read_bytes() == WHOLE, "a damaged one is fetched anew"
 
 
-def test_the_oldest_make_room_and_nobody_hands_them_on_again(tmp_path: Path) -> None:
+def test_the_oldest_programs_are_evicted_and_not_passed_on_again(tmp_path: Path) -> None:
     shared = Folder(str(tmp_path / "job"))
     one = node(tmp_path, "a", shared, room=3 * len(WHOLE))
     for number in range(5):
@@ -100,7 +100,7 @@ def test_the_oldest_make_room_and_nobody_hands_them_on_again(tmp_path: Path) -> 
     assert len(programs(one)) == 5, "they stay where they were compiled"
 
 
-def test_what_has_to_go() -> None:
+def test_what_is_deleted() -> None:
     facts = {name: FileFacts(10, at) for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0))}
     assert outdated_files(facts, 30) == []
     assert outdated_files(facts, 29) == ["a"]

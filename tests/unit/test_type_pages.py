@@ -45,7 +45,7 @@ def test_a_generation_has_two_names(name: str) -> None:
         ("tpu7x", "tpu7x is only offered through Kubernetes"),
     ],
 )
-def test_an_unknown_type_is_told_its_near_names(name: str, said: str) -> None:
+def test_an_unknown_type_gets_near_names(name: str, said: str) -> None:
     with pytest.raises(NotFound, match="^" + said.replace("?", r"\?")):
         type_rows(name)
 

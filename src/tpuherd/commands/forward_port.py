@@ -47,7 +47,7 @@ class PortForward:
     tell: Callable[[str], Awaitable[None]]
     _found: Host | None = None
     _found_at: float = -inf
-    _is_broken: bool = False  #: the last connection found nobody
+    _is_broken: bool = False  #: the last connection was refused
 
     async def listen(self, local: int) -> asyncio.Server:
         """Accept connections on this machine only; InvalidInput if the port is taken."""

@@ -139,8 +139,8 @@ def valid_tpu(
 ) -> bool:
     """Whether a TPU counts: by default all but those that are being deleted."""
     state = tpu.get("state")
-    wishes = {"DELETING": deleting, "PREEMPTED": preempted}
-    hidden = {word for word, shown in wishes.items() if not shown}
+    choices = {"DELETING": deleting, "PREEMPTED": preempted}
+    hidden = {word for word, shown in choices.items() if not shown}
     there = (state is not None and state not in hidden) or (deleting and preempted)
     return there and (unhealthy or tpu.get("health", "HEALTHY") == "HEALTHY")
 

@@ -14,7 +14,7 @@ from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.host_reports import find_worker
 from tpuherd_sim.tpu.router import Route
 
-#: Added to requests of hosts by the world itself: the host's key. Nobody else can send it.
+#: Added to requests of hosts by the world itself: the host's key. No client can send it.
 HOST_HEADER = "x-sim-host"
 MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
            "projectViewer")  # fmt: skip

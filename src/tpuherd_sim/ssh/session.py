@@ -163,7 +163,7 @@ class Session(asyncssh.SSHServerSession[bytes]):
         theirs = (inputs[0], outputs[1], errors[1])
         ours = (inputs[1], outputs[0], errors[0])
         for descriptor in theirs:
-            # Any user of the host may reopen its own /dev/stderr, whoever created the pipe.
+            # Any user of the host may reopen its own /dev/stderr, even of a pipe by another user.
             os.fchmod(descriptor, 0o666)
         try:
             process = await self.owner.host.spawn_program(program, theirs)
