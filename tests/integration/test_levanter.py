@@ -118,3 +118,8 @@ def test_outside_of_a_clone_it_says_what_to_give(user: Owner, tmp_path: Path) ->
         2, "herd levanter spin-up: none.sh is not a file; herd's own set-ups are setup-tpu-vm.sh"
         " and setup-tpu-vm-nfs.sh\n",
     )  # fmt: skip
+    done = user.herd(*words, "-s", "setup-tpu-vm-nfs.sh", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2, "herd levanter spin-up: set NFS_SERVER in your shell, such as"
+        " NFS_SERVER=10.0.0.2:/share\n",
+    )  # fmt: skip

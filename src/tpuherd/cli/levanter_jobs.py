@@ -23,6 +23,7 @@ from tpuherd.sync.snapshot_git import run_git
 
 HERE = Path()
 OURS = (levanter.VENV_SETUP, levanter.NFS_SETUP)
+SETUP_RETRIES = 4  #: spin-up-vm.sh tries five times
 RETRIES = "10"  #: launch.py's default
 TIERS = {"best-effort": "spot", "": "on-demand"}
 
@@ -74,7 +75,7 @@ async def run_babysit(
 async def run_spin_up(asked: SpinUpOptions, console: Console, home: HostAccess) -> int:
     """Return when the hosts are prepared."""
     document = levanter.build_job(
-        asked.node, find_code(asked, console), None, Ending(failures=None, keep=True), ""
+        asked.node, find_code(asked, console), None, Ending(failures=SETUP_RETRIES, keep=True), ""
     )
     nfs = with_nfs(RemoteCommand(), console).env
     document |= {"env": nfs} if nfs else {}
@@ -214,6 +215,8 @@ def find_code(asked: SpinUpOptions, console: Console) -> CodeAndSetup:
         return CodeAndSetup(setup=text)
     if script != HERE and script.name not in OURS:
         raise InvalidInput(f"{script} is not a file; herd's own set-ups are {' and '.join(OURS)}")
+    if script.name == levanter.NFS_SETUP and not console.environ.get("NFS_SERVER"):
+        raise InvalidInput("set NFS_SERVER in your shell, such as NFS_SERVER=10.0.0.2:/share")
     setup = levanter.setup_text(script.name or levanter.VENV_SETUP)
     if asked.branch or asked.repo:
         at = f"@{asked.branch}" if asked.branch else ""
