@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,14 @@ import pytest
 
 from tests.conformance.world import client
 from tests.integration.engines import owner
-from tests.integration.wandb_server import KEY, Search, Service, serving
+from tests.integration.wandb_server import (
+    KEY,
+    SUMMARY,
+    Search,
+    Service,
+    Tracked,
+    serving,
+)
 
 SRC = Path(__file__).parents[2] / "src"
 PROGRAM = Path(__file__).parent / "clients" / "train_tracked.py"
@@ -284,3 +292,26 @@ def test_a_swarm_of_agents_outlives_its_nodes(tmp_path: Path) -> None:
             if file.is_file() and "secrets" not in str(file.relative_to(user.store_folder)):
                 assert KEY.encode() not in file.read_bytes(), file
     assert (service.strange, service.refused) == ([], 0)
+
+
+#: The parts of examples/tpucare that ask W&B, with the real client.
+EXAMPLES = """
+import wandb
+from examples.tpucare.pod import steps_done
+config = {"wandb": {"entity": "lab", "project": "gpt", "name": "gpt-0"},
+          "training": {"checkpoint_interval": 100}}
+print(steps_done(config), wandb.sweep({"method": "random"}, entity="lab", project="gpt"))
+"""
+
+
+def test_the_tpucare_examples_ask_the_real_client(tmp_path: Path) -> None:
+    packages = next(client("wandb").parents[1].glob("lib/python3*/site-packages"))
+    with serving() as service:
+        summary = {SUMMARY: {0: json.dumps({"_step": 1234})}}
+        service.runs["gpt-0"] = Tracked(id="gpt-0", project="gpt", files=summary)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "WANDB_BASE_URL": service.url,
+                   "WANDB_API_KEY": KEY, "PYTHONPATH": f"{SRC.parent}:{packages}"}  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", EXAMPLES], env=environ, cwd=tmp_path,
+                              capture_output=True, text=True, timeout=WITHIN_S)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == f"1200 {next(reversed(service.searches))}"

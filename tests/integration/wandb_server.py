@@ -119,7 +119,11 @@ class Service:
         return {"runID": "1", "uploadHeaders": [], "files": files}
 
     def project(self, asked: Mapping[str, Any]) -> Any:
-        """What an agent asks of its sweep."""
+        """Return the runs of a project or one of them, for `Api`; or the sweep that an agent asks
+        for.
+        """
+        if "perPage" in asked or "name" in asked:
+            return self.project_runs(asked)
         search = self.searches.get(str(asked.get("sweep") or asked.get("sweepName")))
         told: Any = search and {
             "id": search.id, "name": search.id, "method": "grid", "state": "RUNNING",
@@ -129,6 +133,21 @@ class Service:
             "runCount": len(search.given), "bestLoss": None, "displayName": None,
         }  # fmt: skip
         return {"id": "1", "name": "p", "entity": {"name": ENTITY}, "sweep": told}
+
+    def project_runs(self, asked: Mapping[str, Any]) -> Any:
+        runs = [run for run in self.runs.values() if run.project == asked.get("project")]
+        found = next((full_run(run) for run in runs if run.id == asked.get("name")), None)
+        edges = [{"node": full_run(run), "cursor": run.id} for run in runs]
+        page = {"edges": edges, "pageInfo": {"endCursor": None, "hasNextPage": False}}
+        return {"internalId": "1", "runCount": len(runs), "readOnly": False, "run": found,
+                "runs": page}  # fmt: skip
+
+    def upsert_sweep(self, asked: Mapping[str, Any]) -> Any:
+        id = f"sweep{len(self.searches) + 1}"
+        self.searches[id] = Search(id=id, config=str(asked["config"]))
+        place = {"id": "1", "name": asked["projectName"],
+                 "entity": {"id": "1", "name": asked["entityName"]}}  # fmt: skip
+        return {"sweep": {"name": id, "project": place}, "configValidationWarnings": []}
 
     def create_agent(self, asked: Mapping[str, Any]) -> Any:
         search = self.searches[str(asked.get("sweep"))]
@@ -156,6 +175,7 @@ ANSWERS = {
     "upsertBucket": Service.upsert_bucket,
     "createRunFiles": Service.create_run_files,
     "createAgent": Service.create_agent,
+    "upsertSweep": Service.upsert_sweep,
     "agentHeartbeat": Service.agent_heartbeat,
     "serverInfo": Service.server_info,
     "viewer": Service.viewer,
@@ -172,6 +192,17 @@ def bucket(run: Tracked) -> dict[str, Any]:
         "config": json.dumps(run.config), "sweepName": run.sweep or None,
         "historyLineCount": len(run.lines()),
         "project": {"id": "1", "name": run.project, "entity": {"id": "1", "name": ENTITY}},
+    }  # fmt: skip
+
+
+def full_run(run: Tracked) -> dict[str, Any]:
+    """A run as `Api` reads it."""
+    return {
+        **bucket(run), "projectId": "1", "tags": [], "state": "running", "group": run.group,
+        "jobType": None, "commit": None, "readOnly": False, "createdAt": "2026-01-01T00:00:00",
+        "heartbeatAt": "2026-01-01T00:00:00", "notes": None, "historyKeys": None,
+        "user": {"name": "u", "username": "u"},
+        "systemMetrics": "{}", "summaryMetrics": (run.lines(SUMMARY) or ["{}"])[-1],
     }  # fmt: skip
 
 
