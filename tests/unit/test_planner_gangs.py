@@ -335,8 +335,9 @@ def test_while_deletions_are_paused_only_removed_jobs_are_withdrawn() -> None:
     assert len(toy.kinds("engine.deletions_resumed")) == 1
 
 
-def test_setup_that_only_a_change_of_the_job_can_mend_is_not_tried_again() -> None:
-    toy = Toy(slot(limits=Limits(failures=3)))
+@pytest.mark.parametrize("goal", [Goal.RUN, Goal.IDLE])
+def test_setup_that_only_a_change_of_the_job_can_mend_is_not_tried_again(goal: Goal) -> None:
+    toy = Toy(slot(goal=goal, limits=Limits(failures=3)))
     why = "requirements.txt can't be installed: Because there is no version of tiny==9"
 
     def failing(step: Any, action: Any) -> None:
@@ -373,8 +374,9 @@ def test_chips_failing_twice_replace_the_node_but_not_forever() -> None:
     assert "fail to initialize on every node" in toy.slot_history().gave_up_why
 
 
-def test_a_failing_setup_is_retried_with_pauses_and_gives_up() -> None:
-    toy = Toy(slot())
+@pytest.mark.parametrize("goal", [Goal.RUN, Goal.IDLE])
+def test_a_failing_setup_is_retried_with_pauses_and_gives_up(goal: Goal) -> None:
+    toy = Toy(slot(goal=goal))
 
     def failing(step: Any, action: Prepare) -> None:
         hosts = [{"host": "w0", "exit": 1, "tail": []}]

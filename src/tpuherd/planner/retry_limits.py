@@ -39,33 +39,46 @@ def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
 
 
 def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
-    """The limit of its current work that is reached: failures, preemptions, stalls, time."""
+    """The limit of its current work that is reached: failures, preemptions, stalls, time.
+
+    An idle slot runs no command, but its setup may fail.
+    """
     limits = slot.limits
-    if slot.goal is Goal.RUN:
-        if has_timed_out(slot, slot_history, now):
-            return f"it ran longer than {limits.timeout_s:g} s, its timeout"
-        if refusal := unfit_reason(slot_history):
-            return f"it can't run like this: {refusal}"
-        for many, most, what in (
-            (slot_history.failures, limits.failures, "failed"),
-            (slot_history.stalls, limits.stalls, "stalled"),
-            (slot_history.preemptions, limits.preemptions, "was preempted"),
-        ):
-            if most is not None and many > most:
-                if slot.items and what == "failed" and most == 0:
-                    return slot_history.failed_why or "it failed"
-                last = (
-                    f": {slot_history.failed_why}"
-                    if what == "failed" and slot_history.failed_why
-                    else ""
-                )
-                are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
-                return f"it {what} {format_times(many)} without progress, {are}{last}"
-        if (
-            slot_history.first_launch_at is not None
-            and now >= slot_history.first_launch_at + limits.lifetime_s
-        ):
-            return f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
+    if slot.goal is Goal.GONE:
+        return ""
+    if slot.goal is Goal.RUN and has_timed_out(slot, slot_history, now):
+        return f"it ran longer than {limits.timeout_s:g} s, its timeout"
+    if (slot.goal is Goal.RUN or slot_history.unpreparable) and (
+        refusal := unfit_reason(slot_history)
+    ):
+        return f"it can't run like this: {refusal}"
+    if refusal := reached_failure_limit(slot, slot_history):
+        return refusal
+    first = slot_history.first_launch_at
+    if slot.goal is Goal.RUN and first is not None and now >= first + limits.lifetime_s:
+        return f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
+    return ""
+
+
+def reached_failure_limit(slot: Slot, slot_history: SlotHistory) -> str:
+    """Which kind of failure came too often; of an idle slot only those of its setup."""
+    limits = slot.limits
+    kinds = (
+        (slot_history.failures, limits.failures, "failed"),
+        (slot_history.stalls, limits.stalls, "stalled"),
+        (slot_history.preemptions, limits.preemptions, "was preempted"),
+    )
+    for many, most, what in kinds if slot.goal is Goal.RUN else kinds[:1]:
+        if most is not None and many > most:
+            if slot.items and what == "failed" and most == 0:
+                return slot_history.failed_why or "it failed"
+            last = (
+                f": {slot_history.failed_why}"
+                if what == "failed" and slot_history.failed_why
+                else ""
+            )
+            are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
+            return f"it {what} {format_times(many)} without progress, {are}{last}"
     return ""
 
 
