@@ -12,7 +12,7 @@ error: No solution found when resolving dependencies
       can conclude that your requirements are unsatisfiable.""": (
         UNFIT,
         "Because numpy==99 was not found in the package registry and you require numpy==99, we can"
-        " conclude that your requirements are unsatisfiable.",
+        " conclude that your requirements are unsatisfiable",
     ),
     """\
   × No solution found when resolving dependencies:
@@ -20,7 +20,7 @@ error: No solution found when resolving dependencies
       conclude that your requirements are unsatisfiable.""": (
         UNFIT,
         "Because there is no version of tiny==9 and you require tiny==9, we can conclude that your"
-        " requirements are unsatisfiable.",
+        " requirements are unsatisfiable",
     ),
     """\
 error: Failed to build `cext @ file:///herd/gpt/cext`

@@ -62,7 +62,7 @@ async def find_nodes(names: Sequence[str], here: Session) -> dict[str, Node]:
         fit = [one for one in survey.nodes if one.name == plain and zone in ("", one.zone)]
         if not fit:
             near = near_names(plain, [one.name for one in survey.nodes])
-            why = f": did you mean {' or '.join(near)}?" if near else ""
+            why = f": did you mean {' or '.join(near)}?" if near else " that could be adopted"
             silent = f"; {', '.join(sorted(survey.unknown))} did not answer"
             raise NotFound(f"there is no node {name}{why}{silent if survey.unknown else ''}")
         if len(fit) > 1:

@@ -56,7 +56,7 @@ def first_match(pattern: "re.Pattern[str]", lines: Sequence[str]) -> str:
         if match:
             words = [word.strip() for word in match.groups() if word]
             more = [] if pattern is COMPILER else continued_lines(lines[number + 1 :])
-            return " ".join([*words, *more])
+            return " ".join([*words, *more]).rstrip(".")  # other sentences follow it
     return ""
 
 
