@@ -247,18 +247,6 @@ READING_SCHEMAS: Mapping[str, Schema] = {
         **END,
         "jobs": (list_of(object_of(END)), "each of the jobs"),
     }),
-    "herd hosts TARGET --json": list_of(
-        object_of(
-            {
-                "host": (TEXT, "its short name: gpt-0/w3"),
-                "node": (TEXT, "its node"),
-                "zone": (TEXT, ""),
-                "worker": (COUNT, "its number within the node, from 0"),
-                "internal_ip": (TEXT, "its address within the network"),
-                "external_ip": (or_null(TEXT), "its public address; null: it has none"),
-            }
-        )
-    ),
     "herd types --json": list_of(schema_of(results.TpuType)),
     "herd capacity --json": list_of(schema_of(results.ZoneCapacity)),
     "herd engine status --json": object_of({
@@ -279,6 +267,18 @@ READING_SCHEMAS: Mapping[str, Schema] = {
 
 #: By command.
 WRITING_SCHEMAS: Mapping[str, Schema] = {
+    "herd hosts TARGET --json": list_of(
+        object_of(
+            {
+                "host": (TEXT, "its short name: gpt-0/w3"),
+                "node": (TEXT, "its node"),
+                "zone": (TEXT, ""),
+                "worker": (COUNT, "its number within the node, from 0"),
+                "internal_ip": (TEXT, "its address within the network"),
+                "external_ip": (or_null(TEXT), "its public address; null: it has none"),
+            }
+        )
+    ),
     "herd run --json": MADE,
     "herd up --json": MADE,
     "herd sweep FILE --json": MADE,

@@ -22,7 +22,9 @@ from tpuherd.daemon.handshake import (
 )
 
 #: Commands that the daemon runs, with their former names. All others, and help, run here.
-IN_DAEMON = OWN_COMMAND | {"exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs"}
+IN_DAEMON = OWN_COMMAND | {
+    *("exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs", "hosts", "forward"),
+}
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above
 ACK_S = 10.0

@@ -28,13 +28,13 @@ HARM = [
 ]
 WITHOUT_NAMESPACES = """
 import asyncio
-from tests.integration.running_hosts import floor, run, view
+from tests.integration.running_hosts import host_rig, run, view
 
 async def main():
-    async with floor(None) as here:
+    async with host_rig(None) as here:
         (host,) = await here.apply(view())
-        print(here.rack.mode, (await run(host, "echo $USER")).text)
-        print(*here.rack.missing)
+        print(here.pool.mode, (await run(host, "echo $USER")).text)
+        print(*here.pool.missing)
 
 asyncio.run(main())
 """

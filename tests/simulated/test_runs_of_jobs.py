@@ -74,10 +74,10 @@ def submit_twice(world: Path) -> None:
 def test_events_show_the_current_run_unless_all(herd: Herd, world: Path) -> None:
     submit_twice(world)
     for name in ("gpt", "gpt-0"):
-        assert "z-of-before" not in herd("events", name)
-        assert "z-of-now" in herd("events", name)
-        assert "z-of-before" in herd("events", name, "--all")
-    assert "z-of-before" in herd("events"), "of all jobs it is one log"
+        assert "z-of-before" not in herd("events", name, "--json")
+        assert "z-of-now" in herd("events", name, "--json")
+        assert "z-of-before" in herd("events", name, "--all", "--json")
+    assert "z-of-before" in herd("events", "--json"), "of all jobs it is one log"
 
 
 def test_logs_show_the_current_run_unless_all(herd: Herd, world: Path) -> None:
