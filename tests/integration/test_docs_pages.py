@@ -25,10 +25,16 @@ PAGES = {
     "howto/from-tpunicorn": {"training on t1v": 4},
 }
 
+#: These take half a minute each; the others take more, and are run by `make test-real`.
+SHORT = ("book/first-tpu", "book/vision", "howto/from-skypilot")
+
 pytestmark = [pytest.mark.real, pytest.mark.needs("git", "curl")]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=() if page in SHORT else pytest.mark.heavy) for page in PAGES],
+)
 def test_the_example_runs_as_written(page: str, tmp_path: Path) -> None:
     text = (DOCS / f"{page}.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
