@@ -25,7 +25,7 @@ STEPS, ROWS = 40, 32
 
 pod = train.init()
 slices, chips = int(os.environ["MEGASCALE_NUM_SLICES"]), jax.device_count()
-met = pod.circle.gather(f"{os.environ['MEGASCALE_SLICE_ID']}:{socket.gethostname()}")
+met = pod.circle.gather_words(f"{os.environ['MEGASCALE_SLICE_ID']}:{socket.gethostname()}")
 if pod.is_main:
     print(f"{pod.count} processes, {chips} chips, slices and hosts: {' '.join(met)}", flush=True)
 
