@@ -35,10 +35,10 @@ def user() -> Iterator[Owner]:
 
 @contextmanager
 def forwarding(
-    user: Owner, target: str, port: int
+    user: Owner, target: str, *ports: int
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """`herd forward` to a free port, and the address that it prints."""
-    command = [str(HERD), "forward", target, str(port), "--local", "0"]
+    """`herd forward` to free ports, and the first address that it prints."""
+    command = [str(HERD), "forward", target, *(f"{port}:0" for port in ports)]
     process = subprocess.Popen(
         command, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -57,6 +57,16 @@ def answer(url: str) -> str:
             return str(reply.read().decode())
     except OSError:
         return ""
+
+
+def test_several_ports_are_forwarded_at_once(user: Owner) -> None:
+    with forwarding(user, "srv", 8000, 8000) as (first, process):
+        assert process.stdout is not None
+        second, _, said = process.stdout.readline().strip().partition(" ")
+        assert said == "is port 8000 of srv-0/w0"
+        assert second != first
+        until(lambda: answer(first), "the server to answer", seconds=30)
+        assert answer(second) == answer(first)
 
 
 def test_the_address_stays_when_the_node_goes(user: Owner) -> None:
@@ -88,8 +98,11 @@ def test_impossible_forwards_are_refused_with_a_sentence(user: Owner) -> None:
     taken = user.world.url.rpartition(":")[2].strip("/")
     for words, status, said in (
         (("srw", "8000"), 4, "srw"),
-        (("srv", "0"), 2, "0 is not in the range"),
-        (("srv", "8000", "--local", taken), 2, f"port {taken} of this machine can't be used"),
+        (("srv", "0"), 2, "'0' is not a port"),
+        (("srv", "8000:"), 2, "'8000:' is not a port"),
+        (("srv", "8000:65536"), 2, "'8000:65536' is not a port"),
+        (("srv", f"8000:{taken}"), 2, f"port {taken} of this machine can't be used"),
+        (("srv", "8000:0", f"8001:{taken}"), 2, f"port {taken} of this machine can't be used"),
     ):
         done = user.herd("forward", *words)
         assert (done.returncode, said in done.stderr) == (status, True), done.stderr

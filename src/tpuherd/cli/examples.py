@@ -91,7 +91,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd exec gpt/w0 --tty -- htop",
     ),
     "hosts": ("herd hosts gpt", "herd hosts srv/w0 --json"),
-    "forward": ("herd forward srv 8000", "herd forward dev-1/w0 6006 --local 16006"),
+    "forward": ("herd forward srv 8000", "herd forward dev-1/w0 6006:16006 8888:0"),
     "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
     "sync": (
         "herd sync . gpt:code",

@@ -1,7 +1,9 @@
-"""`herd forward`: a port of a host as a port of this machine."""
+"""`herd forward`: ports of a host as ports of this machine."""
 
+import re
+from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,51 +13,68 @@ if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
 
-PORT = click.IntRange(1, 65535)
+PORT_MAX = 65535
+PAIR = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
+
+
+class PortPair(click.ParamType[tuple[int, int]]):
+    """8000 or 8000:9000, as the host's port and this machine's."""
+
+    name = "port"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        found = PAIR.fullmatch(str(value))
+        port = int(found[1]) if found else 0
+        local = int(found[2] or port) if found else 0
+        if not 0 < port <= PORT_MAX or local > PORT_MAX:
+            self.fail(
+                f"{value!r} is not a port: write PORT or PORT:LOCAL, each from 1 to {PORT_MAX},"
+                " LOCAL also 0 for a free one"
+            )
+        return port, local
 
 
 @click.command()
 @click.argument("target")
-@click.argument("port", type=PORT)
-@click.option(
-    "--local",
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="The port of this machine; the default is the same, 0 is a free one.",
-)
-def forward(target: str, port: int, local: int | None) -> ParsedCommand:
-    """Make PORT of a host of TARGET, the first one, available on this machine until Ctrl+C.
+@click.argument("ports", nargs=-1, required=True, type=PortPair(), metavar="PORT[:LOCAL]...")
+def forward(target: str, ports: tuple[tuple[int, int], ...]) -> ParsedCommand:
+    """Make ports of a host of TARGET, the first one, available on this machine until Ctrl+C.
 
-    Connections to 127.0.0.1 go through SSH, so no firewall must be opened. A new connection goes to
-    the node that TARGET has then: after a preemption, to the new one.
+    LOCAL is the port of this machine; without it the same number, 0 is a free one. Connections to
+    127.0.0.1 go through SSH, so no firewall must be opened. A new connection goes to the node that
+    TARGET has then: after a preemption, to the new one.
     """
-    work = partial(run_forward, target, port, port if local is None else local)
-    return make_parsed_command("herd forward", work)
+    return make_parsed_command("herd forward", partial(run_forward, target, ports))
 
 
 async def run_forward(
-    target: str, port: int, local: int, console: "Console", home: "HostAccess"
+    target: str, ports: tuple[tuple[int, int], ...], console: "Console", home: "HostAccess"
 ) -> int:
     import asyncio
 
     from tpuherd.commands.command_types import label_hosts
-    from tpuherd.commands.forward_port import LOOPBACK, PortForward
+    from tpuherd.commands.forward_port import LOOPBACK, FirstHost, PortForward
 
     async def tell(sentence: str) -> None:
         await console.print_notice(f"herd forward: {sentence}")
         await console.flush()
 
     place, reach = await home.open_remote(console)
-    forwarding = PortForward(target=target, port=port, place=place, reach=reach, tell=tell)
-    host = await forwarding.find_host()
-    server = await forwarding.listen(local)
-    try:
-        chosen = server.sockets[0].getsockname()[1]
-        await console.print_text(
-            f"http://{LOOPBACK}:{chosen} is port {port} of {label_hosts([host])[host]}"
-        )
+    first = FirstHost(target=target, place=place, reach=reach)
+    host = await first.connect()
+    with ExitStack() as listening:
+        for port, local in ports:
+            forwarding = PortForward(
+                title=f"port {port} of {target}",
+                open_tunnel=partial(first.open_tunnel, port),
+                tell=tell,
+            )
+            server = await forwarding.listen(local)
+            listening.callback(server.close)
+            chosen = server.sockets[0].getsockname()[1]
+            await console.print_text(
+                f"http://{LOOPBACK}:{chosen} is port {port} of {label_hosts([host])[host]}"
+            )
         await console.flush()
         await asyncio.Event().wait()  # a signal cancels it
-    finally:
-        server.close()
     return 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import asyncssh
 
-from tpuherd.commands.command_types import resolve_hosts
+from tpuherd.commands.command_types import label_hosts, resolve_hosts
 from tpuherd.errors import HerdError, InvalidInput
 from tpuherd.ports import Host
 
@@ -36,17 +36,52 @@ class ByteWriter(Protocol):
     def close(self) -> None: ...
 
 
+Tunnel = tuple[ByteReader, ByteWriter]
+
+
 @dataclass(kw_only=True, slots=True)
-class PortForward:
-    """The first host of a target, and how to tell the user that it can't be reached."""
+class FirstHost:
+    """The first host of a target, wherever it is now."""
 
     target: str
-    port: int
     place: "ProjectAccess"
     reach: "RemoteSession"
-    tell: Callable[[str], Awaitable[None]]
     _found: Host | None = None
     _found_at: float = -inf
+
+    async def find(self) -> Host:
+        now = self.reach.clock.now()
+        if self._found is None or now > self._found_at + FRESH_S:
+            self._found = (await resolve_hosts(self.target, self.place, self.reach))[0]
+            self._found_at = now
+        return self._found
+
+    async def connect(self) -> Host:
+        """Return the host once it is connected; the error names it."""
+        host = await self.find()
+        try:
+            await self.reach.pool.get_link(host)
+        except HerdError as error:
+            said = f"{label_hosts([host])[host]}: {error.sentence}"
+            raise type(error)(said, hint=error.hint) from error
+        return host
+
+    async def open_tunnel(self, port: int) -> Tunnel:
+        """Connect to a port of the host; if that fails, the next call asks where the host is."""
+        try:
+            return await self.reach.pool.open_tunnel(await self.find(), port)
+        except HerdError:
+            self._found = None
+            raise
+
+
+@dataclass(kw_only=True, slots=True)
+class PortForward:
+    """Accepts connections here and passes each on by a tunnel of its own."""
+
+    title: str  #: what answers: port 8000 of srv
+    open_tunnel: Callable[[], Awaitable[Tunnel]]
+    tell: Callable[[str], Awaitable[None]]
     _is_broken: bool = False  #: the last connection was refused
 
     async def listen(self, local: int) -> asyncio.Server:
@@ -55,23 +90,14 @@ class PortForward:
             return await asyncio.start_server(self._accept, LOOPBACK, local)
         except (OSError, OverflowError) as error:
             raise InvalidInput(
-                f"port {local} of this machine can't be used", hint="choose another with --local"
+                f"port {local} of this machine can't be used",
+                hint="choose another after a colon, or 0 for a free one",
             ) from error
-
-    async def find_host(self) -> Host:
-        """Return the first host of the target now."""
-        now = self.reach.clock.now()
-        if self._found is None or now > self._found_at + FRESH_S:
-            self._found = (await resolve_hosts(self.target, self.place, self.reach))[0]
-            self._found_at = now
-        return self._found
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            host = await self.find_host()
-            far = await self.reach.pool.open_tunnel(host, self.port)
+            far = await self.open_tunnel()
         except HerdError as error:
-            self._found = None
             writer.close()
             if not self._is_broken:
                 self._is_broken = True
@@ -79,7 +105,7 @@ class PortForward:
             return
         if self._is_broken:
             self._is_broken = False
-            await self.tell(f"{host.name} answers on port {self.port}")
+            await self.tell(f"{self.title} answers again")
         await asyncio.gather(copy_bytes(reader, far[1]), copy_bytes(far[0], writer))
         for end in (far[1], writer):
             end.close()
