@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
+from tpuherd_sim.google_apis import enabled_services
 from tpuherd_sim.google_apis import routes as services
 from tpuherd_sim.model.compute_state import new_services
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, Response
@@ -105,6 +106,8 @@ def handle_request(world: World, request: Request, now: float) -> Response:
             errors.method_not_found_error(), request.path.strip("/").partition("/")[0]
         )
     try:
+        if world.services.disabled:
+            refuse_disabled_service(world, found, now)
         call = parse_call(world, request, found)
         if world.weather.rules and found.version != OWN:
             response = call_route_in_weather(world, call, found, now)
@@ -114,6 +117,14 @@ def handle_request(world: World, request: Request, now: float) -> Response:
         response = errors.render_error(refused, found.version)
     advance_world(world, now)
     return response
+
+
+def refuse_disabled_service(world: World, found: RouteMatch, now: float) -> None:
+    """Refuse a request to Cloud TPU or Compute while the project has that API disabled."""
+    if found.route.answer in tpu_handlers():
+        enabled_services.check_service_answers(world, enabled_services.TPU, now)
+    elif found.version == "compute":
+        enabled_services.check_service_answers(world, enabled_services.COMPUTE, now)
 
 
 def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:

@@ -16,6 +16,7 @@ PATHS = {
     "storage": "/storage/v1/",
     "serviceusage": "/",
     "iam": "/",
+    "cloudresourcemanager": "/",
 }
 
 

@@ -13,7 +13,9 @@ PATTERNS = {
     "uint64": re.compile(r"\d{1,20}"),
 }
 PLAIN = {"string": str, "boolean": bool, "object": dict, "array": list}
-TYPED = re.compile(r"type\.googleapis\.com/google\.(?:cloud\.tpu\.(\w+)|protobuf)\.(\w+)")
+TYPED = re.compile(
+    r"type\.googleapis\.com/google\.(?:(?:cloud\.tpu|api\.serviceusage)\.(\w+)|protobuf)\.(\w+)"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -104,3 +104,38 @@ def test_quotas(build: Any) -> None:
     metrics = say.api.services().consumerQuotaMetrics()
     found = say(metrics.list(parent="projects/demo/services/tpu.googleapis.com"))["metrics"]
     assert any("tpu.googleapis.com" in metric["metric"] for metric in found)
+
+
+def test_apis_are_enabled_and_disabled(build: Any) -> None:
+    say = Service(build, "serviceusage", "v1")
+    services, operations = say.api.services(), say.api.operations()
+    name = "projects/demo/services/oslogin.googleapis.com"
+    disabled = say(services.disable(name=name, body={}))
+    assert say(services.get(name=name))["state"] == "DISABLED"
+    say(operations.get(name=disabled["name"]))
+    wanted = {"serviceIds": ["oslogin.googleapis.com", "tpu.googleapis.com"]}
+    say(services.batchEnable(parent="projects/demo", body=wanted))
+    listed = say(services.list(parent="projects/demo", filter="state:ENABLED"))["services"]
+    assert name.rpartition("/")[2] in {one["config"]["name"] for one in listed}
+    beta = Service(build, "serviceusage", "v1beta1")
+    identity = beta.api.services().generateServiceIdentity(
+        parent="projects/demo/services/tpu.googleapis.com"
+    )
+    assert beta(identity)["response"]["email"].startswith("service-")
+
+
+def test_the_policy_of_the_project(build: Any) -> None:
+    error = pytest.importorskip("googleapiclient.errors").HttpError
+    for version in ("v1", "v3"):
+        say = Service(build, "cloudresourcemanager", version)
+        projects = say.api.projects()
+        resource = "demo" if version == "v1" else "projects/demo"
+        policy = say(projects.getIamPolicy(resource=resource, body={}))
+        added = {"role": "roles/tpu.viewer", "members": [f"user:{version}@example.com"]}
+        body = {"policy": {**policy, "bindings": [*policy["bindings"], added]}}
+        assert added in say(projects.setIamPolicy(resource=resource, body=body))["bindings"]
+        with pytest.raises(error) as caught:
+            projects.setIamPolicy(resource=resource, body=body).execute()
+        assert caught.value.resp.status == 409
+        asked = {"permissions": ["tpu.nodes.create"]}
+        assert say(projects.testIamPermissions(resource=resource, body=asked)) == asked

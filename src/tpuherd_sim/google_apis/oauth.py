@@ -4,7 +4,7 @@ import hashlib
 import json
 from urllib.parse import parse_qsl
 
-from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.project_policy import check_own_project
 from tpuherd_sim.google_apis.service_accounts import default_account
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.world import World
@@ -86,11 +86,6 @@ def get_allowed_locations(world: World, call: ApiCall, now: float) -> Json:
 # -- the project ----------------------------------------------------------------------------------
 
 
-def check_own_project(world: World, call: ApiCall) -> None:
-    if not is_own_project(world, call.path["project"]):
-        raise ApiError(403, "PERMISSION_DENIED", "The caller does not have permission")
-
-
 def get_project(world: World, call: ApiCall, now: float) -> Json:
     """Return the project in the format of Resource Manager v1."""
     check_own_project(world, call)
@@ -117,15 +112,6 @@ def get_project_v3(world: World, call: ApiCall, now: float) -> Json:
     }
 
 
-def test_permissions(world: World, call: ApiCall, now: float) -> Json:
-    """Grant every permission that the request lists."""
-    check_own_project(world, call)
-    wanted = call.body.get("permissions") or []
-    if not isinstance(wanted, list) or not all(isinstance(one, str) for one in wanted):
-        raise ApiError(400, "INVALID_ARGUMENT", "'permissions' must be a list of names.")
-    return {"permissions": wanted} if wanted else {}
-
-
 ROUTES = (
     *(
         Route("POST", path, issue_token)
@@ -144,6 +130,4 @@ ROUTES = (
     ),
     Route("GET", "/v1/projects/{project}", get_project),
     Route("GET", "/v3/projects/{project}", get_project_v3),
-    Route("POST", "/v1/projects/{project}:testIamPermissions", test_permissions),
-    Route("POST", "/v3/projects/{project}:testIamPermissions", test_permissions),
 )

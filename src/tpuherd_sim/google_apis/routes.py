@@ -7,10 +7,12 @@ from tpuherd_sim.google_apis import (
     compute_operations,
     compute_zones,
     discovery,
+    enabled_services,
     firewalls,
     networks,
     oauth,
     project,
+    project_policy,
     service_accounts,
     service_usage,
 )
@@ -25,9 +27,11 @@ ROUTES: tuple[Route, ...] = (
     *networks.ROUTES,
     *compute_zones.ROUTES,
     *buckets.ROUTES,
+    *enabled_services.ROUTES,
     *service_usage.ROUTES,
     *service_accounts.ROUTES,
     *oauth.ROUTES,
+    *project_policy.ROUTES,
     *discovery.ROUTES,
 )
 #: These APIs have no timed events.

@@ -22,8 +22,14 @@ def compute_error_body(version: str, refused: ApiError) -> Json:
     reason = REASONS.get(refused.http, "invalid")
     if version == "storage" and refused.http == 409:
         reason = "conflict"
-    one = {"message": refused.message, "domain": "global", "reason": reason}
-    return {"error": {"code": refused.http, "message": refused.message, "errors": [one]}}
+    domain = "global"
+    if refused.details:  # the API is disabled
+        domain, reason = "usageLimits", "accessNotConfigured"
+    one = {"message": refused.message, "domain": domain, "reason": reason}
+    error: Json = {"code": refused.http, "message": refused.message, "errors": [one]}
+    if refused.details:
+        error |= {"status": refused.status, "details": list(refused.details)}
+    return {"error": error}
 
 
 def not_found_error(resource: str) -> ApiError:

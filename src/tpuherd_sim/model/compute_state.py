@@ -57,6 +57,24 @@ class ServiceAccount:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ProjectBinding:
+    """A role on the project, and who has it."""
+
+    role: str
+    members: tuple[str, ...]
+    condition: Mapping[str, Any] = field(default_factory=dict)  #: empty: always
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceOperation:
+    """The operation that enables or disables APIs."""
+
+    name: str
+    services: tuple[str, ...]
+    ended: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeOperation:
     """A Compute operation: it takes effect at once and is reported DONE a moment later."""
 
@@ -80,6 +98,11 @@ class Services:
     buckets: dict[str, Bucket] = field(default_factory=dict)
     accounts: dict[str, ServiceAccount] = field(default_factory=dict)  #: by e-mail address
     changes: dict[str, ComputeOperation] = field(default_factory=dict)
+    policy: tuple[ProjectBinding, ...] | None = None  #: None: that of a new project
+    policy_version: int = 1
+    #: APIs that were disabled, and from when each answers again; None: it stays disabled
+    disabled: dict[str, float | None] = field(default_factory=dict)
+    service_operations: dict[str, ServiceOperation] = field(default_factory=dict)
 
 
 def _default_rule(description: str, ranges: str, *allowed: dict[str, Any]) -> dict[str, Any]:
