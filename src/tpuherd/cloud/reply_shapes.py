@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from tpuherd.model.slots_and_plan import Goal, Offer
 
@@ -141,6 +141,8 @@ class GuestListReply(ApiObject, frozen=True):
 class ApiProject(ApiObject, frozen=True):
     """A Compute project."""
 
+    id: str | int = ""  #: its number
+    default_service_account: str = ""
     common_instance_metadata: MetadataItems = MetadataItems()
 
 
@@ -222,3 +224,74 @@ class QuotaMetric(ApiObject, frozen=True):
 class QuotaMetricsReply(ApiObject, frozen=True):
     metrics: list[QuotaMetric] = []
     next_page_token: str = ""
+
+
+class EnabledService(ApiObject, frozen=True):
+    """An API of a project: projects/123/services/tpu.googleapis.com"""
+
+    name: ResourcePath = ""
+    state: str = ""
+
+
+class ServiceListReply(ListReply, frozen=True):
+    services: list[EnabledService] = []
+
+
+class UsageOperation(ApiObject, frozen=True):
+    """The operation that enables an API or creates its identity."""
+
+    name: str = ""
+    done: bool = False
+    error: ApiStatus | None = None
+    response: dict[str, Any] = {}
+
+
+class FirewallTraffic(ApiObject, frozen=True):
+    """A protocol; without ports it is about all of them."""
+
+    protocol: str = field(name="IPProtocol", default="")
+    ports: list[Annotated[str, Meta(pattern=r"^[0-9]{1,5}(-[0-9]{1,5})?$")]] = []
+
+
+class ApiFirewall(ApiObject, frozen=True):
+    name: ResourcePath = ""
+    network: str = ""
+    description: str = ""
+    direction: str = "INGRESS"
+    priority: int = 1000
+    disabled: bool = False
+    source_ranges: list[str] = []
+    source_tags: list[str] = []
+    source_service_accounts: list[str] = []
+    target_tags: list[str] = []
+    target_service_accounts: list[str] = []
+    allowed: list[FirewallTraffic] = []
+    denied: list[FirewallTraffic] = []
+
+
+class FirewallListReply(ListReply, frozen=True):
+    items: list[ApiFirewall] = []
+
+
+class ApiNetwork(ApiObject, frozen=True):
+    name: ResourcePath = ""
+    auto_create_subnetworks: bool = False
+
+
+class NetworkListReply(ListReply, frozen=True):
+    items: list[ApiNetwork] = []
+
+
+class ComputeFault(ApiObject, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class ComputeFaults(ApiObject, frozen=True):
+    errors: list[ComputeFault] = []
+
+
+class ComputeOperationReply(ApiObject, frozen=True):
+    name: str = ""
+    status: str = ""
+    error: ComputeFaults | None = None

@@ -104,6 +104,18 @@ class RestClient:
         """Read from Service Usage; the path follows /v1beta1/."""
         return await self._request_json("GET", f"{self.urls.usage}/v1beta1/{path}", None, query)
 
+    async def call_usage(self, method: str, path: str, body: Json | None = None) -> Json:
+        """Call Service Usage; the path begins with the version."""
+        return await self._request_json(method, f"{self.urls.usage}/{path}", body, {})
+
+    async def call_projects(self, method: str, path: str, body: Json | None = None) -> Json:
+        """Call Resource Manager; the path follows /v1/."""
+        return await self._request_json(method, f"{self.urls.projects}/v1/{path}", body, {})
+
+    async def call_os_login(self, method: str, path: str, body: Json | None = None) -> Json:
+        """Call OS Login; the path follows /v1/."""
+        return await self._request_json(method, f"{self.urls.os_login}/v1/{path}", body, {})
+
     async def _request_json(
         self, method: str, url: str, body: Json | None, query: Mapping[str, QueryValue]
     ) -> Json:

@@ -17,7 +17,7 @@ from tpuherd.settings.endpoints import ServiceUrls
 PAUSES_S = (0.3, 1.0, 2.5)
 PASSING = frozenset({500, 502, 503, 504})  #: statuses that are often temporary
 #: POST methods that change nothing.
-READS = (":getGuestAttributes",)
+READS = (":getGuestAttributes", ":getIamPolicy", ":testIamPermissions")
 
 
 class RetryingRest(RestClient):

@@ -19,11 +19,15 @@ class ServiceUrls:
     storage: str = "https://storage.googleapis.com"
     iam: str = "https://iam.googleapis.com"
     usage: str = "https://serviceusage.googleapis.com"
+    projects: str = "https://cloudresourcemanager.googleapis.com"
+    os_login: str = "https://oslogin.googleapis.com"
 
     @classmethod
     def of_world(cls, url: str) -> "ServiceUrls":
         """A world serves all of them at one address."""
-        return cls(tpu=url, compute=url, storage=url, iam=url, usage=url)
+        return cls(
+            tpu=url, compute=url, storage=url, iam=url, usage=url, projects=url, os_login=url
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
