@@ -16,8 +16,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tupl
 
 from tpuherd_host.agent.snapshots.stream import HEAD_MAX, NUMBER, BrokenStream
 
-DIAL_S = 2.0
-STALL_S = 10.0  #: a child that accepts nothing for this long is dropped
+DIAL_S = 2.0  #: a host that does not accept a connection for this long can't be reached
+STALL_S = 10.0  #: a child that neither answers nor accepts data for this long is dropped
 WAIT_S = 90.0  #: how long a host listens for its parent
 LOOK_S = 0.5
 AHEAD = 32  #: blocks that a child may be behind
@@ -129,9 +129,13 @@ def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
 
 
 def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> socket.socket:
-    """Connect to a child that knows its token, and send it its plan."""
+    """Connect to a child that knows its token, and send it its plan.
+
+    A host that is reached may answer later: it is asked over another line, and may be busy.
+    """
     line = socket.create_connection((address, port), DIAL_S)
     try:
+        line.settimeout(STALL_S)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         mine = os.urandom(NONCE)
         line.sendall(mine)
@@ -142,7 +146,6 @@ def connect_to_child(address: str, port: int, token: str, below: RelayPlan) -> s
             raise BrokenStream("an unexpected host answered")
         plan = json.dumps(below).encode()
         line.sendall(token_proof(token, b"parent", nonces) + NUMBER.pack(len(plan)) + plan)
-        line.settimeout(STALL_S)
     except BaseException:
         line.close()
         raise
