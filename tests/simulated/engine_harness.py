@@ -19,7 +19,7 @@ from tests.simulated.engine_invariants import (
     wrong_trials,
     wrong_verdicts,
 )
-from tests.simulated.engine_jobs import SimJob, slots
+from tests.simulated.engine_jobs import SimJob, slots, submit_event_kind
 from tests.simulated.engine_ports import EngineLife, Hosts, RequestFault, Store, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_world import OWNER, ApiRequest, SimulatedCloud
@@ -97,7 +97,7 @@ class EngineHarness:
         now = self.clock.now()
         stored_job = sim_job.to_stored_job(now)
         known = self.store.stored_jobs().get(sim_job.job)
-        kind = "job.submitted" if known is None else "job.changed"
+        kind = submit_event_kind(known, stored_job)
         if known is not None:
             stored_job = replace(stored_job, made_at=known.made_at)
         events = [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]

@@ -96,6 +96,15 @@ class SimJob:
         )
 
 
+def submit_event_kind(known: StoredJob | None, fresh: StoredJob) -> str:
+    """The event that the user's command writes."""
+    if known is None:
+        return "job.submitted"
+    if (known.goal is Goal.GONE) is (fresh.goal is Goal.GONE):
+        return "job.changed"
+    return "job.stopped" if fresh.goal is Goal.GONE else "job.resumed"
+
+
 def told_of(stored_job: StoredJob) -> dict[str, Any]:
     """What a test asked for."""
     told: dict[str, Any] = json.loads(stored_job.document["env"][TOLD])

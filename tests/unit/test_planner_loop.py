@@ -12,6 +12,7 @@ from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
     Goal,
+    HistoryEvent,
     Launch,
     Limits,
     PlannedStep,
@@ -109,6 +110,23 @@ def test_the_goal_changes_while_the_job_runs(goal: Goal) -> None:
         toy.tick()
     assert len(toy.toy_nodes) == (goal is Goal.IDLE)
     assert toy.last.rest == (goal is Goal.GONE)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_stopped_attempt_ends_though_its_job_is_resumed_at_once(seen: bool) -> None:
+    toy = Toy(slot())
+    toy.run(until=Toy.running)
+    toy.note(HistoryEvent(at=toy.now, kind="job.stopped", job="gpt"))
+    if seen:  # the engine looks in between
+        toy.change_job(goal=Goal.GONE)
+        toy.tick()
+        toy.change_job(goal=Goal.RUN)
+    toy.note(HistoryEvent(at=toy.now, kind="job.resumed", job="gpt"))
+    toy.run()
+    ends = [event.facts["verdict"] for event in toy.kinds("attempt.ended")]
+    assert ends == [Verdict.STOPPED, Verdict.SUCCESS]
+    bids = {event.facts["bid"] for event in toy.kinds("attempt.launched")}
+    assert len(bids) == 1
 
 
 def test_idle_then_run() -> None:

@@ -191,8 +191,16 @@ def forgive_failures(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
     )
 
 
+def apply_job_stopped(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    """The running attempt ends, even if the job is resumed before the engine looks."""
+    last = slot_history.attempt
+    if last is None or last.ended_at is not None:
+        return slot_history
+    return replace(slot_history, attempt=replace(last, unwanted=True))
+
+
 def apply_dropped(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    return replace(slot_history, dropped=True, trial=None)
+    return replace(apply_job_stopped(slot_history, event), dropped=True, trial=None)
 
 
 def apply_trial_given(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
@@ -236,6 +244,7 @@ EARLIER = -1  #: the trial of an attempt that ran an item of an earlier map
 SLOTS: Mapping[str, SlotEventHandler] = {
     "job.submitted": start_afresh,
     "job.changed": forgive_failures,
+    "job.stopped": apply_job_stopped,
     "job.resumed": forgive_failures,
     "job.removed": apply_dropped,
     "slot.setup_failed": apply_unprepared,

@@ -74,6 +74,7 @@ class AttemptRecord:
     launched_at: float  #: the latest time it was sent
     launches: int = 1  #: number of times it was sent
     boots: tuple[str, ...] = ()  #: of its hosts, at the launch
+    unwanted: bool = False  #: the user stopped or removed its job: a resumed job starts a new one
     started_at: float | None = None  #: when every host had answered
     first_step_at: float | None = None
     stopping_at: float | None = None

@@ -119,6 +119,8 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
         return Goal.GONE, "it is done"
     if has_running_attempt(slot_history) and slot_history.attempt is not None:
         here = case.home
+        if slot_history.attempt.unwanted:
+            return Goal.IDLE, "the job was stopped"
         if not is_current_attempt(slot, slot_history):
             return Goal.IDLE, f"its {'item' if slot.items else 'trial'} is over"
         if slot_history.attempt.code_digest != slot.code_digest and not slot.patient:
