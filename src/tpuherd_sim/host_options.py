@@ -20,7 +20,7 @@ class HostOptions:
 
     hosts: str = "auto"  #: auto, namespaces, processes or none
     internet: bool = True
-    offer: Path | None = None  #: a folder of this machine that hosts can read
+    offers: tuple[Path, ...] = ()  #: folders of this machine that hosts can read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -33,7 +33,7 @@ async def run_hosts(
     )
     mode = PROCESSES if options.hosts == PROCESSES else None
     make = PoolSettings(
-        offer=options.offer, mode=mode, services=partial(run_host_services, settings=shared)
+        offers=options.offers, mode=mode, services=partial(run_host_services, settings=shared)
     )
     pool = HostPool(site.live_world, site.folder / "hosts", make)
     try:

@@ -309,7 +309,7 @@ def test_an_unusable_folder_is_an_error(tmp_path: Path) -> None:
 
     async def story() -> None:
         with pytest.raises(OSError, match="exists"):
-            async with host_rig("namespaces-user", offer=None) as here:
+            async with host_rig("namespaces-user") as here:
                 here.pool.folder = nowhere
                 await here.pool.end_zygote()
                 await here.pool.ensure_zygote()

@@ -56,7 +56,7 @@ async def served(
     folder: Path,
     view: HostView,
     *,
-    offer: Path | None = None,
+    offers: tuple[Path, ...] = (),
     **around: Any,
 ) -> AsyncIterator[Served]:
     world = PlainWorld(view, {"alice": (), "bob": ()})
@@ -65,7 +65,7 @@ async def served(
     }
     surroundings = ServiceSettings(keys_folder=folder / "keys", **around)
     make = PoolSettings(
-        mode=mode, offer=offer, services=partial(run_host_services, settings=surroundings)
+        mode=mode, offers=offers, services=partial(run_host_services, settings=surroundings)
     )
     with tempfile.TemporaryDirectory(prefix="hosts-") as ground:
         Path(ground).chmod(0o755)
@@ -245,4 +245,4 @@ def test_tpu_info(kind: str, tmp_path: Path) -> None:
         busy.cancel()
 
     what = view(accelerator=kind, chips=chips, device=device, pci=pci)
-    story("namespaces-user", tmp_path, work, view=what, offer=program.parents[1])
+    story("namespaces-user", tmp_path, work, view=what, offers=(program.parents[1],))

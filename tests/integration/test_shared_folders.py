@@ -39,7 +39,7 @@ def test_the_virtual_environment_of_the_tests_works_inside(mode: str) -> None:
         pytest.skip("the interpreter lives where only root can go")
 
     async def story() -> None:
-        async with host_rig(mode, offer=VENV) as here:
+        async with host_rig(mode, offers=(VENV,)) as here:
             (host,) = await here.apply(view())
             await host.ensure_account("alice")
             script = f"{VENV}/bin/python -c 'import click, sys; print(sys.prefix)'"
@@ -61,17 +61,18 @@ def opened(folder: Path) -> None:
             path.chmod(mode | 0o055)
 
 
-def test_neighbors_of_a_shared_folder_stay_outside(mode: str, tmp_path: Path) -> None:
+def test_neighbors_of_shared_folders_stay_outside(mode: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "project/data").mkdir(parents=True)
+    (home / "more").mkdir()
     (home / "secret").write_text("s3cret")
     (home / "project/data/one").write_text("1")
     opened(tmp_path)
 
     async def story() -> None:
-        async with host_rig(mode, offer=home / "project") as here:
+        async with host_rig(mode, offers=(home / "project", home / "more")) as here:
             one, other = await here.apply(view(0), view(1))
-            assert (await run(one, f"ls {home}")).text == "project"
+            assert (await run(one, f"ls {home}")).text == "more\nproject"
             await run(one, f"echo 2 > {home}/project/data/one; rm -rf {home}/project/data")
             assert (await run(other, f"cat {home}/project/data/one")).text == "1"
 
@@ -92,7 +93,7 @@ def test_a_folder_shared_below_tmp_survives_a_reboot(mode: str, tmp_path: Path) 
     litter = "/tmp/litter/deep"
 
     async def story() -> None:
-        async with host_rig(mode, offer=place) as here:
+        async with host_rig(mode, offers=(place,)) as here:
             (host,) = await here.apply(view())
             made = f"mkdir -p {litter} && ln -s /nowhere {litter}/link && touch {litter}/x /tmp/x"
             assert (await run(host, f"{made} && cat {place}/data/one")).text == "1"

@@ -108,8 +108,10 @@ def echo_json(found: Any) -> None:
 )
 @click.option(
     "--offer",
+    "offers",
+    multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that all hosts see read-only, at the same path.",
+    help="A folder that all hosts see read-only, at the same path (repeatable).",
 )
 @click.option(
     "--detach", is_flag=True, help="Run in the background; return when the world is ready."
@@ -122,7 +124,7 @@ def start(state_dir: Path | None, detach: bool, **chosen: Any) -> None:
 
     with report_trouble():
         chosen["folder"] = world_folder(state_dir)
-        chosen["offer"] = chosen["offer"] and chosen["offer"].absolute()
+        chosen["offers"] = [folder.absolute() for folder in chosen["offers"]]
         begin = start_detached if detach else start_in_process
         begin(chosen)
 

@@ -127,9 +127,10 @@ def build_options(chosen: StartOptions) -> "WorldOptions":
         steps = load_scenario_file(Path(scenario))
     if weather == "storm":
         steps = random_weather_steps(said["seed"] or 0)
-    offer = said.pop("offer")
     hosts = HostOptions(
-        hosts=said.pop("hosts"), internet=said.pop("internet"), offer=offer and Path(offer)
+        hosts=said.pop("hosts"),
+        internet=said.pop("internet"),
+        offers=tuple(map(Path, said.pop("offers"))),
     )
     del said["json_"]
     folder, path = Path(said.pop("folder")), os.environ.get("PATH", os.defpath)

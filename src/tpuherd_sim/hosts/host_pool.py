@@ -49,7 +49,7 @@ class PoolSettings:
     """How to make the hosts of a world."""
 
     services: Services = no_services  #: what runs for a host while it is up
-    offer: Path | None = None  #: a folder (a virtual environment) visible inside at the same path
+    offers: tuple[Path, ...] = ()  #: folders (virtual environments) seen inside, at the same path
     mode: str | None = None  #: one of MODES; by default the best possible
     disk_bytes: int = DISK_BYTES
 
@@ -126,12 +126,11 @@ class HostPool:
                     env=NO_ENVIRONMENT,
                 )
             line = Channel(ours, self.on_host_died, self.on_zygote_died)
-            offer = self.make.offer
             order = {
                 "mode": self.mode,
                 "folder": str(self.folder.absolute()),
                 "disk_bytes": self.make.disk_bytes,
-                "offers": shared_folders(offer) if offer else [],
+                "offers": shared_folders(*self.make.offers),
                 "libraries": [] if find_program() else [path for path in sys.path if path],
             }
             try:

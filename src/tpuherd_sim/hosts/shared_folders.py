@@ -5,13 +5,12 @@ from pathlib import Path
 SEEN_ANYWAY = Path("/usr")
 
 
-def shared_folders(folder: Path) -> list[str]:
-    """Return the folder, its interpreter's and its source folders, outermost first."""
-    wanted = [folder.absolute()]
-    base = base_prefix(folder)
-    if base is not None:
-        wanted.append(base)
-    wanted += editable_sources(folder)
+def shared_folders(*folders: Path) -> list[str]:
+    """Return the folders, their interpreters' and their source folders, outermost first."""
+    wanted = [folder.absolute() for folder in folders]
+    wanted += filter(None, map(base_prefix, folders))
+    for folder in folders:
+        wanted += editable_sources(folder)
     places = {place for path in wanted for place in (path, path.resolve()) if place.is_dir()}
     kept: list[Path] = []
     for path in sorted(places, key=lambda place: (len(place.parts), place)):
