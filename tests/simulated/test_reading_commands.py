@@ -151,6 +151,18 @@ def test_stored_data_is_shown_without_the_world(herd: Herd, save: Save) -> None:
     assert herd("why", "gpt-1")[0] == 4
 
 
+def test_why_misses_an_engine_only_while_something_is_left_to_do(
+    herd: Herd, save: Save, world: Path, tmp_path: Path
+) -> None:
+    save(story())
+    assert "No engine is running" in herd("why", "gpt")[1]
+    scope = project_access.resolve_scope({"HOME": str(tmp_path)}, world=world)
+    store = Database(scope.store_folder, time())
+    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"why": "rest"})])
+    store.close()
+    assert "No engine is running" not in herd("why", "gpt")[1]
+
+
 @pytest.mark.parametrize("command", sorted(READING_SCHEMAS))
 def test_json_fits_its_schema(
     herd: Herd, save: Save, world: Path, tmp_path: Path, command: str

@@ -166,7 +166,7 @@ def test_an_unhealthy_node_is_called_unhealthy() -> None:
 
 def test_why_folds_slots_in_the_same_state() -> None:
     said = {"gpt-0": "waits for capacity", "gpt-1": "waits for capacity", "gpt-2": ""}
-    text = why_text(said, [("3 s ago", "bid.requested  x")], engine=False)
+    text = why_text(said, [("3 s ago", "bid.requested  x")], current=False)
     assert text.splitlines() == [
         "gpt-[0-1]: waits for capacity",
         "gpt-2: the engine has not looked at it yet",

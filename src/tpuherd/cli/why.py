@@ -31,6 +31,7 @@ def why(name: str, json_: bool) -> ParsedCommand:
 
 async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.engine_control import is_at_rest
     from tpuherd.jobs.job_queries import slot_reasons, why_as_json
 
     async with open_store_session(console) as here:
@@ -46,7 +47,7 @@ async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess"
             await here.print_troubles()
 
         def text(told: Mapping[str, Any]) -> str:
-            return why_text(told["slots"], lines, engine=engine)
+            return why_text(told["slots"], lines, current=engine or is_at_rest(here.store))
 
         await here.print_content(content, text, json_=json_)
     return 0

@@ -72,9 +72,17 @@ def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
     An empty store is new or was lost: if our owner id already exists, something may be left in
     the cloud.
     """
-    for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True):
-        return not (event.kind == "engine.stopped" and event.facts.get("why") == REST)
+    if any(store.read_events(kinds=LIFE_KINDS, limit=1)):
+        return not is_at_rest(store)
     return (place.folders.config / "owner").exists()
+
+
+def is_at_rest(store: Database) -> bool:
+    """Whether the last engine stopped with nothing left to do, and nothing has happened since."""
+    return any(
+        event.kind == "engine.stopped" and event.facts.get("why") == REST
+        for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True)
+    )
 
 
 def has_known_jobs(store: Database) -> bool:

@@ -202,13 +202,13 @@ def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, engine: bool) -> str:
+def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, current: bool) -> str:
     """`herd why`: what each slot does or waits for, and the latest events."""
     same: dict[str, list[str]] = {}
     for name, sentence in slots.items():
         same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)
     lines = [f"{fold_names(names)}: {sentence}" for sentence, names in same.items()]
-    if not engine:
+    if not current:
         lines.append(
             "No engine is running, so this may be out of date. Start one with `herd engine start`."
         )
