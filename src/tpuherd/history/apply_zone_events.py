@@ -154,10 +154,6 @@ LEARNS: Mapping[str, StatsHandler] = {
     "bid.deleted": release_quarantine,
     "node.quarantined": quarantine_node,
     "engine.started": lambda history, event: replace(history, started_at=event.at),
-    "engine.deletions_paused": lambda history, event: replace(
-        history, frozen_at=event.at, frozen_why=str(event.facts["why"])
-    ),
-    "engine.deletions_resumed": lambda history, event: replace(
-        history, frozen_at=None, frozen_why=""
-    ),
+    "engine.deletions_paused": lambda history, event: replace(history, frozen_at=event.at),
+    "engine.deletions_resumed": lambda history, event: replace(history, frozen_at=None),
 }

@@ -158,7 +158,6 @@ class History:
     )  #: quarantined nodes, and since when
     started_at: float = 0.0  #: the engine's latest start
     frozen_at: float | None = None  #: since when deletions are paused
-    frozen_why: str = ""
     sweeps: Mapping[str, Sweep] = field(default_factory=dict)  #: by job
 
 
