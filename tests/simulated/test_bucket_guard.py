@@ -41,6 +41,20 @@ def test_a_far_zone_stops_the_launch_with_its_price(rig: SubmitRig) -> None:
     assert engine_zones(rig) == {"us-west4-a", "europe-west4-b"}
 
 
+def test_a_far_bucket_for_checkpoints_stops_the_launch_with_the_price_of_a_gib(
+    rig: SubmitRig,
+) -> None:
+    rig.buckets = {"ckpt": "EU"}
+    text = f"{POD}zones: us-west4-a\ncheckpoint: gs://ckpt/gpt\nrun: train $HERD_CHECKPOINT\n"
+    assert rig.submit_file(text) == [
+        "job.yaml:3: zones: bucket ckpt is in EU, and writing checkpoints from us-west4-a would"
+        " cost $0.05 per GiB; choose a zone in EU (zones: any does), or allow it with"
+        " egress_budget: unlimited"
+    ]
+    assert rig.word(f"{text}egress_budget: unlimited\n") == "submitted"
+    assert engine_zones(rig) == {"us-west4-a"}
+
+
 def test_the_engine_keeps_to_zones_near_the_data(rig: SubmitRig) -> None:
     rig.buckets = {"data": "EUROPE-WEST4", "public": NotAllowed("no")}
     text = f"{POD}run: cat gs://data/x\nenv: {{FROM: gs://public/y}}\n"

@@ -20,12 +20,12 @@ from tpuherd.jobfile.data_egress import (
     read_price,
     used_locations,
 )
-from tpuherd.jobfile.expand_slots import expand_slots
+from tpuherd.jobfile.expand_slots import expand_slots, zone_estimator
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields
-from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.slots_and_plan import Goal, Offer
 from tpuherd.model.stored_job import StoredJob
-from tpuherd.views.egress_lines import egress_lines
+from tpuherd.views.egress_lines import egress_lines, egress_rows
 
 
 def job(**fields: Any) -> JobSpec:
@@ -196,6 +196,32 @@ def test_the_estimate_names_what_leaves_google() -> None:
         "internet: what nodes write to s3://bucket costs $0.12 per GiB",
         "internet: downloads from https://example.com to nodes are free at Google",
     ]
+
+
+def test_a_bucket_for_checkpoints_alone_has_no_price_per_day() -> None:
+    """How much a job saves is not known before: only the price of a GiB is."""
+    fields = {"checkpoint": "gs://ckpt/gpt", "run": "python t.py --to $HERD_CHECKPOINT"}
+    far = job(**fields, buckets={"ckpt": "EU"}, zones="us-west4-a")
+    zone = zone_estimator(far, used_locations(far))("us-west4-a", 4)
+    assert [is_allowed(zone, budget) for budget in (0.0, 1e9, inf)] == [False, False, True]
+    _, why = offered(**fields, buckets={"ckpt": "EU"}, zones="us-west4-a", egress_budget=50)
+    assert why == (
+        "bucket ckpt is in EU, and no v5litepod-8 is available nearby: writing checkpoints from"
+        " us-west4-a would cost $0.05 per GiB; allow it with egress_budget: unlimited, or use a"
+        " bucket near the nodes"
+    )
+    near = job(**fields, buckets={"ckpt": "US"}, zones="us-west4-a")
+    zone = zone_estimator(near, used_locations(near))("us-west4-a", 4)
+    assert [is_allowed(zone, budget) for budget in (0.0, 1.0, inf)] == [True, True, True]
+    offer = Offer(zone="us-west4-a", type="v5litepod-8", runtime="r", tier="spot")
+    assert egress_lines(near, [offer]) == [
+        "data: gs://ckpt is in US",
+        "data: writing checkpoints to gs://ckpt (US) from us-west4-a costs $0.02 per GiB",
+    ]
+    assert [row["per_day"] for row in egress_rows(near, [offer])] == [None]
+    read = job(**{**fields, "run": "cat gs://ckpt/data"}, buckets={"ckpt": "EU"})
+    found = zone_estimator(read, used_locations(read))("us-west4-a", 4)
+    assert found.per_day == pytest.approx(1609.33, rel=1e-3)
 
 
 @pytest.mark.parametrize(

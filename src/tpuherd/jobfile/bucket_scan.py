@@ -45,6 +45,13 @@ def scan_fields(content: Mapping[str, Any]) -> Iterator[BucketUse]:
             yield BucketUse(bucket=bucket, where=where)
 
 
+def checkpoint_bucket(content: Mapping[str, Any]) -> str:
+    """Return the bucket that only `checkpoint` names in a job's fields; "" if there is none."""
+    found = NAMED.findall(str(content.get("checkpoint") or ""))
+    others = {use.bucket for use in scan_fields({**content, "checkpoint": ""})}
+    return found[0] if found and found[0] not in others else ""
+
+
 def scan_file(name: str, text: str, content: Mapping[str, Any]) -> Iterator[BucketUse]:
     """Yield each bucket that a file of the code names, without those in comments."""
     expanded = expand_variables(COMMENT.sub("", text), known_variables(content))

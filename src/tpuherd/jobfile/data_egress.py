@@ -24,12 +24,15 @@ class EgressEstimate:
     rate: float = 0.0  #: bytes a second and host, as assumed
     per_gib: float | None = 0.0  #: None: not in the price table
     near: bool = True  #: no bucket is in another region, or on another continent than its own
+    saves: bool = False  #: only checkpoints go to the bucket: how much that is, no one knows before
 
     @property
     def per_day(self) -> float:
-        """Dollars a day; infinite if the price is not known."""
+        """Dollars a day; infinite if the price is not known, or far checkpoints are written."""
         if self.per_gib is None:
             return inf
+        if self.saves:
+            return 0.0 if self.near else inf
         return self.per_gib * self.hosts * self.rate * DAY_S / GIB
 
 
@@ -87,9 +90,10 @@ def used_locations(job: JobSpec, known: Mapping[str, str] | None = None) -> dict
 
 
 def estimate_egress(
-    job: JobSpec, locations: Mapping[str, str], zone: str, hosts: int
+    job: JobSpec, locations: Mapping[str, str], zone: str, hosts: int, *, saved_to: str = ""
 ) -> EgressEstimate:
-    """Estimate the cost of one zone with nodes of so many hosts."""
+    """Estimate the cost of one zone with nodes of so many hosts. `saved_to`: the bucket that only
+    checkpoints are written to."""
     region = zone.rpartition("-")[0]
     all_hosts = hosts * job.slices * job.copies
     found = EgressEstimate(zone=zone)
@@ -102,8 +106,9 @@ def estimate_egress(
             rate=job.data_rate,
             per_gib=read_price(location, zone),
             near=region in nearby_regions(location),
+            saves=bucket == saved_to,
         )
-        found = max(found, one, key=lambda each: (not each.near, each.per_day))
+        found = max(found, one, key=lambda each: (not each.near, each.per_day, each.per_gib or 0.0))
     return found
 
 
@@ -124,6 +129,8 @@ def format_rate(rate: float) -> str:
 
 def cost_sentence(estimate: EgressEstimate) -> str:
     """Return what reading costs: about $161 a day (1 host, 100 MB/s each)."""
+    if estimate.saves:
+        return "an unknown price" if estimate.per_gib is None else f"${estimate.per_gib:g} per GiB"
     hosts = f"{estimate.hosts} host{'s' if estimate.hosts > 1 else ''}"
     how = f"{hosts} at {format_rate(estimate.rate)} each"
     if estimate.per_gib is None:
@@ -147,4 +154,6 @@ def location_words(estimate: EgressEstimate) -> str:
 
 
 def reading_words(estimate: EgressEstimate) -> str:
+    if estimate.saves:
+        return f"writing checkpoints from {estimate.zone} would cost {cost_sentence(estimate)}"
     return f"reading it from {estimate.zone} would cost {cost_sentence(estimate)}"

@@ -1,13 +1,15 @@
 """Expands a job into slots with their offers, and digests that show when a change matters."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from math import inf
 from typing import Any
 
 from tpuherd.catalogue import Accelerator, generations, runtimes
+from tpuherd.jobfile.bucket_scan import checkpoint_bucket
 from tpuherd.jobfile.data_egress import (
     EgressEstimate,
     allow_advice,
@@ -32,6 +34,7 @@ from tpuherd.model.slots_and_plan import Goal, Limits, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 
 Place = tuple[str, Accelerator, str, bool]  #: zone, size, tier, whether it is free
+ZoneEstimate = Callable[[str, int], EgressEstimate]  #: of a zone, and nodes of so many hosts
 DIGEST_LENGTH = 16
 #: These are part of an offer, which the planner compares; the other fields are in the digest.
 IN_OFFER = frozenset(("accelerator",))
@@ -100,12 +103,14 @@ def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], st
             (),
             f"no grant covers {types} in {', '.join(job.zones)}: add one with herd context grant",
         )
-    locations = data_locations(job, allowed)
-    affordable = [one for one in inside if is_near_data(job, one, locations)]
+    estimate = zone_estimator(job, data_locations(job, allowed))
+    affordable = [
+        one for one in inside if is_allowed(estimate(one[0], one[1].hosts), job.egress_budget)
+    ]
     if not affordable:
-        return (), far_message(job, inside, locations)
+        return (), far_message(job, inside, estimate)
     inside = affordable
-    offers = [make_offer(job, one, locations) for one in inside]
+    offers = [make_offer(job, one, estimate) for one in inside]
     dear = [one for one in offers if not is_affordable(one, job)]
     offers = [one for one in offers if is_affordable(one, job)]
     if not offers:
@@ -124,17 +129,18 @@ def data_locations(job: JobSpec, allowed: Allowance) -> Mapping[str, str]:
     return used_locations(job, {} if job.zones else known)
 
 
-def is_near_data(job: JobSpec, place: Place, locations: Mapping[str, str]) -> bool:
-    """Whether this zone is near the data, or within the budget for reading from afar."""
-    return is_allowed(estimate_egress(job, locations, place[0], place[1].hosts), job.egress_budget)
+def zone_estimator(job: JobSpec, locations: Mapping[str, str]) -> ZoneEstimate:
+    """Return the function that estimates what the job's data costs in a zone."""
+    saved_to = checkpoint_bucket(job_document(job)) if locations else ""
+    return partial(estimate_egress, job, locations, saved_to=saved_to)
 
 
-def far_message(job: JobSpec, places: Iterable[Place], locations: Mapping[str, str]) -> str:
+def far_message(job: JobSpec, places: Iterable[Place], estimate: ZoneEstimate) -> str:
     """Return why no zone may be used, and how to allow the cheapest."""
-    found = [estimate_egress(job, locations, zone, one.hosts) for zone, one, *_ in places]
+    found = [estimate(zone, one.hosts) for zone, one, *_ in places]
     least = min(found, key=lambda one: one.per_day)
     types = " or ".join(job.accelerator)
-    if job.egress_budget:
+    if job.egress_budget and not least.saves:
         return (
             f"{distance_message(least)}, the least of all zones with {types}, and egress_budget"
             f" allows ${job.egress_budget:,.2f} a day"
@@ -156,7 +162,7 @@ def cost_limit_message(job: JobSpec, dear: Iterable[Offer]) -> str:
     return f"{most}, and {many}{what} {verb if prices else 'has'} {least}"
 
 
-def make_offer(job: JobSpec, place: Place, locations: Mapping[str, str]) -> Offer:
+def make_offer(job: JobSpec, place: Place, estimate: ZoneEstimate) -> Offer:
     zone, accelerator, tier, free = place
     cost = 0.0 if free else hourly_price(zone, accelerator, tier)
     rank = job.accelerator.index(accelerator.type) * len(job.tier) + job.tier.index(tier)
@@ -169,13 +175,13 @@ def make_offer(job: JobSpec, place: Place, locations: Mapping[str, str]) -> Offe
         rank=rank,
         hosts=accelerator.hosts,
         price=None if cost is None else cost * job.slices,
-        egress=hourly_egress(estimate_egress(job, locations, zone, accelerator.hosts), job.copies),
+        egress=hourly_egress(estimate(zone, accelerator.hosts), job.copies),
     )
 
 
 def hourly_egress(estimate: EgressEstimate, copies: int) -> float | None:
     """Return the dollars an hour of one copy; None: not known."""
-    return None if estimate.per_gib is None else round(estimate.per_day / 24 / copies, 4)
+    return None if estimate.per_day == inf else round(estimate.per_day / 24 / copies, 4)
 
 
 def choose_runtime(job: JobSpec, generation: str) -> str:

@@ -12,11 +12,11 @@ from tpuherd.jobfile.data_egress import (
     EgressEstimate,
     allow_advice,
     distance_message,
-    estimate_egress,
     is_allowed,
     is_known_location,
     used_locations,
 )
+from tpuherd.jobfile.expand_slots import zone_estimator
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs.named_code import scan_code
@@ -105,17 +105,18 @@ def zone_estimates(job: JobSpec) -> list[EgressEstimate]:
     """Return the dearest estimate of each zone that the job names."""
     found: list[EgressEstimate] = []
     locations = used_locations(job)
+    estimate = zone_estimator(job, locations)
     for zone in job.zones:
         here = zones()[zone].types if zone in zones() else frozenset()
         hosts = [accelerators()[one].hosts for one in job.accelerator if one in here]
         if hosts and locations:
-            found.append(estimate_egress(job, locations, zone, max(hosts)))
+            found.append(estimate(zone, max(hosts)))
     return found
 
 
 def zone_advice(job: JobSpec, far: EgressEstimate) -> str:
     """Say what to change: the zone, the bucket or the budget."""
-    if job.egress_budget:
+    if job.egress_budget and not far.saves:
         return f"egress_budget allows ${job.egress_budget:,.2f} a day"
     return (
         f"choose a zone in {far.location} (zones: any does), or allow it with"

@@ -8,10 +8,10 @@ from tpuherd.jobfile.bucket_scan import field_texts, unresolved_places
 from tpuherd.jobfile.data_egress import (
     EgressEstimate,
     cost_sentence,
-    estimate_egress,
     internet_price,
     used_locations,
 )
+from tpuherd.jobfile.expand_slots import zone_estimator
 from tpuherd.jobfile.read_job import JobSpec, job_document
 from tpuherd.model.slots_and_plan import Offer
 
@@ -23,9 +23,10 @@ STORAGE = re.compile(r"https?://storage\.(?:googleapis|cloud\.google)\.com", re.
 def zone_estimates(job: JobSpec, offers: Sequence[Offer]) -> list[EgressEstimate]:
     """Return the dearest estimate of each zone, in the order of the offers."""
     locations = used_locations(job)
+    estimate_zone = zone_estimator(job, locations)
     found: dict[str, EgressEstimate] = {}
     for one in offers if locations else ():
-        estimate = estimate_egress(job, locations, one.zone, one.hosts)
+        estimate = estimate_zone(one.zone, one.hosts)
         before = found.setdefault(one.zone, estimate)
         found[one.zone] = max(before, estimate, key=lambda each: each.per_day)
     return list(found.values())
@@ -40,7 +41,7 @@ def egress_rows(job: JobSpec, offers: Sequence[Offer]) -> list[dict[str, Any]]:
             "hosts": one.hosts,
             "bytes_per_s": job.data_rate,
             "per_gib": one.per_gib,
-            "per_day": None if one.per_gib is None else round(one.per_day, 2),
+            "per_day": None if one.saves or one.per_gib is None else round(one.per_day, 2),
         }
         for one in zone_estimates(job, offers)
     ]
@@ -64,14 +65,15 @@ def egress_lines(job: JobSpec, offers: Sequence[Offer]) -> list[str]:
 
 
 def billed_lines(job: JobSpec, offers: Sequence[Offer]) -> list[str]:
-    """Return a line for each price at which reading the data is billed, with its zones."""
+    """Return a line for each price at which moving the data is billed, with its zones."""
     zones: dict[tuple[str, str], list[str]] = {}
     for one in zone_estimates(job, offers):
         if one.per_gib != 0:
             what = f"gs://{one.bucket} ({one.location})"
+            what = f"writing checkpoints to {what}" if one.saves else f"reading {what}"
             zones.setdefault((what, cost_sentence(one)), []).append(one.zone)
     return [
-        f"data: reading {what} from {', '.join(names)} costs {cost}"
+        f"data: {what} from {', '.join(names)} costs {cost}"
         for (what, cost), names in zones.items()
     ]
 
