@@ -189,6 +189,21 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
     live(work)
 
 
+def test_a_node_that_is_being_created_takes_no_key_yet() -> None:
+    async def work(user: User) -> None:
+        spec = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
+        nodes = f"v2/projects/demo/locations/{ZONE}/nodes"
+        await user.ask("POST", f"{nodes}?nodeId=pod", spec)
+        with pytest.raises(NotReached, match="still being created and can't take your SSH key"):
+            await user.cloud.install_key(ZONE, "pod", "me", PUBLIC)
+        async with asyncio.timeout(3600):
+            while (await user.ask("GET", f"{nodes}/pod"))["state"] != "READY":
+                await asyncio.sleep(1)
+        assert await user.cloud.install_key(ZONE, "pod", "me", PUBLIC) == "node pod"
+
+    live(work)
+
+
 @pytest.mark.parametrize("where", ["project", "node"])
 def test_a_project_with_os_login_is_reported(where: str) -> None:
     async def work(user: User) -> None:

@@ -9,7 +9,7 @@ from tpuherd.cloud import parse
 from tpuherd.cloud.error_replies import MalformedAnswer
 from tpuherd.cloud.parse import GuestInfo, ListPage, Node
 from tpuherd.cloud.rest import CloudConflict, Json, RestClient
-from tpuherd.errors import NotAllowed, NotFound
+from tpuherd.errors import NotAllowed, NotFound, NotReached
 
 T = TypeVar("T")
 PAGE = 500
@@ -148,6 +148,11 @@ class Cloud:
         metadata = parse.add_ssh_key(node.metadata, login, public)
         if metadata is None:
             return ""
+        if node.state == "CREATING":  # Cloud TPU would refuse the change
+            raise NotReached(
+                "its node is still being created and can't take your SSH key yet",
+                hint="try again when the node is READY",
+            )
         path = self._node_path(zone, name)
         await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
         return f"node {name}"
