@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tpuherd import results
 from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
+from tpuherd.checks.check_results import CheckStatus
 from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.jobfile.fields import TIERS, ChangeImpact
 
@@ -291,6 +292,16 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "python": (TEXTS, "what follows from the Python versions of the images"),
         **SUMMARY,
     }),
+    "herd check --json": list_of(object_of({
+        "check": (TEXT, "its id: see the [list of checks](checks.md)"),
+        "where": (TEXT, "this machine, a project, or a host such as gpt-0/w3"),
+        "status": ({"enum": [str(one) for one in CheckStatus]},
+                   "skipped: it could not be looked at"),
+        "found": (TEXT, "what is, in a sentence"),
+        "matters": (TEXT, "why it matters; empty if all is well"),
+        "remedy": (TEXT, "how to mend it; empty if all is well"),
+        "fix": (TEXT, "what --fix would repair; empty: nothing"),
+    })),
     "herd quota --json": object_of({
         "limits": (list_of(object_of({
             "place": (TEXT, "a zone or region; elsewhere: where no other limit is stated"),

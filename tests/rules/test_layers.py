@@ -37,6 +37,7 @@ PROCESSES = (
     "tpuherd/cli/via_server.py",  # begins a command that was said elsewhere
     "tpuherd/sync/snapshot_git.py",  # asks git
     "tpuherd/cloud/auth.py",  # asks gcloud for a token
+    "tpuherd/checks/machine_facts.py",  # asks ssh and the daemon
     "tpuherd/jobs/secret_values.py",  # runs what tells a secret, as its user says
 )
 ENVIRONMENT = (

@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "quota": ("Show what you may have, and what uses it.", "tpuherd.cli.quota:quota"),
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
+        "check": ("Find what is wrong, and how to mend it.", "tpuherd.cli.check:check"),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
     },
@@ -59,8 +60,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
 }
-#: Former names of commands, which help does not show.
-ALIASES = {"keeper": "daemon", "holders": "chips"}
+#: Other names of commands, which help does not show.
+ALIASES = {"keeper": "daemon", "holders": "chips", "doctor": "check"}
 
 HEAD = """\
 Usage: herd [OPTIONS] COMMAND [ARGS]...

@@ -90,11 +90,11 @@ async def run_copy_from(
     from tpuherd.commands.ship_to_hosts import (
         connect_hosts,
         failure_lines,
-        format_bytes,
         skipped_lines,
     )
     from tpuherd.sync.copy_files import copy_from
     from tpuherd.targets import fold_names
+    from tpuherd.views.format_text import format_bytes
 
     there = await connect_hosts(sources[0].target, console, home, partial=True)
     paths = [source.path for source in sources]

@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "levanter launch": (
         "herd levanter launch --tpu_name my-tpu --tpu_type v4-32 -- python3 train.py",
     ),
+    "check": ("herd check", "herd check gpt", "herd check --fix"),
     "quota": ("herd quota", "herd quota --json"),
     "bucket": ("herd bucket check gs://my-runs",),
     "bucket check": (

@@ -29,7 +29,7 @@ async def run_quota(json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.views.quota_table import quota_text
 
     async with open_job_session(console, home, "herd quota", begins=False) as here:
-        found = (await report_quota(here)).as_json()
+        found = (await report_quota(here.place, await here.cloud(), here.clock)).as_json()
     if json_:
         await print_json(console, found)
     else:

@@ -18,6 +18,7 @@ from tpuherd.remote import fanout
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.sync.ship import Progress, ProgressCallback, Shipment
 from tpuherd.targets import fold_names
+from tpuherd.views.format_text import format_bytes
 
 if TYPE_CHECKING:
     from tpuherd.jobs.open_project import Prompter
@@ -137,11 +138,3 @@ async def print_shipment(
 def skipped_lines(paths: Sequence[str]) -> list[str]:
     """Return a line for what can't be copied."""
     return [f"skipped, not regular files: {', '.join(paths)}"] if paths else []
-
-
-def format_bytes(many: int) -> str:
-    """12 B, 3.4 kB, 5.6 MB"""
-    for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if many >= length:
-            return f"{many / length:.3g} {unit}"
-    return f"{many} B"

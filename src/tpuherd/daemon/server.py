@@ -79,6 +79,7 @@ class Daemon:
         return {
             "pid": os.getpid(),
             "version": __version__,
+            "outdated": module_stamps() != self._modules,
             "since": self._since,
             "idle_s": self._idle_s,
             "under_way": [words for words in self._commands.values() if words],

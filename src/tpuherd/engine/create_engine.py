@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
 
+from tpuherd._version import __version__
 from tpuherd.clock import Clock, SteadyClock
 from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.engine import desired_slots
@@ -59,7 +60,7 @@ async def create_engine(
             owner=project_access.get_owner_id(place.folders.config),
             outputs=store.folder / "outputs",
             who=ourselves.who,
-            process={"pid": ourselves.pid, "host": ourselves.host},
+            process={"pid": ourselves.pid, "host": ourselves.host, "version": __version__},
             gone_s=inf if place.world is None else GONE_S,
             cloud_has_moved=lambda: world_moved(place),
             note=note,

@@ -56,7 +56,7 @@ class EngineDeps:
     owner: str
     outputs: Path
     who: str = "the engine"
-    process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, and on which `host`
+    process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, `host` and `version`
     look_s: float = 5.0  #: survey period while we hold nodes
     rest_s: float = 600.0  #: it ends after resting this long
     gone_s: float = inf  #: it ends when its simulated world is absent this long

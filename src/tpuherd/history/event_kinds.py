@@ -257,7 +257,7 @@ _KINDS = (
         "engine.started",
         "",
         "pid {pid} on {host}",
-        "an engine took the lease: `pid`, `host`, `epoch`",
+        "an engine took the lease: `pid`, `host`, `version`, `epoch`",
     ),
     (
         "engine.stopped",

@@ -66,7 +66,7 @@ def is_lock_held(file: Path) -> bool:
     return held is None
 
 
-def has_unsettled_changes(store: Database, place: ProjectAccess) -> bool:
+def has_unsettled_changes(store: Database, place: ProjectScope) -> bool:
     """Whether anything has happened since an engine stopped with nothing left to do.
 
     An empty store is new or was lost: if our owner id already exists, something may be left in
@@ -149,6 +149,13 @@ def has_started_work(store: Database) -> bool:
     now = store.lease_holder(WallClock().now())
     begun = (event for _, event in store.read_events(kinds=(STARTED,), limit=1, newest=True))
     return now is not None and any(event.facts["epoch"] == now.epoch for event in begun)
+
+
+def engine_version(store: Database) -> str:
+    """Return the version of herd that the latest engine recorded; "" if none did."""
+    for _, event in store.read_events(kinds=(STARTED,), limit=1, newest=True):
+        return str(event.facts.get("version", ""))
+    return ""
 
 
 def has_lease(store: Database, holder: LeaseHolder) -> bool:

@@ -4,16 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tpuherd.catalogue import accelerators
+from tpuherd.catalogue import accelerators, zones
+from tpuherd.clock import Clock
 from tpuherd.cloud import quota_api
+from tpuherd.cloud.bids_api import BidsApi
+from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.quota_api import QuotaLimit
 from tpuherd.errors import NotAllowed, NotFound
 from tpuherd.history.apply_bid_events import read_offer
 from tpuherd.jobfile.grants import Grant
 from tpuherd.jobfile.quota_ids import QuotaName, parse_quota_name
-from tpuherd.jobs.cloud_inventory import survey_cloud
-from tpuherd.jobs.open_project import Session
 from tpuherd.settings import project_settings
+from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.targets import split_bid_name
 
 GRANT, QUOTA = "grant", "quota"
@@ -53,33 +55,32 @@ class QuotaReport:
         return {"limits": [asdict(one) for one in self.rows], "trouble": self.trouble}
 
 
-async def report_quota(here: Session) -> QuotaReport:
+async def report_quota(place: ProjectAccess, cloud: Cloud, clock: Clock) -> QuotaReport:
     """Ask Service Usage for limits and the cloud for nodes and requests; add declared grants."""
-    cloud = await here.cloud()
-    held = await find_holdings(here)
+    held = await find_holdings(place, cloud, clock)
     trouble = ""
     limits: Sequence[QuotaLimit] = ()
     try:
-        limits = await quota_api.list_quota_limits(cloud.rest, here.place.project)
+        limits = await quota_api.list_quota_limits(cloud.rest, place.project)
     except (NotAllowed, NotFound) as error:
         trouble = f"{error.sentence}; {error.hint}" if error.hint else error.sentence
     grants = project_settings.load_allowance(
-        here.config_folder, world=here.place.world, project=here.place.project
+        place.folders.config, world=place.world, project=place.project
     ).grants
     rows = [*(grant_row(one, held) for one in grants), *quota_rows(limits, held)]
     return QuotaReport(rows=tuple(rows), trouble=trouble)
 
 
-async def find_holdings(here: Session) -> list[Holding]:
+async def find_holdings(place: ProjectAccess, cloud: Cloud, clock: Clock) -> list[Holding]:
     """Return all nodes of the project, and herd's requests that have none yet."""
-    cloud = await here.cloud()
     nodes = (await cloud.list_nodes()).nodes
     found = [
         Holding(zone=one.zone, type=one.type, tier=one.tier or "on-demand", job=job_of_bid(one.bid))
         for one in nodes
     ]
-    inventory = await survey_cloud(here)
-    for observation in inventory.survey.observations.values():
+    bids = BidsApi(cloud, clock, place.ssh_port, cloud.list_nodes)
+    survey = await bids.survey_bids(zones())
+    for observation in survey.observations.values():
         offer = observation.card.get("offer")
         if not observation.nodes and isinstance(offer, dict):
             one = read_offer(offer)

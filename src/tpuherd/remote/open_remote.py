@@ -48,18 +48,7 @@ async def open_remote_session(
     caller = ClientIdentity(
         login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.routes
     )
-    async with aclosing(
-        LazyHttpClient(world_http_client if place.world else google_http_client)
-    ) as http:
-        bearer: RequestAuth = (
-            AnonymousAuth() if place.world else GoogleAuth(place.credentials, http, clock)
-        )
-        rest = (
-            RestClient(http, place.urls, bearer)
-            if epoch
-            else RetryingRest(http, place.urls, bearer, clock)
-        )
-        cloud = Cloud(rest, place.project, project_keys=place.project_keys)
+    async with open_cloud(place, clock, retries=not epoch) as cloud:
         seen = None if epoch else NodeCache(place.folders.state / "nodes" / place.logs_folder.name)
         directory = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
         pool = ConnectionPool(directory, caller, Pins(place.folders.state / "pins"), clock)
@@ -67,6 +56,25 @@ async def open_remote_session(
             yield RemoteSession(directory, pool, clock, lambda: own_owner_ids(place))
         finally:
             await pool.close()
+
+
+@asynccontextmanager
+async def open_cloud(
+    place: ProjectAccess, clock: Clock, *, retries: bool = True
+) -> AsyncIterator[Cloud]:
+    """The cloud of a project or world, without its hosts: needs no key and creates no file."""
+    async with aclosing(
+        LazyHttpClient(world_http_client if place.world else google_http_client)
+    ) as http:
+        bearer: RequestAuth = (
+            AnonymousAuth() if place.world else GoogleAuth(place.credentials, http, clock)
+        )
+        rest = (
+            RetryingRest(http, place.urls, bearer, clock)
+            if retries
+            else RestClient(http, place.urls, bearer)
+        )
+        yield Cloud(rest, place.project, project_keys=place.project_keys)
 
 
 def raise_descriptor_limit() -> None:

@@ -51,6 +51,14 @@ def format_money(dollars: float, *, known: bool = True) -> str:
     return f"${dollars:,.2f}{'' if known else '+'}"
 
 
+def format_bytes(many: int) -> str:
+    """12 B, 3.4 kB, 5.6 MB"""
+    for unit, length in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if many >= length:
+            return f"{many / length:.3g} {unit}"
+    return f"{many} B"
+
+
 def format_share(part: float | None) -> str:
     """93.1 %"""
     return NOTHING if part is None else f"{100 * part:.1f} %"

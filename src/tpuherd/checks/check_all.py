@@ -1,0 +1,87 @@
+"""Runs all checks for `herd check`: of this machine, of the cloud, and of hosts.
+
+`machine_checks` and `cloud_checks` return functions by the ids of the table; `run_checks` runs
+them at the same time; `hosts` checks the hosts of a target.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from tpuherd.checks import hosts
+from tpuherd.checks.check_results import CheckResult, CheckStatus
+from tpuherd.checks.check_table import CLOUD_CHECKS, add_reason
+from tpuherd.checks.cloud_checks import cloud_checks
+from tpuherd.checks.cloud_view import cloud_title, open_view
+from tpuherd.checks.judge_cloud import judge_no_login
+from tpuherd.checks.judge_machine import WHERE
+from tpuherd.checks.machine_checks import machine_checks
+from tpuherd.checks.machine_facts import Machine
+from tpuherd.checks.run_checks import DebugFunction, run_checks, unseen_result
+from tpuherd.clock import WallClock
+from tpuherd.commands.console import Console
+from tpuherd.commands.host_access import HostAccess
+from tpuherd.errors import HerdError, NoLogin
+from tpuherd.settings import project_access
+
+NO_CLOUD = "the cloud"  #: as the place of checks if no project is known
+
+
+async def check_all(target: str | None, console: Console, home: HostAccess) -> list[CheckResult]:
+    """Return the results of all checks; with a target those of its hosts, too."""
+    machine = find_machine(console)
+    debug = choose_debug(console)
+    checks = machine_checks(machine)
+    mine, cloud, there = await asyncio.gather(
+        run_checks(checks, where=WHERE, clock=machine.clock, debug=debug),
+        check_cloud(machine, debug),
+        check_target(target, console, home),
+    )
+    return [add_reason(one) for one in (*mine, *cloud, *there)]
+
+
+def find_machine(console: Console) -> Machine:
+    return Machine(environ=console.environ, world=console.said.world, clock=WallClock())
+
+
+def choose_debug(console: Console) -> DebugFunction:
+    """Return what to do with tracebacks: nothing, unless HERD_DEBUG asks for them."""
+
+    async def print_traceback(text: str) -> None:
+        if console.environ.get("HERD_DEBUG"):
+            await console.print_notice(text.rstrip())
+
+    return print_traceback
+
+
+async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResult]:
+    """Return the results of the chosen project or world, or why there are none."""
+    ids = [kind.id for kind in CLOUD_CHECKS]
+    try:
+        place = project_access.resolve_access(machine.environ, world=machine.world)
+    except NoLogin as error:
+        login = judge_no_login(NO_CLOUD, error)
+        return [login, *unseen_results(ids[1:], NO_CLOUD, "there is no login")]
+    except HerdError as error:
+        return unseen_results(ids, NO_CLOUD, error.sentence)
+    async with open_view(place, machine.clock) as view:
+        return await run_checks(
+            cloud_checks(view), where=cloud_title(place), clock=machine.clock, debug=debug
+        )
+
+
+def unseen_results(checks: Iterable[str], where: str, why: str) -> list[CheckResult]:
+    return [unseen_result(check, where, why) for check in checks]
+
+
+async def check_target(
+    target: str | None, console: Console, home: HostAccess
+) -> Sequence[CheckResult]:
+    """Return the results of a target's hosts; raises NotFound for one that matches nothing."""
+    if target is None:
+        return ()
+    place, reach = await home.open_remote(console)
+    return await hosts.check_hosts(target, place, reach, WallClock())
+
+
+def has_problem(results: Iterable[CheckResult]) -> bool:
+    return any(one.status is CheckStatus.PROBLEM for one in results)

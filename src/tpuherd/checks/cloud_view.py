@@ -1,0 +1,70 @@
+"""What the checks of a cloud need: the project, its cloud, and the jobs that use it."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+
+from tpuherd.clock import Clock
+from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.errors import HerdError
+from tpuherd.jobfile.grants import Allowance
+from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.read_job import read_fields
+from tpuherd.remote.open_remote import open_cloud
+from tpuherd.settings import project_settings
+from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.store.database import Database
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CloudView:
+    """A project or world that is checked."""
+
+    place: ProjectAccess
+    cloud: Cloud
+    clock: Clock
+    allowance: Allowance = field(default_factory=Allowance)
+    jobs: Sequence[JobSpec] = ()
+
+    @property
+    def where(self) -> str:
+        return cloud_title(self.place)
+
+
+def cloud_title(place: ProjectAccess) -> str:
+    """Return the name of the place of the results."""
+    return f"project {place.project}{' (simulated)' if place.world else ''}"
+
+
+@asynccontextmanager
+async def open_view(place: ProjectAccess, clock: Clock) -> AsyncIterator[CloudView]:
+    """Yield the view of a project; jobs that can't be read are the matter of another check."""
+    async with open_cloud(place, clock) as cloud:
+        yield CloudView(
+            place=place,
+            cloud=cloud,
+            clock=clock,
+            allowance=read_allowance(place),
+            jobs=read_jobs(place, clock.now()),
+        )
+
+
+def read_allowance(place: ProjectAccess) -> Allowance:
+    try:
+        return project_settings.load_allowance(
+            place.folders.config, world=place.world, project=place.project
+        )
+    except HerdError:
+        return Allowance()
+
+
+def read_jobs(place: ProjectAccess, now: float) -> list[JobSpec]:
+    """Return the jobs of the store, which is not created if it is missing."""
+    if not place.store_folder.exists():
+        return []
+    try:
+        with closing(Database(place.store_folder, now)) as store:
+            found = [read_fields(one.document) for one in store.stored_jobs().values()]
+    except HerdError:
+        return []
+    return [one for one in found if isinstance(one, JobSpec)]
