@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any, TypeVar
 
 import httpx2
@@ -55,7 +56,8 @@ class Wire(httpx2.AsyncBaseTransport):
         await asyncio.sleep(answer.delay_s)
         if answer.lost:
             raise httpx2.ReadError("the connection was cut", request=request)
-        return httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
+        headers = [*answer.headers, ("date", formatdate(self.clock.now(), usegmt=True))]
+        return httpx2.Response(answer.status, content=answer.body, headers=headers)
 
 
 @dataclass(kw_only=True)
@@ -115,9 +117,7 @@ def live(work: Callable[[User], Awaitable[T]]) -> T:
         clock = LoopClock(START)
         wire = Wire(world, clock)
         async with world_http_client(wire) as http:
-            cloud = Cloud(
-                RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
-            )
+            cloud = Cloud(RestClient(http, ServiceUrls.of_world(URL), AnonymousAuth()), "demo")
             directory = CloudNodeDirectory(cloud, 22, clock)
             return await work(
                 User(world=world, wire=wire, clock=clock, cloud=cloud, directory=directory)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from tpuherd.checks import hosts
 from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.checks.check_table import CLOUD_CHECKS, add_reason
-from tpuherd.checks.cloud_checks import cloud_checks
-from tpuherd.checks.cloud_view import cloud_title, open_view
+from tpuherd.checks.cloud_checks import check_login, cloud_checks
+from tpuherd.checks.cloud_view import NO_CLOUD, cloud_title, open_login_view, open_view
 from tpuherd.checks.judge_cloud import judge_no_login
 from tpuherd.checks.judge_machine import WHERE
 from tpuherd.checks.machine_checks import machine_checks
@@ -22,8 +22,6 @@ from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
 from tpuherd.errors import HerdError, NoLogin
 from tpuherd.settings import project_access
-
-NO_CLOUD = "the cloud"  #: as the place of checks if no project is known
 
 
 async def check_all(target: str | None, console: Console, home: HostAccess) -> list[CheckResult]:
@@ -62,11 +60,25 @@ async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResul
         login = judge_no_login(NO_CLOUD, error)
         return [login, *unseen_results(ids[1:], NO_CLOUD, "there is no login")]
     except HerdError as error:
-        return unseen_results(ids, NO_CLOUD, error.sentence)
+        return [
+            *await check_login_alone(machine, debug),
+            *unseen_results(ids[1:], NO_CLOUD, error.sentence),
+        ]
     async with open_view(place, machine.clock) as view:
         return await run_checks(
             cloud_checks(view), where=cloud_title(place), clock=machine.clock, debug=debug
         )
+
+
+async def check_login_alone(machine: Machine, debug: DebugFunction) -> list[CheckResult]:
+    """Return the result of the login where no project or world is known."""
+
+    async def check_token() -> Sequence[CheckResult]:
+        async with open_login_view(machine.environ, machine.clock, machine.world) as view:
+            return await check_login(view)
+
+    functions = {"login": check_token}
+    return await run_checks(functions, where=NO_CLOUD, clock=machine.clock, debug=debug)
 
 
 def unseen_results(checks: Iterable[str], where: str, why: str) -> list[CheckResult]:

@@ -107,6 +107,26 @@ CLOUD_CHECKS = (
         "Tokens are refused if the clock is wrong by minutes, and waiting times are miscounted",
     ),
     cloud_check(
+        "project",
+        "whether the project exists and the account may see it",
+        "All nodes and buckets belong to a project",
+    ),
+    cloud_check(
+        "apis",
+        "whether the APIs that herd uses are enabled",
+        "A disabled API refuses every call",
+    ),
+    cloud_check(
+        "service-agent",
+        "whether Cloud TPU's own service account exists in the project",
+        "Without it Cloud TPU can't create the VMs of a node",
+    ),
+    cloud_check(
+        "permissions",
+        "whether the account has the permissions that herd needs",
+        "The cloud refuses what the account may not do",
+    ),
+    cloud_check(
         "quota",
         "whether quotas allow what is granted and what jobs ask for, and what is left",
         "A request beyond the quota is refused",
@@ -115,6 +135,16 @@ CLOUD_CHECKS = (
         "ssh-login",
         "whether hosts accept keys in metadata, or OS Login decides",
         "With OS Login hosts ignore the keys that herd adds",
+    ),
+    cloud_check(
+        "network",
+        "whether the networks that jobs use exist",
+        "Nodes can't be created in a network that does not exist",
+    ),
+    cloud_check(
+        "firewall",
+        "whether the rules of these networks let SSH in, and whether one is wide open",
+        "herd reaches hosts by SSH on port 22",
     ),
     cloud_check(
         "bucket-region",

@@ -1,19 +1,24 @@
 """What the checks of a cloud need: the project, its cloud, and the jobs that use it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tpuherd.clock import Clock
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.errors import HerdError
+from tpuherd.errors import HerdError, NoLogin, NotFound
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.read_job import read_fields
 from tpuherd.remote.open_remote import open_cloud
-from tpuherd.settings import project_settings
+from tpuherd.settings import project_access, project_settings
+from tpuherd.settings.endpoints import HINT
+from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
+
+NO_CLOUD = "the cloud"  #: as the place of results if no project is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,8 +36,37 @@ class CloudView:
         return cloud_title(self.place)
 
 
+@asynccontextmanager
+async def open_login_view(
+    environ: Mapping[str, str], clock: Clock, world: Path | None
+) -> AsyncIterator[CloudView]:
+    """Yield a view of no project, with Google's login; raises NoLogin if there is none, and
+    NotFound for a world that is not there, which needs no login."""
+    folders = resolve_folders(environ)
+    context = project_access.current_context(folders.config)
+    if project_access.find_world_folder(environ, context, world) is not None:
+        raise NotFound("the world is not there")
+    found = project_access.find_credentials(environ, account=context.get("account"))
+    if not (found.file or found.metadata_url or found.gcloud):
+        raise NoLogin("no credentials for Google Cloud found", hint=HINT)
+    place = ProjectAccess(
+        world=None,
+        project="",
+        folders=folders,
+        urls=project_access.GOOGLE,
+        ssh_port=project_access.SSH_PORT,
+        login="",
+        routes=(),
+        credentials=found,
+    )
+    async with open_cloud(place, clock) as cloud:
+        yield CloudView(place=place, cloud=cloud, clock=clock)
+
+
 def cloud_title(place: ProjectAccess) -> str:
     """Return the name of the place of the results."""
+    if not place.project:
+        return NO_CLOUD
     return f"project {place.project}{' (simulated)' if place.world else ''}"
 
 

@@ -44,7 +44,7 @@ def judge_login(where: str, source: str, error: HerdError | None) -> CheckResult
         check="login",
         where=where,
         status=status,
-        found=f"{why} ({source})",
+        found=why if "gcloud" in why or source in why else f"{why} ({source})",
         remedy=error.hint or LOG_IN,
     )
 

@@ -129,7 +129,7 @@ async def check_engine(machine: Machine) -> Sequence[CheckResult]:
             facts = EngineFacts(
                 holder=store.lease_holder(now),
                 version=engine_control.engine_version(store),
-                wanted=bool(jobs) and engine_control.has_unsettled_changes(store, scope),
+                wanted=bool(jobs) and not engine_control.is_at_rest(store),
                 troubles=store.troubles.read(),
             )
     return judge_engine(facts, read_versions().herd, now)

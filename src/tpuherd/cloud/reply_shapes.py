@@ -146,6 +146,13 @@ class ApiProject(ApiObject, frozen=True):
     common_instance_metadata: MetadataItems = MetadataItems()
 
 
+class ResourceProject(ApiObject, frozen=True):
+    """A project as Resource Manager shows it."""
+
+    project_number: str | int = ""
+    lifecycle_state: str = ""
+
+
 class BidCard(Struct, frozen=True):
     """The card that we write into a bid's metadata, as far as we read it back."""
 
