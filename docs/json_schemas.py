@@ -328,6 +328,12 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "roles": (TEXTS, "what the account has on the bucket now"),
         "added": (TEXTS, "what was added"),
     }),
+    "herd record status --json": object_of({
+        "recording": (FLAG, "whether this project is being recorded now"),
+        "file": (or_null(TEXT), "the transcript; null: there is none"),
+        "until": (or_null(NUMBER), "when it ends by itself, in seconds since 1970"),
+        "bytes": (or_null(COUNT), "its size"),
+    }),
     "herd set NAME --json": SET,
     "herd scale NAME --json": SET,
     "herd stop NAME --json": TURNED,

@@ -223,6 +223,7 @@ def make_world_info(world: World, endpoints: LocalEndpoints, now: float) -> Worl
         missing=() if can_tell() else (BLIND,),
         started=now,
         pid=os.getpid(),
+        time_scale=world.settings.time_scale,
     )
 
 

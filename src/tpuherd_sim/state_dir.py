@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class WorldInfo:
     missing: tuple[str, ...]  #: features that this machine lacks, a sentence each
     started: float
     pid: int | None  #: None if the world was stopped properly
+    time_scale: float = 1.0  #: how much faster its cloud's lifecycle is
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
@@ -144,7 +145,11 @@ def read_world_info(folder: Path) -> WorldInfo | None:
         raise WorldError(f"Can't read {folder}/world.json ({error})") from error
     check_format(folder / "world.json", found)
     try:
-        known = {field.name: found[field.name] for field in fields(WorldInfo)}
+        known = {
+            field.name: found[field.name]
+            for field in fields(WorldInfo)
+            if field.default is MISSING or field.name in found
+        }
     except KeyError as error:
         raise WorldError(f"{folder}/world.json has no {error}") from error
     return WorldInfo(**{**known, "missing": tuple(known["missing"])})

@@ -31,7 +31,6 @@ from tpuherd.remote.connection_pool import (
     IncarnationKey,
 )
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.settings.host_routes import Route
 from tpuherd_host.agent.frames import PROTOCOL
 
@@ -73,9 +72,8 @@ def opened(
     folder: Path,
     bundle: AgentBundle | None = None,
     routes: tuple[Route, ...] = (),
-    relay: IapRelay | None = None,
 ) -> "Opened":
-    return Opened(backend, folder, bundle or small(), routes, relay)
+    return Opened(backend, folder, bundle or small(), routes)
 
 
 class Opened:
@@ -87,13 +85,11 @@ class Opened:
         folder: Path,
         bundle: AgentBundle,
         routes: tuple[Route, ...] = (),
-        relay: IapRelay | None = None,
     ) -> None:
         self.backend = backend
         self.folder = folder
         self.bundle = bundle
         self.chosen = routes
-        self.relay = relay
 
     @asynccontextmanager
     async def connections(self) -> AsyncIterator[ConnectionPool]:
@@ -104,7 +100,6 @@ class Opened:
             hello=hello,
             bundle=self.bundle,
             routes=self.chosen,
-            relay=self.relay,
         )
         async with self.backend.register() as register:
             connections = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())

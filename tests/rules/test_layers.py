@@ -15,7 +15,9 @@ FILES = sorted(f for p in ("tpuherd", "tpuherd_sim") for f in (SRC / p).rglob("*
 FOR_THE_SIMULATOR = {"catalogue", "clock", "_version"}
 
 #: Packages whose functions only turn values into values.
-PURE = {"accounting", "history", "jobfile", "model", "planner", "sweeps", "views"}
+PURE = {
+    "accounting", "history", "jobfile", "model", "planner", "sweeps", "transcripts", "views",
+}  # fmt: skip
 ADAPTERS = ("tpuherd/sweeps/optuna_sampler.py",)  #: a library of others' in a pure package
 
 #: What pure packages never import, though the standard library has it.

@@ -16,16 +16,16 @@ from tpuherd.cloud.auth import AnonymousAuth, GoogleAuth
 from tpuherd.cloud.lazy_http import LazyHttpClient
 from tpuherd.cloud.node_cache import NodeCache
 from tpuherd.cloud.nodes_api import Cloud
+from tpuherd.cloud.record_traffic import TrafficRecorder
 from tpuherd.cloud.rest import RequestAuth, RestClient, google_http_client, world_http_client
 from tpuherd.cloud.retrying_rest import RetryingRest
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.client_key import key_pair
 from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
-from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.remote.resolve_hosts import CloudNodeDirectory, RemoteSession
-from tpuherd.settings.endpoints import IAP_URL
 from tpuherd.settings.project_access import ProjectAccess, get_owner_id, local_user, own_owner_ids
+from tpuherd.settings.recordings import recording_flag
 from tpuherd_host.agent.frames import PROTOCOL
 
 DESCRIPTORS = 65_536
@@ -47,17 +47,10 @@ async def open_remote_session(
         "owner": get_owner_id(place.folders.config),
         "epoch": epoch,
     }
+    caller = ClientIdentity(
+        login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.routes
+    )
     async with open_cloud(place, clock, retries=not epoch) as cloud:
-        auth_headers = cloud.rest.bearer.auth_headers
-        relay = IapRelay(url=IAP_URL, project=place.project, auth_headers=auth_headers)
-        caller = ClientIdentity(
-            login=place.login,
-            keys=keys,
-            hello=hello,
-            bundle=current_agent(),
-            routes=place.routes,
-            relay=None if place.world else relay,
-        )
         seen = None if epoch else NodeCache(place.folders.state / "nodes" / place.logs_folder.name)
         directory = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
         pool = ConnectionPool(directory, caller, Pins(place.folders.state / "pins"), clock)
@@ -78,10 +71,11 @@ async def open_cloud(
         bearer: RequestAuth = (
             AnonymousAuth() if place.world else GoogleAuth(place.credentials, http, clock)
         )
+        recorder = TrafficRecorder(recording_flag(place), clock)
         rest = (
-            RetryingRest(http, place.urls, bearer, clock)
+            RetryingRest(http, place.urls, bearer, clock, recorder)
             if retries
-            else RestClient(http, place.urls, bearer)
+            else RestClient(http, place.urls, bearer, recorder)
         )
         yield Cloud(rest, place.project, project_keys=place.project_keys)
 

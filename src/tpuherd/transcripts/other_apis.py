@@ -1,0 +1,138 @@
+"""Schemas of the parts of Compute, Storage, IAM and Service Usage that herd calls."""
+
+from collections.abc import Mapping
+from typing import Any
+
+TEXT: Mapping[str, Any] = {"type": "string"}
+WORD: Mapping[str, Any] = {"type": "string", "enum": []}
+FLAG: Mapping[str, Any] = {"type": "boolean"}
+TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT}
+MAP: Mapping[str, Any] = {"type": "object", "additionalProperties": TEXT}
+
+
+def list_of(schema: str) -> Mapping[str, Any]:
+    return {"type": "array", "items": {"$ref": schema}}
+
+
+def text_fields(names: str) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), TEXT)
+
+
+SCHEMAS: Mapping[str, Any] = {
+    "Project": {
+        "properties": {
+            **text_fields("kind id creationTimestamp name description selfLink"),
+            **text_fields("defaultServiceAccount"),
+            "commonInstanceMetadata": {"$ref": "Metadata"},
+            "xpnProjectStatus": WORD,
+            "defaultNetworkTier": WORD,
+            "vmDnsSetting": WORD,
+            "cloudArmorTier": WORD,
+            "quotas": list_of("ProjectQuota"),
+            "enabledFeatures": TEXTS,
+        }
+    },
+    "ProjectQuota": {"properties": {"metric": WORD, **text_fields("owner limit usage")}},
+    "Metadata": {
+        "properties": {**text_fields("kind fingerprint"), "items": list_of("MetadataEntry")}
+    },
+    "MetadataEntry": {"properties": text_fields("key value")},
+    "ComputeOperation": {
+        "properties": {
+            **text_fields("kind id name zone region targetLink targetId user insertTime startTime"),
+            **text_fields("endTime selfLink creationTimestamp statusMessage operationType"),
+            "status": WORD,
+            "progress": {"type": "integer"},
+            "httpErrorStatusCode": {"type": "integer"},
+            "httpErrorMessage": TEXT,
+            "error": {"$ref": "ErrorBody"},
+        }
+    },
+    "Bucket": {
+        "properties": {
+            **text_fields("kind id name selfLink projectNumber location locationType timeCreated"),
+            **text_fields("updated metageneration generation etag rpo"),
+            "storageClass": WORD,
+            "labels": MAP,
+            "iamConfiguration": {"$ref": "BucketAccess"},
+            "customPlacementConfig": {"$ref": "BucketPlacement"},
+            "softDeletePolicy": {"$ref": "SoftDelete"},
+            "hierarchicalNamespace": {"$ref": "Switch"},
+            "versioning": {"$ref": "Switch"},
+        }
+    },
+    "BucketAccess": {
+        "properties": {
+            "uniformBucketLevelAccess": {"$ref": "Switch"},
+            "bucketPolicyOnly": {"$ref": "Switch"},
+            "publicAccessPrevention": TEXT,
+        }
+    },
+    "BucketPlacement": {"properties": {"dataLocations": TEXTS}},
+    "SoftDelete": {"properties": text_fields("retentionDurationSeconds effectiveTime")},
+    "Switch": {"properties": {"enabled": FLAG, "lockedTime": TEXT}},
+    "Policy": {
+        "properties": {
+            **text_fields("kind resourceId etag"),
+            "version": {"type": "integer"},
+            "bindings": list_of("Binding"),
+        }
+    },
+    "Binding": {"properties": {"role": TEXT, "members": TEXTS, "condition": {"$ref": "Condition"}}},
+    "Condition": {"properties": text_fields("title description expression")},
+    "Permissions": {"properties": {"kind": TEXT, "permissions": {"type": "array", "items": TEXT}}},
+    "ServiceAccountReply": {
+        "properties": {
+            **text_fields("name projectId uniqueId email displayName description etag"),
+            **text_fields("oauth2ClientId"),
+            "disabled": FLAG,
+        }
+    },
+    "ServiceAccountOrder": {
+        "properties": {"accountId": TEXT, "serviceAccount": {"$ref": "ServiceAccountReply"}}
+    },
+    "QuotaMetrics": {"properties": {"metrics": list_of("QuotaMetric"), "nextPageToken": TEXT}},
+    "QuotaMetric": {
+        "properties": {
+            **text_fields("name metric displayName unit"),
+            "consumerQuotaLimits": list_of("QuotaLimit"),
+            "descendantConsumerQuotaLimits": list_of("QuotaLimit"),
+        }
+    },
+    "QuotaLimit": {
+        "properties": {
+            **text_fields("name metric unit"),
+            "isPrecise": FLAG,
+            "allowsAdminOverrides": FLAG,
+            "quotaBuckets": list_of("QuotaBucket"),
+            "supportedLocations": TEXTS,
+        }
+    },
+    "QuotaBucket": {
+        "properties": {
+            **text_fields("effectiveLimit defaultLimit"),
+            "dimensions": {"$ref": "QuotaPlace"},
+        }
+    },
+    "QuotaPlace": {"properties": text_fields("zone region")},
+}
+PROJECT = "compute/v1/projects/{project}"
+#: HTTP method, path, schema of the request, schema of the reply.
+METHODS: tuple[tuple[str, str, str | None, str | None], ...] = (
+    ("GET", PROJECT, None, "Project"),
+    ("POST", f"{PROJECT}/setCommonInstanceMetadata", "Metadata", "ComputeOperation"),
+    ("GET", f"{PROJECT}/global/operations/{{operation}}", None, "ComputeOperation"),
+    ("GET", "storage/v1/b/{bucket}", None, "Bucket"),
+    ("POST", "storage/v1/b", "Bucket", "Bucket"),
+    ("GET", "storage/v1/b/{bucket}/iam/testPermissions", None, "Permissions"),
+    ("GET", "storage/v1/b/{bucket}/iam", None, "Policy"),
+    ("PUT", "storage/v1/b/{bucket}/iam", "Policy", "Policy"),
+    ("GET", "v1/projects/{project}/serviceAccounts/{account}", None, "ServiceAccountReply"),
+    ("POST", "v1/projects/{project}/serviceAccounts", "ServiceAccountOrder", "ServiceAccountReply"),
+    (
+        "GET",
+        "v1beta1/projects/{project}/services/{service}/consumerQuotaMetrics",
+        None,
+        "QuotaMetrics",
+    ),
+)
