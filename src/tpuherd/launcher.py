@@ -24,6 +24,7 @@ from tpuherd.daemon.handshake import (
 #: Commands that the daemon runs, with their former names. All others, and help, run here.
 IN_DAEMON = OWN_COMMAND | {
     *("exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs", "hosts", "forward"),
+    *("ssh-config", "ssh-proxy"),
 }
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above
@@ -38,12 +39,12 @@ ALONE = (
 #: What the daemon gets of our environment. Secrets are not in it.
 VARIABLES = (
     "HOME USER LOGNAME PATH TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR_FORCE LANG LC_ALL LC_CTYPE"
-    " XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_RUNTIME_DIR HERD_WORLD HERD_DEBUG"
-    " GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT CLOUDSDK_CONFIG"
-    " GCE_METADATA_HOST NO_GCE_CHECK GIT_DIR GIT_CONFIG_GLOBAL"
+    " XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_RUNTIME_DIR HERD_WORLD HERD_CONTEXT"
+    " HERD_DEBUG GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT"
+    " CLOUDSDK_CONFIG GCE_METADATA_HOST NO_GCE_CHECK GIT_DIR GIT_CONFIG_GLOBAL"
 ).split()
 #: What the daemon must not inherit: it serves every world.
-NOT_ITS_OWN = frozenset(("HERD_WORLD", "HERD_DEBUG", "PWD", "OLDPWD", "TERM"))
+NOT_ITS_OWN = frozenset(("HERD_WORLD", "HERD_CONTEXT", "HERD_DEBUG", "PWD", "OLDPWD", "TERM"))
 
 
 def main() -> None:
@@ -57,6 +58,10 @@ def main() -> None:
 
         print(help_page(), end="")
         return
+    if arguments[:1] == ["ssh-proxy"] and len(arguments) > 2:
+        from tpuherd import ssh_proxy
+
+        os._exit(ssh_proxy.run(arguments[1:], run_command))
     if may_run_elsewhere():
         from tpuherd.cli import via_client
 
@@ -67,9 +72,19 @@ def main() -> None:
         status = run_in_daemon(arguments)
         if status is not None:
             os._exit(status)  # nothing was printed here that must be flushed
+    sys.exit(run_in_process(arguments))
+
+
+def run_in_process(arguments: list[str]) -> int:
     from tpuherd.cli.main import run
 
-    sys.exit(run(arguments))
+    return run(arguments)
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run it in the daemon, or else in this process."""
+    status = run_in_daemon(arguments)
+    return run_in_process(arguments) if status is None else status
 
 
 def may_run_elsewhere() -> bool:

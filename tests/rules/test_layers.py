@@ -44,6 +44,7 @@ PROCESSES = (
 )
 ENVIRONMENT = (
     "tpuherd/launcher.py",
+    "tpuherd/ssh_proxy.py",  # its half of `herd ssh-proxy`
     "tpuherd/cli/",
     "tpuherd/settings/",
     "tpuherd/engine/engine_process.py",

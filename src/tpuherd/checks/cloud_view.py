@@ -43,7 +43,7 @@ async def open_login_view(
     """Yield a view of no project, with Google's login; raises NoLogin if there is none, and
     NotFound for a world that is not there, which needs no login."""
     folders = resolve_folders(environ)
-    context = project_access.current_context(folders.config)
+    context = project_access.current_context(folders.config, environ)
     if project_access.find_world_folder(environ, context, world) is not None:
         raise NotFound("the world is not there")
     found = project_access.find_credentials(environ, account=context.get("account"))

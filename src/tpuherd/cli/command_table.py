@@ -40,6 +40,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "tpuherd.cli.forward:forward",
         ),
         "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
+        "ssh-config": ("Give hosts names for ssh.", "tpuherd.cli.ssh_config:ssh_config"),
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),
         "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
@@ -64,6 +65,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
 }
+#: Commands that other programs call, which help does not show.
+HIDDEN = {"ssh-proxy": "tpuherd.cli.ssh_proxy:ssh_proxy"}
 #: Other names of commands, which help does not show.
 ALIASES = {"keeper": "daemon", "holders": "chips", "doctor": "check"}
 

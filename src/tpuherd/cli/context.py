@@ -94,7 +94,9 @@ def install(name: str | None) -> int:
     try:
         if name not in (
             None,
-            contexts_file.load_contexts(resolve_folders(os.environ).config).get("current"),
+            contexts_file.current_name(
+                contexts_file.load_contexts(resolve_folders(os.environ).config), os.environ
+            ),
         ):
             raise InvalidInput(
                 f"{name} is not the current context", hint=f"herd context use {name}"
@@ -150,7 +152,7 @@ async def run_context_list(json_: bool, console: "Console", home: "HostAccess") 
         return 0
     rows = [("", "NAME", "CLOUD", "LOGIN")]
     for name, one in sorted(content["contexts"].items()):
-        mark = "*" if name == content.get("current") else ""
+        mark = "*" if name == contexts_file.current_name(content, console.environ) else ""
         rows.append((mark, name, cloud_text(one), one.get("login", "")))
     if len(rows) == 1:
         await console.print_notice("No contexts. herd uses the default project of gcloud.")
@@ -219,7 +221,7 @@ async def run_context_show(
     from tpuherd.cli.job_session import print_json, print_lines
 
     content = contexts_file.load_contexts(config_folder(console))
-    chosen = name or content.get("current")
+    chosen = name or contexts_file.current_name(content, console.environ)
     one = contexts_file.find_context(content, chosen) if chosen else {}
     world = Path(one["world"]) if one.get("world") else None
     project = one.get("project") or ("" if world else current_project(console))
@@ -320,7 +322,7 @@ def config_folder(console: "Console") -> Path:
 
 def current_project(console: "Console") -> str:
     """Return the current Google project, without checking access to it."""
-    current = project_access.current_context(config_folder(console))
+    current = project_access.current_context(config_folder(console), console.environ)
     if current.get("world"):
         raise InvalidInput(
             "a simulated world grants everything", hint="name a Google project with --project ID"

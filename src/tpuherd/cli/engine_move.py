@@ -24,7 +24,7 @@ def find_machine(environ: Mapping[str, str], target: str | None) -> RemoteMachin
     if environ.get("HERD_WORLD"):
         raise InvalidInput("only the engine of a context can be moved, and HERD_WORLD is set",
                     hint="herd context add NAME --world DIRECTORY")  # fmt: skip
-    if not contexts_file.current_context(resolve_folders(environ).config):
+    if not contexts_file.current_context(resolve_folders(environ).config, environ):
         raise InvalidInput("only the engine of a context can be moved, and there is no context",
                     hint="herd context add NAME --project ID")  # fmt: skip
     found = via_client.find_remote_machine(environ, via=target)
@@ -36,7 +36,7 @@ def find_machine(environ: Mapping[str, str], target: str | None) -> RemoteMachin
 def move_away(target: str, environ: Mapping[str, str]) -> str:
     """Move to that machine; return a sentence for the user."""
     far = find_machine(environ, target)
-    current = contexts_file.current_context(resolve_folders(environ).config).get("via")
+    current = contexts_file.current_context(resolve_folders(environ).config, environ).get("via")
     if current and current != target:
         raise InvalidInput(f"the engine is on {current}", hint="herd engine move --back first")
     via_client.prepare_machine(far)

@@ -94,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "hosts": ("herd hosts gpt", "herd hosts srv/w0 --json"),
     "forward": ("herd forward srv 8000", "herd forward dev-1/w0 6006:16006 8888:0"),
     "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
+    "ssh-config": ("herd ssh-config", "herd ssh-config --print", "herd ssh-config --remove"),
     "sync": (
         "herd sync . gpt:code",
         "herd sync . gpt",

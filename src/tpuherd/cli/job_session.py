@@ -12,6 +12,8 @@ from tpuherd.commands.host_access import HostAccess
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.open_project import Session
 from tpuherd.settings import project_access
+from tpuherd.settings.folders import home_folder
+from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
 from tpuherd.views.printable import json_text
 
@@ -36,6 +38,7 @@ async def open_job_session(
         await print_notices(console, place.store_folder)
         prompter = TerminalPrompter(console, name, yes=yes)
         yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
+        refresh_job_names(place, home_folder(console.environ), store.stored_jobs().values())
         if begins:
             engine_control.ensure_engine(place, console.environ)
     finally:

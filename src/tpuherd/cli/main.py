@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
 from tpuherd.cli.anywhere import add_global_options
-from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
+from tpuherd.cli.command_table import ALIASES, HIDDEN, SECTIONS, help_page
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
 from tpuherd.cli.print_text import print_text
@@ -34,9 +34,10 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         cmd_name = ALIASES.get(cmd_name, cmd_name)
-        if cmd_name not in PLACES:
+        place = PLACES.get(cmd_name) or HIDDEN.get(cmd_name)
+        if place is None:
             return None
-        module, _, attribute = PLACES[cmd_name].partition(":")
+        module, _, attribute = place.partition(":")
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         if cmd_name not in OTHER_NAMES:
@@ -54,7 +55,9 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in PLACES.keys() | ALIASES and not args[0].startswith("-"):
+        if args[0] not in PLACES.keys() | ALIASES.keys() | HIDDEN.keys() and not args[0].startswith(
+            "-"
+        ):
             raise click.UsageError(unknown_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 

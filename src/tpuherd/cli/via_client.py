@@ -29,7 +29,9 @@ from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
 
 #: Commands that run here: they concern this machine, or copy many files.
-HERE = frozenset(("context", "sim", "cp", "sync", "hosts", "forward", "daemon", "keeper"))
+HERE = frozenset(
+    ("context", "sim", "cp", "sync", "hosts", "forward", "daemon", "keeper", "ssh-config", "open")
+)
 PROGRAM = "HERD_SSH"  #: the ssh program with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213
 MASTER_S = 120
@@ -92,7 +94,7 @@ def find_remote_machine(
     """Return the machine of the current context or of `via`; None: this one."""
     folders = resolve_folders(environ)
     content = contexts_file.load_contexts(folders.config)
-    context = dict(contexts_file.current_context(folders.config))
+    context = dict(contexts_file.current_context(folders.config, environ))
     said = context.pop("via", None)
     via = via or said
     if not via or environ.get("HERD_WORLD"):
@@ -104,7 +106,7 @@ def find_remote_machine(
         known = project_access.find_credentials(environ, account=content.get("account"))
         context["project"] = project_access.resolve_project(environ, context, known)
     key = project_settings.project_key(world=world, project=context.get("project", ""))
-    name = str(content["current"])
+    name = contexts_file.current_name(content, environ)
     letter = {
         "name": name,
         "context": context,

@@ -18,7 +18,9 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.remote import open_remote
 from tpuherd.settings import project_access
+from tpuherd.settings.folders import home_folder
 from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogStore
 from tpuherd.sweeps import optuna_sampler
@@ -56,7 +58,7 @@ async def create_engine(
             shelf=LogStore(place.logs_folder),
             troubles=store.troubles,
             clock=clock,
-            desire=make_job_expander(place),
+            desire=make_job_expander(place, environment, note),
             owner=project_access.get_owner_id(place.folders.config),
             outputs=store.folder / "outputs",
             who=ourselves.who,
@@ -80,11 +82,18 @@ def world_moved(place: ProjectAccess) -> bool:
         return False  # it does not run: wait for it
 
 
-def make_job_expander(place: ProjectAccess) -> JobExpander:
-    """Return the function that expands the project's stored jobs."""
+def make_job_expander(
+    place: ProjectAccess, environment: Mapping[str, str], note: LogFunction
+) -> JobExpander:
+    """Return the function that expands the project's stored jobs; it also names them for ssh."""
     owner = project_access.get_owner_id(place.folders.config)
+    home = home_folder(environment)
 
     def understood(rows: Mapping[str, StoredJob]) -> DesiredState:
+        try:
+            refresh_job_names(place, home, rows.values())
+        except (HerdError, OSError) as error:
+            note("engine.unnamed", {"why": str(error)})
         return desired_slots.load_desired_state(rows, place, owner=owner)
 
     return understood

@@ -39,10 +39,10 @@ from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.client_key import KeyPair
 from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.jump_hosts import KEEPALIVE_S, PATIENCE_S, JumpHosts
 from tpuherd.remote.single_flight import SingleFlight
 from tpuherd.settings.host_routes import Route, RouteKind, default_routes, proxy_command
 
-PATIENCE_S = 10.0  #: for a host's next message during the handshake
 AGENT_PATIENCE_S = 60.0  #: for an agent to start; a host that dies meanwhile is noticed sooner
 SHORT_PATIENCE_S = 3.0  #: for a host that did not answer within the last MOMENT_S
 MOMENT_S = 60.0
@@ -61,7 +61,6 @@ HOST_KEYS = (
     "rsa-sha2-512",
     "rsa-sha2-256",
 )
-KEEPALIVE_S = 5.0
 KEEPALIVES_MAX = 3  #: unanswered ones after which a connection counts as lost
 
 
@@ -98,6 +97,15 @@ class ClientIdentity:
     ] = ()  #: routes to try in order; empty: whichever addresses the host has
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReachedBy:
+    """A host where it was reached, and the route that led there."""
+
+    host: Host
+    route: Route
+    instance: str  #: "" if no route needs it
+
+
 class KeyRejected(Exception):
     """The host does not accept our key."""
 
@@ -122,9 +130,10 @@ class ConnectionPool:
         self.clock = clock
         self._links: dict[IncarnationKey, AgentLink] = {}
         self._connections: dict[IncarnationKey, asyncssh.SSHClientConnection] = {}
+        self._reached: dict[IncarnationKey, ReachedBy] = {}
         self._opening = SingleFlight(clock)
         self._failed_at: dict[IncarnationKey, float] = {}
-        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
+        self._jumps = JumpHosts(clock)
         self._direct_limiter = HandshakeLimiter(GREETINGS, GREETING_S)
         self._jump_limiter = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
         self._bootstrap_limiter = HandshakeLimiter(ARRIVALS, GREETING_S)
@@ -157,6 +166,12 @@ class ConnectionPool:
             return link
         return await self._opening.run(key, lambda: self._open_link(key, host))
 
+    async def find_route(self, host: Host) -> ReachedBy:
+        """Connect to the host if necessary, without its agent; return what has worked."""
+        key = IncarnationKey(host.incarnation, host.worker)
+        await self._get_connection(key, host)
+        return self._reached[key]
+
     async def open_tunnel(
         self, host: Host, port: int
     ) -> tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]:
@@ -173,20 +188,18 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
         await self._opening.close()
-        connections = [*self._connections.values(), *self._jumps.values()]
+        connections = list(self._connections.values())
         self._links.clear()
         self._connections.clear()
-        self._jumps.clear()
         for connection in connections:
             connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
+        await self._jumps.close()
 
     async def _open_link(self, key: IncarnationKey, host: Host) -> AgentLink:
         """Connect if necessary, and reach or start the agent."""
-        connection = self._connections.get(key)
         known = self.has_pinned_key(host)  # then its agent may still be running
-        if connection is None or connection.is_closed():
-            connection = self._connections[key] = await self._connect_with_refresh(key, host)
+        connection = await self._get_connection(key, host)
         try:
             multiplexer, hello = await self._agents.wait_for(
                 self._reach_agent(connection, known=known)
@@ -196,6 +209,19 @@ class ConnectionPool:
             raise NotReached(f"its agent did not answer within {AGENT_PATIENCE_S:g} s") from error
         link = self._links[key] = AgentLink(host, hello, multiplexer)
         return link
+
+    async def _get_connection(
+        self, key: IncarnationKey, host: Host
+    ) -> asyncssh.SSHClientConnection:
+        connection = self._connections.get(key)
+        if connection is not None and not connection.is_closed():
+            return connection
+
+        async def open_connection() -> asyncssh.SSHClientConnection:
+            opened = self._connections[key] = await self._connect_with_refresh(key, host)
+            return opened
+
+        return await self._opening.run(("connection", key), open_connection)
 
     async def _reach_agent(
         self, connection: asyncssh.SSHClientConnection, *, known: bool
@@ -254,7 +280,9 @@ class ConnectionPool:
         failed: HerdError = NotReached("no configured route reaches it: it has no external address")
         for route in routes:
             try:
-                return await self._connect_with_key_install(key, host, route, instance)
+                opened = await self._connect_with_key_install(key, host, route, instance)
+                self._reached[key] = ReachedBy(host=host, route=route, instance=instance)
+                return opened
             except (NotReached, IdentityMismatch) as error:
                 failed = error
         raise failed
@@ -326,31 +354,8 @@ class ConnectionPool:
         if route.kind is RouteKind.COMMAND:
             return {"proxy_command": proxy_command(route, host, instance)}
         if route.kind is RouteKind.JUMP:
-            by = route.by
-            return {"tunnel": await self._opening.run(by, lambda: self._jump_connection(by))}
+            return {"tunnel": await self._jumps.get_connection(route.by)}
         return {}
-
-    async def _jump_connection(self, by: str) -> asyncssh.SSHClientConnection:
-        """The shared connection to a jump host, made with the user's own SSH settings and keys."""
-        jump = self._jumps.get(by)
-        if jump is not None and not jump.is_closed():
-            return jump
-        user, _, rest = by.rpartition("@")
-        name, _, port = rest.partition(":")
-        more: dict[str, Any] = {"username": user} if user else {}
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                jump = await asyncssh.connect(
-                    name, int(port or 22), keepalive_interval=KEEPALIVE_S, **more
-                )
-        except TimeoutError as error:
-            raise NotReached(
-                f"the jump host {by} did not answer within {PATIENCE_S:g} s"
-            ) from error
-        except (OSError, asyncssh.Error, ValueError) as error:
-            raise NotReached(f"can't connect to the jump host {by} ({error})") from error
-        self._jumps[by] = jump
-        return jump
 
     def _answer_timeout(self, key: IncarnationKey) -> float:
         """How long to wait for a host: shorter if it failed a moment ago."""

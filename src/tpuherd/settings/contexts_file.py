@@ -52,15 +52,20 @@ def edit_contexts(config: Path) -> Iterator[Json]:
         raise InvalidInput(f"{config / FILE} can't be written ({error.strerror})") from error
 
 
-def current_context(config: Path) -> Mapping[str, Any]:
-    """Return the current context; empty if there is none."""
+def current_name(content: Json, environ: Mapping[str, str]) -> str:
+    """Return the name of HERD_CONTEXT, else of the current context; "" if there is none."""
+    return str(environ.get("HERD_CONTEXT", content.get("current")) or "")
+
+
+def current_context(config: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the context of HERD_CONTEXT, else the current one; empty if there is none."""
     content = load_contexts(config)
-    name = content.get("current")
+    name = current_name(content, environ)
     if not name:
         return {}
-    if name not in content["contexts"]:
+    if name not in content["contexts"] and not environ.get("HERD_CONTEXT"):
         raise InvalidInput(f"{config / FILE} can't be used: it has no context {name}", hint=ADVICE)
-    found: Mapping[str, Any] = content["contexts"][name]
+    found: Mapping[str, Any] = find_context(content, name)
     return found
 
 

@@ -14,9 +14,13 @@ class LocalFolders:
     runtime: Path  #: sockets
 
 
+def home_folder(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or Path.home())
+
+
 def resolve_folders(environ: Mapping[str, str]) -> LocalFolders:
     """Follow the XDG base directory specification."""
-    home = Path(environ.get("HOME") or Path.home())
+    home = home_folder(environ)
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "tpuherd"
     state = Path(environ.get("XDG_STATE_HOME") or home / ".local/state") / "tpuherd"
     run = environ.get("XDG_RUNTIME_DIR")

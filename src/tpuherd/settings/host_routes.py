@@ -65,3 +65,21 @@ def proxy_command(way: Route, host: Host, instance: str) -> list[str]:
             parts = [part.replace(mark, meaning) for part in parts]
         words.append("%".join(parts))
     return words
+
+
+def split_jump_host(by: str) -> tuple[str, str, int]:
+    """[USER@]HOST[:PORT] → user, or "", host and port"""
+    user, _, rest = by.rpartition("@")
+    name, _, port = rest.partition(":")
+    return user, name, int(port or 22)
+
+
+def connection_words(way: Route, host: Host, instance: str) -> list[str]:
+    """Return a program that connects its stdin and stdout to the host; empty: a plain address."""
+    if way.kind is RouteKind.COMMAND:
+        return proxy_command(way, host, instance)
+    if way.kind is RouteKind.JUMP:
+        user, name, port = split_jump_host(way.by)
+        whom = f"{user}@{name}" if user else name
+        return ["ssh", "-p", str(port), "-W", f"[{host.internal_ip}]:{host.ssh_port}", whom]
+    return []

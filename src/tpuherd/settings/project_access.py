@@ -77,7 +77,7 @@ class ProjectAccess(ProjectScope):
 def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectAccess:
     """Resolve the cloud: --world or HERD_WORLD, then the current context, then Google."""
     where = resolve_folders(environ)
-    context = current_context(where.config)
+    context = current_context(where.config, environ)
     named = find_world_folder(environ, context, world)
     user = context.get("login") or host_login(environ.get("USER") or local_user())
     chosen = tuple(host_routes.parse_route(text) for text in context.get("ways", ()))
@@ -113,7 +113,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
 def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectScope:
     """Resolve the same project as `resolve_access`, whether or not it exists."""
     where = resolve_folders(environ)
-    context = current_context(where.config)
+    context = current_context(where.config, environ)
     named = find_world_folder(environ, context, world)
     if named is not None:
         return ProjectScope(world=named.absolute(), project="", folders=where)
@@ -161,11 +161,11 @@ def own_owner_ids(place: ProjectScope) -> frozenset[str]:
     return frozenset((get_owner_id(place.folders.config), *adopted))
 
 
-def current_context(config: Path) -> Mapping[str, Any]:
-    """Return the context chosen by `herd context use`: world or project, account, login, ways,
-    via.
+def current_context(config: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the context chosen by HERD_CONTEXT or `herd context use`: world or project, account,
+    login, ways, via.
     """
-    return contexts_file.current_context(config)
+    return contexts_file.current_context(config, environ)
 
 
 def read_world_facts(folder: Path) -> Mapping[str, Any]:

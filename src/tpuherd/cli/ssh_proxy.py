@@ -1,0 +1,36 @@
+"""`herd ssh-proxy`, for ssh's ProxyCommand: prints the way to a host, which the launcher takes."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+
+if TYPE_CHECKING:
+    from tpuherd.commands.console import Console
+    from tpuherd.commands.host_access import HostAccess
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("name")
+@click.argument("login")
+def ssh_proxy(file: Path, name: str, login: str) -> ParsedCommand:
+    """Connect ssh to the host NAME of the project in FILE; `herd ssh-config` writes such lines."""
+    return make_parsed_command("herd ssh-proxy", partial(run_ssh_proxy, file, name, login))
+
+
+async def run_ssh_proxy(
+    file: Path, name: str, login: str, console: "Console", home: "HostAccess"
+) -> int:
+    from tpuherd.commands.ssh_route import SshRequest, find_ssh_route
+    from tpuherd.ssh_config.ssh_projects import ssh_files
+
+    place, reach = await home.open_remote(console)
+    request = SshRequest(name=name, label=file.stem, login=login)
+    files = ssh_files(place.folders.config)
+    for word in await find_ssh_route(request, files, place, reach):
+        await console.write(f"{word}\n".encode())
+    return 0

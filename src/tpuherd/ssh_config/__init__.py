@@ -1,0 +1,1 @@
+"""The names by which `ssh`, and whatever uses it, reaches our hosts."""
