@@ -20,8 +20,11 @@ from tpuherd.checks.run_checks import DebugFunction, run_checks, unseen_result
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
-from tpuherd.errors import HerdError, NoLogin
+from tpuherd.errors import HerdError, InvalidInput, NoLogin, NotFound
 from tpuherd.settings import project_access
+from tpuherd.targets import BadTarget, parse_target_names
+
+REACH = "reach"  #: the check of whether hosts answer
 
 
 async def check_all(target: str | None, console: Console, home: HostAccess) -> list[CheckResult]:
@@ -29,12 +32,13 @@ async def check_all(target: str | None, console: Console, home: HostAccess) -> l
     machine = find_machine(console)
     debug = choose_debug(console)
     checks = machine_checks(machine)
-    mine, cloud, there = await asyncio.gather(
-        run_checks(checks, where=WHERE, clock=machine.clock, debug=debug),
-        check_cloud(machine, debug),
-        check_target(target, console, home),
-    )
-    return [add_reason(one) for one in (*mine, *cloud, *there)]
+    async with asyncio.TaskGroup() as group:
+        tasks = (
+            group.create_task(run_checks(checks, where=WHERE, clock=machine.clock, debug=debug)),
+            group.create_task(check_cloud(machine, debug)),
+            group.create_task(check_target(target, console, home)),
+        )
+    return [add_reason(one) for task in tasks for one in task.result()]
 
 
 def find_machine(console: Console) -> Machine:
@@ -85,14 +89,29 @@ def unseen_results(checks: Iterable[str], where: str, why: str) -> list[CheckRes
     return [unseen_result(check, where, why) for check in checks]
 
 
-async def check_target(
-    target: str | None, console: Console, home: HostAccess
-) -> Sequence[CheckResult]:
-    """Return the results of a target's hosts; raises NotFound for one that matches nothing."""
+async def check_target(target: str | None, console: Console, home: HostAccess) -> list[CheckResult]:
+    """Return the results of a target's hosts; raises NotFound for one that matches nothing, and
+    InvalidInput for one that can't be parsed."""
     if target is None:
-        return ()
-    place, reach = await home.open_remote(console)
-    return await hosts.check_hosts(target, place, reach, WallClock())
+        return []
+    check_target_name(target)
+    try:
+        place, reach = await home.open_remote(console)
+    except HerdError as error:  # which the checks of this machine and of the cloud explain
+        return unseen_results([REACH], target, error.sentence)
+    try:
+        return await hosts.check_hosts(target, place, reach, WallClock())
+    except (NotFound, InvalidInput):
+        raise
+    except HerdError as error:
+        return unseen_results([REACH], target, error.sentence)
+
+
+def check_target_name(target: str) -> None:
+    try:
+        parse_target_names(target)
+    except BadTarget as error:
+        raise InvalidInput(str(error)) from error
 
 
 def has_problem(results: Iterable[CheckResult]) -> bool:

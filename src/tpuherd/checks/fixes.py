@@ -24,7 +24,7 @@ async def fix_and_check(
     """Check, do the safe repairs, print what was done, and check again if anything was."""
     before = await check_all(target, console, home)
     done = await fix_machine(before, find_machine(console))
-    if target is not None:
+    if target is not None and any(one.fix and one.fix not in FIXES for one in before):
         place, reach = await home.open_remote(console)
         done += await hosts.fix_hosts(before, target, place, reach)
     for sentence in done:
