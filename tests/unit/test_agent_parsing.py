@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tpuherd.remote.agent_bundle import current_agent, strip_docs
-from tpuherd_host.agent import frames, log_records
-from tpuherd_host.agent.effects import preemption_notice
+from tpuherd_host.agent import frames, log_records, metadata_requests
 from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.host.chip_users import parse_lock_holder
 from tpuherd_host.agent.host.host_facts import chip_generation, parse_meminfo
@@ -129,17 +128,17 @@ ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Le
     ],
 )
 def test_metadata_server_answers_are_parsed(answer: bytes, told: tuple[str, str] | None) -> None:
-    assert preemption_notice.parse_answer(answer) == told
+    assert metadata_requests.parse_answer(answer) == told
 
 
 def test_the_metadata_server_address_is_found() -> None:
-    assert preemption_notice.server_address({}) == ("169.254.169.254", 80)
-    assert preemption_notice.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == (
+    assert metadata_requests.server_address({}) == ("169.254.169.254", 80)
+    assert metadata_requests.server_address({"GCE_METADATA_HOST": "127.0.0.1:81"}) == (
         "127.0.0.1",
         81,
     )
-    assert b"wait_for_change" not in preemption_notice.build_request("preempted", "h", "")
-    assert b"last_etag=8d3" in preemption_notice.build_request("preempted", "h", "8d3")
+    assert b"wait_for_change" not in metadata_requests.build_request("preempted", "h", "")
+    assert b"last_etag=8d3" in metadata_requests.build_request("preempted", "h", "8d3")
 
 
 LOCKS = """\

@@ -1,10 +1,10 @@
-"""What `python3 agent-<hash>.pyz` does: attach, serve, version, holders or environment."""
+"""What `python3 agent-<hash>.pyz` does: attach, serve, and what USAGE lists."""
 
 import sys
 from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
-USAGE = "usage: agent.pyz attach|serve|version|holders|environment RECIPE\n"
+USAGE = "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE\n"
 
 
 def main(words: List[str], pyz: str, protocol: int) -> int:
@@ -34,5 +34,9 @@ def main(words: List[str], pyz: str, protocol: int) -> int:
         from tpuherd_host.agent.environments.installation import run_installation
 
         return run_installation(words[1])
+    if words[:1] == ["listeners"]:
+        from tpuherd_host.agent.host.listeners import print_listeners
+
+        return print_listeners(words[1:])
     sys.stderr.write(USAGE)
     return 64

@@ -15,6 +15,7 @@ from tpuherd_host.agent.effects import effects, preemption_notice, task_store
 from tpuherd_host.agent.effects.step_reports import listen_for_reports
 from tpuherd_host.agent.event_loop import EventLoop
 from tpuherd_host.agent.frames import PROTOCOL
+from tpuherd_host.agent.metadata_requests import server_address
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
@@ -72,7 +73,7 @@ def adopt_tasks(loop: EventLoop) -> None:
 def start_background(loop: EventLoop) -> None:
     """Start the watchers of the metadata server, and handle signals."""
 
-    where = preemption_notice.server_address(loop.paths.environment)
+    where = server_address(loop.paths.environment)
 
     def tell(key: str, value: str) -> None:
         loop.post_event(messages.HostNotice(key, value))

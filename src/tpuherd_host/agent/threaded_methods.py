@@ -3,11 +3,12 @@
 from typing import Dict
 
 from tpuherd_host.agent.environments import rpc_environments
-from tpuherd_host.agent.host import clean, host_facts, stack_traces
+from tpuherd_host.agent.host import check_facts, clean, host_facts, stack_traces
 from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
 THREADED: Dict[str, ThreadedMethod] = {
+    "check": check_facts.collect_check_facts,
     "facts": host_facts.collect_facts,
     "holders": clean.list_chip_users,
     "clean": clean.clean_host,

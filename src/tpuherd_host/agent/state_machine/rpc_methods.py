@@ -93,6 +93,11 @@ Host
   clean    {"all"=false,"grace_s"=10} → {"ended":[{"pid","command","work","user"}],"left":[same],
            "removed":[lock files],"mended":[folders],"holders":[…]}. Only leftovers of earlier
            tasks; with all: also live tasks, and all processes on the chips.
+  check    {"ports"=[…],"pythons"=[paths]} → what `herd check` judges (check_facts.py): {"host": as
+           facts,"disks","locks","leftovers","holders": with "parent","tasks","ports","load",
+           "settings","wandb","pythons","identity","apt","logs","failed":{section: why}}. It changes
+           nothing. "ports": whose listeners to look for; "pythons": to look at before the usual
+           ones.
 
 Snapshots and copies. `have` sends an order with a token, by which the other verbs refer to it.
 Replies of receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN:
