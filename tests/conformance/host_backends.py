@@ -31,6 +31,7 @@ from tpuherd.remote.connection_pool import (
     IncarnationKey,
 )
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.settings.host_routes import Route
 from tpuherd_host.agent.frames import PROTOCOL
 
@@ -72,8 +73,9 @@ def opened(
     folder: Path,
     bundle: AgentBundle | None = None,
     routes: tuple[Route, ...] = (),
+    relay: IapRelay | None = None,
 ) -> "Opened":
-    return Opened(backend, folder, bundle or small(), routes)
+    return Opened(backend, folder, bundle or small(), routes, relay)
 
 
 class Opened:
@@ -85,11 +87,13 @@ class Opened:
         folder: Path,
         bundle: AgentBundle,
         routes: tuple[Route, ...] = (),
+        relay: IapRelay | None = None,
     ) -> None:
         self.backend = backend
         self.folder = folder
         self.bundle = bundle
         self.chosen = routes
+        self.relay = relay
 
     @asynccontextmanager
     async def connections(self) -> AsyncIterator[ConnectionPool]:
@@ -100,6 +104,7 @@ class Opened:
             hello=hello,
             bundle=self.bundle,
             routes=self.chosen,
+            relay=self.relay,
         )
         async with self.backend.register() as register:
             connections = ConnectionPool(register, caller, Pins(self.folder / "pins"), WallClock())

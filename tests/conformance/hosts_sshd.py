@@ -90,6 +90,7 @@ class SshdHosts:
         self.keys = folder / "authorized_keys"
         self.keys.touch(0o600)
         self.admitted: list[str] = []
+        self.names = False  #: whether hosts publish the names of their instances
         self.births = 0
         self.addresses = 1
 
@@ -302,7 +303,8 @@ class SshdHosts:
             or f"{node.name}@{node.born}" != host.incarnation
         ):
             return host, ""
-        return replace(host, host_keys=(self.machine(host).key,)), ""
+        instance = f"t1v-{host.name}" if self.names else ""
+        return replace(host, host_keys=(self.machine(host).key,)), instance
 
     async def find_current(self, host: Host) -> Host | None:
         node = self.nodes.get(host.node)

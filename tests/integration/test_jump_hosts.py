@@ -1,5 +1,6 @@
 """Hosts behind a jump host or a proxy command, and hosts with odd shells, homes and keys."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ import pytest
 
 from tests.conformance.host_backends import opened, ping
 from tests.conformance.hosts_sshd import SshdHosts, missing_programs, sshd_hosts
+from tests.conformance.iap_relay import stand_in
+from tests.conformance.test_iap_tunnel import give_token
 from tests.conformance.tiny_agent import small
 from tpuherd.errors import HerdError, IdentityMismatch, NotAllowed, NotReached, OperationFailed
 from tpuherd.ports import Host
 from tpuherd.remote import fanout
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.settings import host_routes
 
 pytestmark = [pytest.mark.real, pytest.mark.root]
@@ -76,6 +80,27 @@ def test_a_route_by_a_proxy_command(place: SshdHosts, tmp_path: Path) -> None:
     script.write_text(PROXY)
     way = host_routes.parse_route(f"command:{sys.executable} {script} %h %p")
     opened(place, tmp_path, routes=(way,)).run(lambda connections: ping(connections, host))
+
+
+def test_a_route_by_identity_aware_proxy(place: SshdHosts, tmp_path: Path) -> None:
+    hosts = place.node("inside", 2)
+    place.names = True
+
+    async def main() -> list[str]:
+        addresses = {f"t1v-{host.name}": (host.internal_ip, host.ssh_port) for host in hosts}
+        async with stand_in(addresses) as found:
+            relay = IapRelay(url=found.url, project="demo", auth_headers=give_token)
+            routes = (host_routes.parse_route("iap"),)
+            opened_by_relay = opened(place, tmp_path, routes=routes, relay=relay)
+            async with opened_by_relay.connections() as connections:
+                done = await fanout.run_on_all(hosts, lambda host: ping(connections, host))
+                found.instances = {}
+                connections.drop_connection(hosts[0])
+                done += await fanout.run_on_all(hosts, lambda host: ping(connections, host))
+            return fanout.failure_lines(done)
+
+    assert asyncio.run(main()) == ["inside/w0: IAP can't find t1v-inside/w0 (is the node READY?)"]
+    place.names = False
 
 
 def test_routes_are_tried_in_order(place: SshdHosts, tmp_path: Path) -> None:

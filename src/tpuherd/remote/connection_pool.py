@@ -3,7 +3,8 @@
 `get_link` returns the link to a host's agent (agent_link.py). If there is none yet, one task opens
 it and all callers wait for that task:
 1. Ask the directory (resolve_hosts.py) for the host keys, unless they are in host_key_pins.py.
-2. Try the routes (settings/host_routes.py) in order: an address, a jump host, a proxy command.
+2. Try the routes (settings/host_routes.py) in order: an address, a jump host, a proxy command,
+   Google's proxy (iap_tunnel.py).
 3. If the host rejects our key, let the directory add it to the metadata; retry for ADMISSION_S.
 4. If no route works, ask the directory where the host is now; try again if that has changed.
 5. Attach to the running agent by its socket, or start it (agent_bootstrap.py).
@@ -12,8 +13,9 @@ hundreds of hosts can be connected at once and dead ones don't delay the others.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from socket import socket
 from typing import Any, Protocol
 
 import asyncssh
@@ -39,6 +41,8 @@ from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.client_key import KeyPair
 from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.host_key_verifier import HostKeyVerifier, host_key_algorithms
+from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.remote.jump_hosts import KEEPALIVE_S, PATIENCE_S, JumpHosts
 from tpuherd.remote.single_flight import SingleFlight
 from tpuherd.settings.host_routes import Route, RouteKind, default_routes, proxy_command
@@ -53,14 +57,6 @@ GREETING_S = 4.0  #: a handshake that takes longer gives its place to the next
 ARRIVALS = 64  #: agents that are started at the same time: more would only slow each other down
 #: asyncssh prefers chacha20, which costs 50 % more processor time per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
-HOST_KEYS = (
-    "ssh-ed25519",
-    "ecdsa-sha2-nistp256",
-    "ecdsa-sha2-nistp384",
-    "ecdsa-sha2-nistp521",
-    "rsa-sha2-512",
-    "rsa-sha2-256",
-)
 KEEPALIVES_MAX = 3  #: unanswered ones after which a connection counts as lost
 
 
@@ -95,6 +91,7 @@ class ClientIdentity:
     routes: tuple[
         Route, ...
     ] = ()  #: routes to try in order; empty: whichever addresses the host has
+    relay: IapRelay | None = None  #: opens tunnels through IAP; None: a world, which has none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,6 +192,8 @@ class ConnectionPool:
             connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
         await self._jumps.close()
+        if self.caller.relay is not None:
+            await self.caller.relay.close()
 
     async def _open_link(self, key: IncarnationKey, host: Host) -> AgentLink:
         """Connect if necessary, and reach or start the agent."""
@@ -265,7 +264,9 @@ class ConnectionPool:
 
     async def _resolve_host(self, host: Host) -> tuple[Host, str]:
         """The host with its keys and instance name; asks the cloud only if they are needed."""
-        wants_name = any("%n" in route.by for route in self.caller.routes)
+        wants_name = any(
+            "%n" in route.by or route.kind is RouteKind.IAP for route in self.caller.routes
+        )
         if wants_name or not (self.pins.pinned_keys(host) or host.host_keys):
             return await self.directory.look_up_host(host)
         return host, ""
@@ -316,14 +317,18 @@ class ConnectionPool:
         direct = route.kind in (RouteKind.EXTERNAL, RouteKind.INTERNAL)
         limiter = self._direct_limiter if direct else self._jump_limiter
         seconds = self._answer_timeout(key)
+        sock: socket | None = None
         try:
             async with limiter.handshake_slot(), asyncio.timeout(seconds) as patience:
                 verifier.heard = lambda: patience.reschedule(
                     asyncio.get_running_loop().time() + seconds
                 )
+                sock = await self._open_iap_tunnel(route, host, instance)
+                verifier.heard()
                 connection = await asyncssh.connect(
                     route.host_address(host),
                     host.ssh_port,
+                    sock=sock,
                     options=self._options,
                     config=None,
                     client_factory=lambda: verifier,
@@ -331,6 +336,7 @@ class ConnectionPool:
                     **more,
                 )
                 verifier.pin_shown_key()
+                sock = None
                 return connection
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
@@ -348,6 +354,9 @@ class ConnectionPool:
             raise NotReached(f"it closed the connection before login ({error.reason})") from error
         except OSError as error:
             raise NotReached(unreachable_sentence(error, host.ssh_port)) from error
+        finally:
+            if sock is not None:
+                sock.close()
 
     async def _route_options(self, route: Route, host: Host, instance: str) -> dict[str, Any]:
         """The options of asyncssh for this route."""
@@ -357,48 +366,22 @@ class ConnectionPool:
             return {"tunnel": await self._jumps.get_connection(route.by)}
         return {}
 
+    async def _open_iap_tunnel(self, route: Route, host: Host, instance: str) -> socket | None:
+        """A socket through IAP; None for other routes."""
+        if route.kind is not RouteKind.IAP:
+            return None
+        if self.caller.relay is None:
+            raise NotReached(
+                "a simulated world has no Identity-Aware Proxy",
+                hint="choose another way: herd context add NAME --way external",
+            )
+        return await self.caller.relay.open_tunnel(host, instance)
+
     def _answer_timeout(self, key: IncarnationKey) -> float:
         """How long to wait for a host: shorter if it failed a moment ago."""
         failed_at = self._failed_at.get(key)
         recent = failed_at is not None and self.clock.now() - failed_at < MOMENT_S
         return SHORT_PATIENCE_S if recent else PATIENCE_S
-
-
-class HostKeyVerifier(asyncssh.SSHClient):
-    """Checks the host key before anything is sent to the host."""
-
-    def __init__(self, host: Host, pins: Pins) -> None:
-        self.host = host
-        self.pins = pins
-        self.known = pins.pinned_keys(host) or host.host_keys
-        self.shown = ""
-        #: Called when the host answers: extends the timeout.
-        self.heard: Callable[[], None] = lambda: None
-
-    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        self.heard()
-
-    def validate_host_public_key(
-        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-    ) -> bool:
-        self.heard()
-        self.shown = " ".join(key.export_public_key().decode().split()[:2])
-        return not self.known or self.shown in self.known
-
-    def pin_shown_key(self) -> None:
-        """Pin the keys from the cloud, else the shown one: the handshake proved that it owns it."""
-        self.pins.pin_keys(self.host, self.known or (self.shown,))
-
-    def stranger_error(self) -> IdentityMismatch:
-        """The error for a key that is not the host's."""
-        owner = self.pins.key_owner(self.shown)
-        if owner is not None and owner.incarnation != self.host.incarnation:
-            return IdentityMismatch(f"another node has its address now: {owner.name} answers")
-        return IdentityMismatch(
-            "the host key at its address does not match: another node has this address now,"
-            " or someone intercepts the connection",
-            hint="nothing was sent; herd asks the cloud again at the next command",
-        )
 
 
 def connection_options(caller: ClientIdentity) -> asyncssh.SSHClientConnectionOptions:
@@ -421,15 +404,6 @@ def connection_options(caller: ClientIdentity) -> asyncssh.SSHClientConnectionOp
         keepalive_interval=KEEPALIVE_S,
         keepalive_count_max=KEEPALIVES_MAX,
     )
-
-
-def host_key_algorithms(known: tuple[str, ...]) -> list[str]:
-    """The host key algorithms to ask for: those of known keys, else all, the best first."""
-    kinds = {key.partition(" ")[0] for key in known}
-    wanted = [
-        name for name in HOST_KEYS if name in kinds or (name[:3] == "rsa" and "ssh-rsa" in kinds)
-    ]
-    return wanted or list(HOST_KEYS)
 
 
 def without_keys(host: Host) -> Host:

@@ -23,7 +23,9 @@ from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.remote.client_key import key_pair
 from tpuherd.remote.connection_pool import ClientIdentity, ConnectionPool
 from tpuherd.remote.host_key_pins import Pins
+from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.remote.resolve_hosts import CloudNodeDirectory, RemoteSession
+from tpuherd.settings.endpoints import IAP_URL
 from tpuherd.settings.project_access import ProjectAccess, get_owner_id, local_user, own_owner_ids
 from tpuherd.settings.recordings import recording_flag
 from tpuherd_host.agent.frames import PROTOCOL
@@ -47,10 +49,17 @@ async def open_remote_session(
         "owner": get_owner_id(place.folders.config),
         "epoch": epoch,
     }
-    caller = ClientIdentity(
-        login=place.login, keys=keys, hello=hello, bundle=current_agent(), routes=place.routes
-    )
     async with open_cloud(place, clock, retries=not epoch) as cloud:
+        auth_headers = cloud.rest.bearer.auth_headers
+        relay = IapRelay(url=IAP_URL, project=place.project, auth_headers=auth_headers)
+        caller = ClientIdentity(
+            login=place.login,
+            keys=keys,
+            hello=hello,
+            bundle=current_agent(),
+            routes=place.routes,
+            relay=None if place.world else relay,
+        )
         seen = None if epoch else NodeCache(place.folders.state / "nodes" / place.logs_folder.name)
         directory = CloudNodeDirectory(cloud, place.ssh_port, clock, seen)
         pool = ConnectionPool(directory, caller, Pins(place.folders.state / "pins"), clock)

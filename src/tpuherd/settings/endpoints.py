@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+IAP_URL = "wss://tunnel.cloudproxy.app/v4"
 LOG_IN = "log in: gcloud auth application-default login"
 HINT = (
     "log in with `gcloud auth application-default login`, "

@@ -1,4 +1,4 @@
-"""How to reach a host: its address, a jump host, or a proxy command."""
+"""How to reach a host: its address, a jump host, Google's proxy, or a proxy command."""
 
 import shlex
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ class RouteKind(Enum):
     EXTERNAL = "external"  #: the host's external address
     INTERNAL = "internal"  #: its internal address, from inside its network
     JUMP = "jump"  #: its internal address, through another SSH server
+    IAP = "iap"  #: through Google's Identity-Aware Proxy
     COMMAND = "command"  #: a program connected to it by stdin and stdout, like ProxyCommand
 
 
@@ -21,6 +22,11 @@ class Route:
 
     kind: RouteKind
     by: str = ""  #: the jump host ([user@]host[:port]), or the command
+
+    @property
+    def text(self) -> str:
+        """As the user writes it."""
+        return f"{self.kind.value}:{self.by}" if self.by else self.kind.value
 
     def can_reach(self, host: Host) -> bool:
         return self.kind is not RouteKind.EXTERNAL or bool(host.external_ip)
@@ -35,7 +41,7 @@ def default_routes(host: Host) -> tuple[Route, ...]:
 
 
 def parse_route(text: str) -> Route:
-    """external, internal, jump:me@bastion or command:gcloud … %n %p"""
+    """external, internal, iap, jump:me@bastion or command:ssh … %h %p"""
     word, _, by = text.partition(":")
     try:
         kind = RouteKind(word)
@@ -44,7 +50,8 @@ def parse_route(text: str) -> Route:
     if kind is None or bool(by) != (kind in (RouteKind.JUMP, RouteKind.COMMAND)):
         raise InvalidInput(
             f"{text!r} is not a route to a host",
-            hint="external, internal, jump:[USER@]HOST[:PORT] or command:WORDS with %h %n %p %z",
+            hint="external, internal, iap, jump:[USER@]HOST[:PORT] or command:WORDS "
+            "with %h %n %p %z",
         )
     return Route(kind=kind, by=by)
 
