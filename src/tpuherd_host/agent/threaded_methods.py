@@ -4,6 +4,7 @@ from typing import Dict
 
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import check_facts, clean, host_facts, stack_traces
+from tpuherd_host.agent.nfs import rpc_nfs
 from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
@@ -21,6 +22,11 @@ THREADED: Dict[str, ThreadedMethod] = {
     "snapshot.give": send_files.give_snapshot,
     "environment.look": rpc_environments.look_for_environment,
     "environment.use": rpc_environments.use_environment,
+    "nfs.look": rpc_nfs.look_at_nfs,
+    "nfs.mount": rpc_nfs.mount_nfs,
+    "nfs.unmount": rpc_nfs.unmount_nfs,
+    "nfs.export": rpc_nfs.export_nfs,
+    "nfs.unexport": rpc_nfs.unexport_nfs,
     "give": send_files.give_files,
     "stacks": stack_traces.dump_stacks,
 }

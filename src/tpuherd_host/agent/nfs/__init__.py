@@ -1,0 +1,1 @@
+"""Mounts and exports NFS folders on this host."""
