@@ -19,6 +19,7 @@ class OptionalFields(TypedDict, total=False):
     repo: str | None
     python: str | None
     requirements: str | None
+    nfs: Mapping[str, str] | None
     setup: Words | None
     run: Words | None
     env: Mapping[str, str | int | float | bool] | None

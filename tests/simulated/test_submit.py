@@ -407,7 +407,7 @@ def test_a_checkpoint_must_be_shared_by_all_hosts(rig: SubmitRig) -> None:
     for place in ("~/ckpt", "/tmp/ckpt"):
         assert rig.submit_file(JOB + f"checkpoint: {place}") == [
             f"job.yaml:4: checkpoint: {place} is a different folder on each of the 2 hosts: use a"
-            " bucket, gs://BUCKET/PATH, or mount a shared folder in setup"
+            " bucket, gs://BUCKET/PATH, or mount a shared folder: `nfs`"
         ]
     assert rig.word(JOB + "checkpoint: /nfs/x\nsetup: sudo mount nfs:/x /nfs\n") == "submitted"
     one = JOB.replace("gpt", "one").replace("v4-16", "v4-8")

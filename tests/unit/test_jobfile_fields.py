@@ -34,6 +34,7 @@ FULL = {
     "workdir": "src",
     "python": "3.11",
     "requirements": "more/requirements.txt",
+    "nfs": {"/data": "10.0.0.2:/share", "/models": "w0"},
     "setup": ["pip install x", "pip install y", "pip install x"],
     "run": ["python", "train.py"],
     "env": {"A": "0.10"},

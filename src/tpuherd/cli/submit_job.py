@@ -22,6 +22,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.sweeps import search_space
 from tpuherd.views.egress_lines import billed_lines, egress_lines, egress_rows
 from tpuherd.views.format_text import count_slices, format_table
+from tpuherd.views.nfs_table import own_disk_lines
 
 TRIALS_SHOWN = 10
 WORDS = {
@@ -239,5 +240,9 @@ async def print_submitted(
             f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
         )
         await console.print_notice(f"{WORDS[made.word].format(made.stored_job.job)}: {what}")
-        for line in billed_lines(found.job, found.offers):
+        tiers = {one.tier for one in found.offers}
+        for line in [
+            *billed_lines(found.job, found.offers),
+            *own_disk_lines(found.job.nfs, tiers),
+        ]:
             await console.print_notice(line)

@@ -26,6 +26,7 @@ from tpuherd.engine.host_messages import (
     parse_message,
 )
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps, has_ended
+from tpuherd.engine.nfs_mounts import mount_nfs_folders
 from tpuherd.errors import HerdError, NotFound, NotReached, OperationFailed, Superseded
 from tpuherd.jobfile.launch_spec import stagger_steps
 from tpuherd.model.node_spec import LaunchSpec
@@ -116,8 +117,9 @@ class GangClient:
             failures = await provide_environment(self, watches, order, secrets)
             if failures:
                 return failures
-        if not order.setup:
-            return []
+        failures = await mount_nfs_folders(self, watches, order.nfs)
+        if failures or not order.setup:
+            return failures
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
 
         def set_up(watch: HostWatcher) -> Coroutine[Any, Any, HostFailure | None]:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from tpuherd.catalogue import accelerators, generations, regions, runtimes, zones
+from tpuherd.jobfile.nfs_folders import WORKER_0, find_nfs_folder
 from tpuherd.jobfile.yaml_with_lines import FieldPath
 from tpuherd.near_names import near_names
 from tpuherd.targets import split_bid_name
@@ -173,6 +174,15 @@ def check_requirements(values: Values, wrong: ReportMistake) -> None:
         wrong(("requirements",), "is a file of the shipped code: set workdir, such as workdir: .")
 
 
+def check_checkpoint_folder(values: Values, wrong: ReportMistake) -> None:
+    """Checkpoints must outlive the node."""
+    folders, path = values.get("nfs", {}), values.get("checkpoint", "")
+    folder = find_nfs_folder(folders, path)
+    if folder and folders[folder] == WORKER_0:
+        said = f"{folder} is on worker 0's disk, which is deleted with the node: use a bucket"
+        wrong(("checkpoint",), f"{said}, gs://BUCKET/PATH, or a server that stays")
+
+
 def check_variables(values: Values, wrong: ReportMistake) -> None:
     """No variable may be set by herd itself or be set twice."""
     names = {one.name for one in values.get("secrets", ())}
@@ -212,6 +222,7 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_exclusive_fields,
     check_node_name,
     check_requirements,
+    check_checkpoint_folder,
     check_variables,
     check_disks,
 )

@@ -10,6 +10,7 @@ from typing import Any
 from tpuherd.jobfile.bucket_scan import BUCKET
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
+from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
 from tpuherd.jobfile.sweep_fields import SEARCH
 from tpuherd.jobfile.value_types import (
     AMOUNT,
@@ -205,6 +206,12 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         " setup and the command use it: docs/howto/environments.md.", ATTEMPT,
     ),
     job_field(
+        "nfs", NFS_FOLDERS, "{/data: '10.0.0.2:/share'}",
+        "Folders that all hosts share by NFS, each with its server: `ADDRESS:/path`, or `w0` for a"
+        " folder on the disk of worker 0, which is deleted with the node. They are mounted before"
+        " setup, on every new node and after each reboot: docs/howto/nfs.md.", ATTEMPT,
+    ),
+    job_field(
         "setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
         "Commands that prepare a host: one, or a list of steps. A step that succeeded on a host"
         " runs there again only if the step or a file it depends on has changed.", ATTEMPT,
@@ -387,7 +394,8 @@ ALSO = {
     "python_version": "python", "requirements_file": "requirements", "pip": "requirements",
     "dependencies": "requirements",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
-    "disks": "data_disks", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
+    "disks": "data_disks", "mounts": "nfs", "filestore": "nfs",
+    "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip
 
 

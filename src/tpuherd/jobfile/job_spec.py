@@ -49,6 +49,7 @@ class JobSpec:
     repo: str = ""
     python: str = ""  #: empty: the image's own
     requirements: str = ""
+    nfs: Mapping[str, str] = field(default_factory=dict)  #: folders with their servers
     setup: tuple[str, ...] = ()
     run: str | tuple[str, ...] | None = None
     env: Mapping[str, str] = field(default_factory=dict)

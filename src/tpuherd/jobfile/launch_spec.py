@@ -58,6 +58,7 @@ def build_launch_spec(
         secrets=tuple(secret.name for secret in job.secrets),
         setup=setup_steps(job, stored.snapshot, files, environment),
         environment=environment,
+        nfs=job.nfs,
         dest=dest if stored.snapshot else "",
         directory=dest if stored.snapshot else "",
         outputs=job.outputs,

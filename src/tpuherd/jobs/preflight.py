@@ -16,6 +16,7 @@ from tpuherd.jobfile.environment_key import (
     needed_files,
 )
 from tpuherd.jobfile.expand_slots import exact_node_names
+from tpuherd.jobfile.nfs_folders import find_nfs_folder
 from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.jobfile.run_script import find_script
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
@@ -121,12 +122,13 @@ def check_checkpoint(job: JobSpec, offers: Sequence[Offer], page: YamlDocument) 
     if hosts == 1 or not job.checkpoint or job.checkpoint.startswith("gs://"):
         return
     mounted = bool(job.data_disks) or "startup-script" in job.metadata
+    mounted = mounted or bool(find_nfs_folder(job.nfs, job.checkpoint))
     if mounted or any(MOUNTS.search(step) for step in job.setup):
         return
     page.add_mistake(
         ("checkpoint",),
         f"{job.checkpoint} is a different folder on each of the {hosts} hosts: use a bucket,"
-        " gs://BUCKET/PATH, or mount a shared folder in setup",
+        " gs://BUCKET/PATH, or mount a shared folder: `nfs`",
     )
 
 

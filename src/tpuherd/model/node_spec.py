@@ -47,6 +47,7 @@ class LaunchSpec:
     secrets: tuple[str, ...] = ()  #: names; values come from the store's folder of secrets
     setup: tuple[Mapping[str, Any], ...] = ()  #: STEPs of the agent's verb `setup`, hashes set
     environment: EnvironmentSpec | None = None
+    nfs: Mapping[str, str] = field(default_factory=dict)  #: folders with their servers
     dest: str = ""  #: the snapshot's folder, relative to the login's home: herd/gpt
     directory: str = ""  #: where the command runs
     outputs: tuple[str, ...] = ()  #: paths to fetch, relative to `directory`
