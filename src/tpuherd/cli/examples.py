@@ -93,6 +93,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "hosts": ("herd hosts gpt", "herd hosts srv/w0 --json"),
     "forward": ("herd forward srv 8000", "herd forward dev-1/w0 6006:16006 8888:0"),
+    "nfs": ("herd nfs mount gpt /data --server 10.0.0.2:/share", "herd nfs status gpt"),
+    "nfs mount": (
+        "herd nfs mount gpt /data --server 10.0.0.2:/share",
+        "herd nfs mount gpt /scratch",
+        "herd nfs mount 'gpt-[0-3]' /data --server store-0/w0",
+    ),
+    "nfs unmount": ("herd nfs unmount gpt /scratch", "herd nfs unmount gpt"),
+    "nfs status": ("herd nfs status gpt", "herd nfs status 'gpt-[0-3]' --json"),
     "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
     "ssh-config": ("herd ssh-config", "herd ssh-config --print", "herd ssh-config --remove"),
     "sync": (
