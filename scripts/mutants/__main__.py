@@ -3,10 +3,10 @@
     .venv/bin/python scripts/mutants [--module plan,gang_progress:162] [--sample 8] [--offset 0]
                                      [--list] [--slow]
 
-Each mutant is one change of one module, judged by tests/unit/test_planner_*.py until the first that
-fails: see judge.py. `--slow` imports everything anew for each mutant and gives the same result.
-`--sample 8` takes every eighth mutant of all modules, `--offset 1` the ones after those. Survivors
-are listed.
+Each mutant is one change of one module, judged by tests/unit/test_planner_*.py and
+test_diagnosis_*.py until the first that fails: see judge.py. `--slow` imports everything anew for
+each mutant and gives the same result. `--sample 8` takes every eighth mutant of all modules,
+`--offset 1` the ones after those. Survivors are listed.
 """
 
 import argparse
@@ -27,12 +27,14 @@ from judge import Court, Lines, forked
 
 MODULES = (
     "planner.bidding", "planner.bid_status", "planner.deletion_guard", "planner.gang_actions",
-    "planner.gang_progress", "planner.log_patterns", "planner.observations_to_events",
-    "planner.plan", "planner.policy", "planner.retry_limits", "planner.slot_input",
+    "planner.gang_progress", "planner.observations_to_events", "planner.plan",
+    "planner.policy", "planner.retry_limits", "planner.slot_input",
     "planner.step_events", "planner.verdict", "planner.zone_choice", "history.apply_event",
     "history.apply_bid_events", "history.apply_slot_events", "history.apply_zone_events",
-    "jobfile.jobs_from_cards",
+    "jobfile.jobs_from_cards", "diagnosis.explain", "diagnosis.first_failure",
+    "diagnosis.line_time", "diagnosis.log_scanner", "diagnosis.match_line",
 )  # fmt: skip
+ROOMS = ("planner", "diagnosis")  #: whose unit tests judge
 #: The laws that take longest: after all others.
 HEAVY = ("test_planner_loop", "test_planner_tables")
 #: What the modules stand on and no mutant changes: imported once for all.
@@ -74,7 +76,8 @@ def laws(module: str = "") -> list[str]:
     def order(file: Path) -> tuple[bool, bool, str]:
         return not named.search(file.read_text()), file.stem in HEAVY, file.stem
 
-    return [str(one) for one in sorted((ROOT / "tests/unit").glob("test_planner_*.py"), key=order)]
+    files = [file for room in ROOMS for file in (ROOT / "tests/unit").glob(f"test_{room}_*.py")]
+    return [str(one) for one in sorted(files, key=order)]
 
 
 def judge(mutant: Mutant | None) -> bool:

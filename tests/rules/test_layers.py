@@ -16,7 +16,8 @@ FOR_THE_SIMULATOR = {"catalogue", "clock", "_version"}
 
 #: Packages whose functions only turn values into values.
 PURE = {
-    "accounting", "history", "jobfile", "model", "planner", "sweeps", "transcripts", "views",
+    "accounting", "diagnosis", "history", "jobfile", "model", "planner", "sweeps", "transcripts",
+    "views",
 }  # fmt: skip
 ADAPTERS = ("tpuherd/sweeps/optuna_sampler.py",)  #: a library of others' in a pure package
 

@@ -10,10 +10,10 @@ import pytest
 from tests.unit import planner_scenes
 from tests.unit.planner_scenes import NAME
 from tests.unit.toy_cloud import slot
+from tpuherd.diagnosis.first_failure import chips_failed, find_cause, has_own_cause
 from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import AttemptRecord, SlotHistory, Verdict
 from tpuherd.planner.gang_progress import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Pending
-from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause
 from tpuherd.planner.verdict import CHIPS_MAX, AttemptEnd, judge_attempt, run_last_sign
 
 NOW = 10_000.0
@@ -481,6 +481,7 @@ TRACEBACK = (
         (("    no error in a column",), "no error in a column"),
         (("\x1b[31mKeyError\x1b[0m: \u202e1\t2",), "KeyError:  1 2"),
         (("x" * 300,), "x" * 200 + "…"),
+        (("x" * 200,), "x" * 200),
     ],
 )
 def test_the_cause_is_the_first_matching_line(lines: tuple[str, ...], cause: str) -> None:

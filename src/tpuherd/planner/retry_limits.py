@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from math import inf
 
+from tpuherd.diagnosis.first_failure import find_cause
 from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, Slot
-from tpuherd.planner.log_patterns import find_cause
 
 PAUSE_S_MAX = 300.0
 CHIPS_PAUSE_S = 15.0  #: time for the chips to become free

@@ -4,6 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tpuherd.diagnosis.first_failure import (
+    chips_failed,
+    find_cause,
+    has_own_cause,
+    traceback_error,
+)
 from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import UNFIT, AttemptRecord, BidRecord, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import Slot
@@ -15,7 +21,6 @@ from tpuherd.planner.gang_progress import (
     describe_end,
     pending_state,
 )
-from tpuherd.planner.log_patterns import chips_failed, find_cause, has_own_cause, traceback_error
 from tpuherd.planner.step_events import checkpoint_marks
 
 LINES = 20  #: last lines kept of the host that failed first

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tpuherd.errors import OperationFailed
 from tpuherd.files import atomic_write
 from tpuherd.sync.snapshot_git import IndexStamp, Listing
-from tpuherd.sync.upload_check import Finding
+from tpuherd.sync.upload_check import UploadRisk
 from tpuherd_host.agent.snapshots.blobs import BlobsInUse, BlobStore
 from tpuherd_host.agent.snapshots.manifest import (
     content_sizes,
@@ -48,7 +48,7 @@ class StoredSnapshot(NamedTuple):
     id: str
     rows: tuple[bytes, ...]
     size: int
-    findings: tuple[Finding, ...]
+    findings: tuple[UploadRisk, ...]
     ids: frozenset[bytes]  #: ids of all contents
     seen: Mapping[bytes, FileStamp]  #: the files it was taken from
     listing: Listing | None = None  #: git's listing, if it names exactly these files
@@ -104,7 +104,7 @@ class Archive:
     def add(
         self,
         rows: Iterable[bytes],
-        findings: tuple[Finding, ...] = (),
+        findings: tuple[UploadRisk, ...] = (),
         seen: Mapping[bytes, FileStamp] | None = None,
     ) -> "StoredSnapshot":
         """Add a snapshot whose contents are already stored."""
@@ -206,7 +206,7 @@ class Archive:
 
     # ---- approvals -------------------------------------------------------------------------------
 
-    def approve_findings(self, findings: Iterable[Finding]) -> None:
+    def approve_findings(self, findings: Iterable[UploadRisk]) -> None:
         """Remember that these may be shipped without asking again."""
         with open(self.folder / "approved", "a") as file:
             file.writelines(f"{each.id}\n" for each in findings)

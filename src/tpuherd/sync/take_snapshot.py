@@ -10,7 +10,7 @@ from tpuherd.errors import InvalidInput
 from tpuherd.sync import snapshot_git, upload_check
 from tpuherd.sync.snapshot_store import FULL, Archive, FileStamp, StoredSnapshot
 from tpuherd.sync.tree_scan import TreeScan, scan_tree, signature
-from tpuherd.sync.upload_check import Finding
+from tpuherd.sync.upload_check import UploadRisk
 from tpuherd_host.agent.snapshots.blobs import PIECE, PackWriter
 from tpuherd_host.agent.snapshots.manifest import pack_row
 
@@ -28,7 +28,7 @@ class Snapshot:
     rows: tuple[bytes, ...]
     size: int  #: bytes of all files
     source: str  #: where it comes from, for people
-    findings: tuple[Finding, ...] = ()  #: what to ask the user about before shipping
+    findings: tuple[UploadRisk, ...] = ()  #: what to ask the user about before shipping
     notes: tuple[str, ...] = ()  #: what was left out unexpectedly
 
 

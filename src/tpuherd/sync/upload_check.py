@@ -8,7 +8,7 @@ LOOKED_AT = 256_000  #: bytes checked at the start of a file; keys are small
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class UploadRisk:
     """Something to ask the user about before it is shipped."""
 
     path: str
@@ -71,15 +71,17 @@ def reason_number(path: bytes, head: bytes) -> int:
     return 0
 
 
-def make_finding(path: bytes, number: int, id: bytes) -> Finding:
+def make_finding(path: bytes, number: int, id: bytes) -> UploadRisk:
     """A finding with this reason for a file."""
     name = path.decode(errors="replace")
-    return Finding(path=name, why=f"{name} looks like {REASONS[number]}", id=id.hex())
+    return UploadRisk(path=name, why=f"{name} looks like {REASONS[number]}", id=id.hex())
 
 
-def size_findings(bytes: int) -> tuple[Finding, ...]:
+def size_findings(bytes: int) -> tuple[UploadRisk, ...]:
     """A finding if it is very large. An approval holds until it grows by a gigabyte."""
     if bytes <= BYTES_MAX:
         return ()
     giga = bytes / 1e9
-    return (Finding(path="", why=f"{giga:.1f} GB would be shipped", id=f"{-(-bytes // 10**9)} GB"),)
+    return (
+        UploadRisk(path="", why=f"{giga:.1f} GB would be shipped", id=f"{-(-bytes // 10**9)} GB"),
+    )

@@ -1,55 +1,11 @@
-"""Tell from the last lines of a failed host whether it failed itself or lost a peer."""
+"""Tells from the last lines of a failed host whether it failed itself or lost a peer."""
 
 import re
 from collections.abc import Sequence
 
+from tpuherd.diagnosis.match_line import BOOK, RuleBook, matching_rules
 from tpuherd.model.slot_history import UNFIT
 
-#: Printed by processes that outlive a peer: never the cause.
-CONSEQUENCES = re.compile(
-    "|".join(
-        (
-            r"Gloo \w+ failed",
-            r"gloo/transport/tcp",
-            r"Connection (reset|closed) by peer",
-            r"Socket closed",
-            r"Failed to send RPC to coordination service",
-            r"CoordinationService/RegisterTask",
-            r"Terminating process because the (JAX|coordination|TF) ?\w* ?service detected fatal",
-            r"Terminating process because the JAX distributed service detected fatal errors",
-            r"[Tt]asks? are unhealthy",
-            r"heartbeat timeout",
-            r"Barrier (timed out|failed)",
-            r"[Ss]hutdown barrier",
-            r"another task died",
-            r"program continuator has halted",
-            r"Slice health check failed",
-            r"RAW: Raising signal",
-            r"herd: another process is gone",
-            r"Fatal Python error: Aborted",
-            r"\*\*\* SIGABRT",
-        )
-    )
-)
-#: The chips of this host did not come up: the node's fault, not the user's.
-CHIPS = re.compile(
-    "|".join(
-        (
-            r"TPU initialization failed",
-            r"/dev/(vfio/\d+|accel\d+)\S* ?:? ?Device or resource busy",
-            r"Couldn't open iommu group",
-            r"Couldn't set iommu to type",
-            r"Couldn't open device: /dev/accel",
-            r"The TPU is already in use",
-            r"libtpu multi-process lockfile",
-            r"libtpu\.so already in used? by another process",
-            r"Failed to connect to vbar control service",
-            r"Unable to initialize backend 'tpu'",
-            r"herd: the hosts are not alike: the number of chips",
-            r"observed errors are: \[(Hardware|Network|Power)\]",
-        )
-    )
-)
 #: A line that tells of something gone wrong.
 ALARMS = re.compile(
     r"Traceback|\b\w*(Error|Exception)\b|\berror\b|\bfatal\b|\bassert|[Kk]illed|[Oo]ut of memory|"
@@ -64,20 +20,30 @@ CAUSE_CHARS_MAX = 200
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
 
+def is_consequence(line: str, book: RuleBook = BOOK) -> bool:
+    """Whether a process printed it that has outlived another: never the cause."""
+    return any(rule.is_consequence for rule, _ in matching_rules(line, book))
+
+
 def chips_failed(lines: Sequence[str]) -> bool:
-    return any(CHIPS.search(line) for line in lines)
+    """Whether the chips of this host did not come up: the node's fault, not the user's."""
+    return any(rule.chips for line in lines for rule, _ in matching_rules(line))
 
 
 def has_own_cause(lines: Sequence[str], exit_code: int | None, signal: int | None) -> bool:
     """Whether the host failed by itself, not because another did."""
     for line in lines:
-        if CONSEQUENCES.search(line):
+        if is_consequence(line):
             return False
-        if ALARMS.search(line) and not line.startswith("Traceback"):
+        if is_alarming(line) and not line.startswith("Traceback"):
             return True
     if exit_code == UNFIT:
         return bool(library_message(lines))  # all end with it, and one says why
     return exit_code not in ABORTED and signal not in ABORTED
+
+
+def is_alarming(line: str) -> bool:
+    return ALARMS.search(line) is not None
 
 
 def library_message(lines: Sequence[str]) -> str:
@@ -92,8 +58,8 @@ def find_cause(lines: Sequence[str]) -> str:
     It is what our library says, else what a traceback ends with, else the first line that sounds
     like an error, else the last line.
     """
-    plain = [clean_line(line) for line in lines if not CONSEQUENCES.search(line)]
-    alarms = [line for line in plain if ALARMS.search(line) and not starts_traceback(line)]
+    plain = [clean_line(line) for line in lines if not is_consequence(line)]
+    alarms = [line for line in plain if is_alarming(line) and not starts_traceback(line)]
     spoken = [line for line in plain if line.strip()]
     message = (
         library_message(plain)
@@ -101,8 +67,13 @@ def find_cause(lines: Sequence[str]) -> str:
         or next((line for line in alarms if not line.startswith(" ")), "")
         or next(iter(alarms + spoken[-1:]), "")
     )
-    message = message.strip()
-    return message if len(message) <= CAUSE_CHARS_MAX else f"{message[:CAUSE_CHARS_MAX]}…"
+    return shorten_line(message)
+
+
+def shorten_line(line: str) -> str:
+    """The line without blanks around it, and cut."""
+    line = line.strip()
+    return line if len(line) <= CAUSE_CHARS_MAX else f"{line[:CAUSE_CHARS_MAX]}…"
 
 
 def traceback_error(lines: Sequence[str]) -> str:
