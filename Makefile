@@ -4,7 +4,6 @@ READY := .venv/ready
 .DEFAULT_GOAL := help
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
-export UV_NATIVE_TLS := 1
 
 .PHONY: help demo test test-long check test-real storm bench mutants docs constraints clean
 

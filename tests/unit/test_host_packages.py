@@ -53,7 +53,7 @@ def test_written_settings_can_be_read() -> None:
     assert pip["global"]["extra-index-url"].split() == ["https://e/s", "https://f/s"]
     assert pip["global"]["cert"] == "/etc/ca.crt"
     uv = tomllib.loads(uv_toml(packages))
-    assert (uv["https-proxy"], uv["index-url"], uv["native-tls"]) == (PROXY, "https://i/s", True)
+    assert (uv["https-proxy"], uv["index-url"], uv["system-certs"]) == (PROXY, "https://i/s", True)
     assert tomllib.loads(uv_toml(PackageSources())) == {"http-proxy": PROXY, "https-proxy": PROXY}
     assert f'Acquire::http::Proxy "{PROXY}";' in apt_conf(packages)
 

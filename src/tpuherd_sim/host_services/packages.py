@@ -120,7 +120,7 @@ def uv_toml(packages: PackageSources) -> str:
         urls = ", ".join(f'"{url}"' for url in packages.extra_index_urls)
         lines.append(f"extra-index-url = [{urls}]")
     if packages.ca_bundle:
-        lines.append("native-tls = true")
+        lines.append("system-certs = true")  # since uv 0.11; before: native-tls
     return "\n".join([*lines, ""])
 
 
