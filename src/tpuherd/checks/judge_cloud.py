@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.cloud.nodes_api import OS_LOGIN_HINT
-from tpuherd.errors import HerdError, NoLogin
+from tpuherd.errors import HerdError
 from tpuherd.jobfile.data_egress import (
     allow_advice,
     distance_message,
@@ -38,12 +38,11 @@ def judge_login(where: str, source: str, error: HerdError | None) -> CheckResult
     """`source`: which credentials there are; `error`: why they are of no use."""
     if error is None:
         return CheckResult(check="login", where=where, status=CheckStatus.OK, found=source)
-    status = CheckStatus.PROBLEM if isinstance(error, NoLogin) else CheckStatus.SKIPPED
-    why = error.sentence if status is CheckStatus.PROBLEM else f"could not look: {error.sentence}"
+    why = error.sentence
     return CheckResult(
         check="login",
         where=where,
-        status=status,
+        status=CheckStatus.PROBLEM,
         found=why if "gcloud" in why or source in why else f"{why} ({source})",
         remedy=error.hint or LOG_IN,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.checks.check_table import add_reason
@@ -36,10 +37,12 @@ async def run_checks(
         except HerdError as error:
             return [unseen_result(check, where, error.sentence, error.hint)]
         except TimeoutError:
-            return [unseen_result(check, where, f"no answer within {seconds:g} s")]
+            late = unseen_result(check, where, f"no answer within {seconds:g} s")
+            return [replace(late, status=CheckStatus.WARNING)]
         except Exception as error:  # noqa: BLE001 - a check that fails must not hide the others
             await debug(traceback.format_exc())
-            return [unseen_result(check, where, describe_error(error))]
+            broken = unseen_result(check, where, describe_error(error))
+            return [replace(broken, status=CheckStatus.WARNING)]
 
     found = await asyncio.gather(*(run_one(*one) for one in functions.items()))
     return [add_reason(result) for results in found for result in results]
