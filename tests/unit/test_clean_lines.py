@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpuherd.cli.clean import summary_lines
+from tpuherd.views.clean_report import summary_lines
 
 
 def answer(*ended: tuple[str, int], **more: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """`herd clean`: ends leftover processes on hosts and frees the chips."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,6 +54,7 @@ async def run_clean(target: str, how: CleanOptions, console: "Console", home: "H
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.commands.ask_hosts import ask_hosts
     from tpuherd.ports import RpcRequest
+    from tpuherd.views.clean_report import summary_lines
 
     verb = RpcRequest(name="clean", arguments={"all": how.all, "grace_s": how.grace_s})
     prompter = TerminalPrompter(console, "herd clean", yes=how.yes)
@@ -67,32 +67,3 @@ async def run_clean(target: str, how: CleanOptions, console: "Console", home: "H
     else:
         await console.print_text("\n".join(summary_lines(answers)))
     return status or (FAILED if any(answer["left"] for answer in answers.values()) else 0)
-
-
-def summary_lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what was done, a line for all hosts with the same result."""
-    from tpuherd.targets import fold_names
-
-    groups: dict[str, dict[str, list[int]]] = {}
-    for host, answer in answers.items():
-        for sentence, pid in host_sentences(answer) or [("nothing to clean", 0)]:
-            groups.setdefault(sentence, {}).setdefault(host, []).append(pid)
-    return [f"{fold_names(hosts)}: {said}{pid_suffix(hosts)}" for said, hosts in groups.items()]
-
-
-def pid_suffix(hosts: Mapping[str, list[int]]) -> str:
-    """Return the pids, if the line is about one host."""
-    pids = [pid for each in hosts.values() for pid in each] if len(hosts) == 1 else []
-    return f" (pid {', '.join(map(str, pids))})" if any(pids) else ""
-
-
-def host_sentences(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return what happened on one host, each sentence with its pid or 0."""
-    from tpuherd.views.format_text import shorten_command
-
-    said = [(f"ended {shorten_command(one['command'])}", one["pid"]) for one in answer["ended"]]
-    said += [
-        (f"could not end {shorten_command(one['command'])}", one["pid"]) for one in answer["left"]
-    ]
-    said += [(f"removed the stale lock {path}", 0) for path in answer["removed"]]
-    return said + [(f"made {path} writable for all", 0) for path in answer["mended"]]

@@ -12,10 +12,17 @@ MEGASCALE_PORT = 8081
 
 def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
     """The variables of the host at `index`; the agent removes those that the login sets."""
-    mine, first = hosts[index], hosts[0]
-    variables = {
+    return {
         "HERD_ATTEMPT": str(launch.number),
         "HERD_RESUME": str(int(launch.resume)),
+        **place_environment(hosts, index),
+    }
+
+
+def place_environment(hosts: Sequence[Host], index: int) -> Mapping[str, str]:
+    """The variables by which the hosts of a gang find each other, for the host at `index`."""
+    mine, first = hosts[index], hosts[0]
+    variables = {
         "HERD_WORKER": str(index),
         "HERD_WORKERS": str(len(hosts)),
         "HERD_COORDINATOR": f"{first.internal_ip}:{COORDINATOR_PORT}",
