@@ -9,6 +9,7 @@ LONG = (
     "conformance/test_routes.py::test_unreachable_hosts_do_not_delay_the_others",
     "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_buckets.py::test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts",
+    "integration/test_check_hosts.py",
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",
     "integration/test_clients_tpu_info.py",

@@ -32,6 +32,10 @@ def cloud_check(id: str, looks_at: str, matters: str) -> CheckKind:
     return CheckKind(id=id, place=CheckPlace.CLOUD, looks_at=looks_at, matters=matters)
 
 
+def host_check(id: str, looks_at: str, matters: str, fix: str = "") -> CheckKind:
+    return CheckKind(id=id, place=CheckPlace.HOSTS, looks_at=looks_at, matters=matters, fix=fix)
+
+
 PRIVATE = "makes it readable by you alone"
 MACHINE_CHECKS = (
     machine_check(
@@ -152,7 +156,135 @@ CLOUD_CHECKS = (
         "Reading from another region is slow and billed by the GiB",
     ),
 )
-HOST_CHECKS: tuple[CheckKind, ...] = ()
+ENDS = "ends processes that ended tasks of herd left behind, as `herd clean` does"
+HOST_CHECKS = (
+    host_check(
+        "reach",
+        "whether each host answers, and tells all facts",
+        "herd can do nothing on a host that does not answer",
+    ),
+    host_check(
+        "chips",
+        "the chips in /dev and on PCI against the node's type",
+        "libtpu refuses to start, or uses fewer chips than are paid for",
+    ),
+    host_check(
+        "chip-users",
+        "which processes keep the chips, other than running tasks of herd",
+        "A chip has one user at a time: the next program fails, or falls back to CPUs",
+        ENDS,
+    ),
+    host_check(
+        "tpu-lock",
+        "libtpu's lock files, their owners and their true holders",
+        "libtpu refuses to start while the file is locked, or belongs to another user",
+        "removes files that no process holds, and "
+        "ends processes that ended tasks of herd left behind",
+    ),
+    host_check(
+        "leftovers",
+        "processes that ended tasks of herd left behind",
+        "They use memory and chips, and may answer in the name of the next run",
+        ENDS,
+    ),
+    host_check(
+        "ports",
+        "who listens at the ports by which hosts of a run find each other",
+        "A stale coordinator catches hosts of the next run, which then hangs or aborts",
+        ENDS,
+    ),
+    host_check(
+        "fork",
+        "whether a process was forked while it had the chips open",
+        "libtpu does not work after a fork: such programs hang",
+    ),
+    host_check(
+        "host-disk",
+        "free space and inodes of /, the home folder, /tmp and /dev/shm",
+        "Programs, checkpoints and logs fail on a full disk, and a TPU VM's disk can't grow",
+    ),
+    host_check(
+        "host-memory",
+        "available memory, and which process has most",
+        "The kernel kills the largest process when memory runs out",
+    ),
+    host_check(
+        "limits",
+        "threads and open files against their limits",
+        "Data loaders fail when a limit is reached",
+    ),
+    host_check(
+        "hugepages",
+        "transparent huge pages, from v5e on",
+        "libtpu starts and copies slowly without them",
+    ),
+    host_check(
+        "preload",
+        "whether the libraries in LD_PRELOAD exist",
+        "Every program prints an error, and tcmalloc is not used",
+    ),
+    host_check(
+        "tpu-logs",
+        "whether libtpu can write to /tmp/tpu_logs",
+        "libtpu complains with every line that it can't log",
+        "makes it writable for all",
+    ),
+    host_check(
+        "apt-lock",
+        "who holds apt's lock, and for how long",
+        "No package can be installed, so setup steps wait or fail",
+    ),
+    host_check(
+        "multislice",
+        "MEGASCALE_ variables of an earlier run in logins and profiles",
+        "jax.distributed.initialize() waits for slices that don't exist",
+    ),
+    host_check(
+        "variables",
+        "variables in logins that take chips or hosts away from programs",
+        "Programs see fewer chips or hosts than there are",
+    ),
+    host_check(
+        "packages",
+        "whether libtpu fits jax in each Python, and what JAX needs is installed",
+        "JAX can't use the chips, or can't find the other hosts",
+    ),
+    host_check(
+        "wandb",
+        "whether a program that uses wandb finds a key on every host",
+        "wandb asks for a key and, without a terminal, ends the program",
+    ),
+    host_check(
+        "addresses",
+        "the addresses of the cloud, the metadata server, the host and ssh against each other",
+        "Programs and ssh look for hosts at addresses that other machines may have",
+    ),
+    host_check(
+        "python",
+        "the versions of Python, JAX and libtpu across hosts",
+        "Hosts with different versions compile different programs, and the run hangs",
+    ),
+    host_check(
+        "same-variables",
+        "XLA_FLAGS, LIBTPU_INIT_ARGS and JAX_PLATFORMS across hosts",
+        "Hosts with different flags compile different programs, and the run hangs",
+    ),
+    host_check(
+        "image",
+        "the runtime and the system across hosts, and against the cloud",
+        "libtpu and its drivers belong to the runtime",
+    ),
+    host_check(
+        "host-clock",
+        "the clocks of hosts against each other",
+        "Tokens are refused, and times in logs can't be compared",
+    ),
+    host_check(
+        "collective",
+        "a sum over all chips of all hosts at once, and how fast it is",
+        "Training can't work where this does not",
+    ),
+)
 
 CHECKS: Mapping[str, CheckKind] = {
     kind.id: kind for kind in (*MACHINE_CHECKS, *CLOUD_CHECKS, *HOST_CHECKS)
