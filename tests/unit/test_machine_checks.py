@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,10 @@ def test_the_context(machine: Machine, tmp_path: Path) -> None:
     assert judge_context("Google Cloud", "you", NotFound("no world")).status is PROBLEM
     config = machine.folders.config
     config.mkdir(parents=True)
+    (config / "contexts.json").write_text('{"contexts": {"lab": {"world": "/w"}}}')
+    chosen = replace(machine, environ={**machine.environ, "HERD_CONTEXT": "lab"})
+    assert look(checks.check_context, chosen).found == "there is no world in /w"
+    assert checks.name_chooser(chosen) == "context lab"
     (config / "contexts.json").write_text("{")
     found = asyncio.run(
         run_checks({"context": lambda: checks.check_context(machine)}, where="", clock=WallClock())

@@ -65,7 +65,7 @@ async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResul
         return [login, *unseen_results(ids[1:], NO_CLOUD, "there is no login")]
     except HerdError as error:
         return [
-            *await check_login_alone(machine, debug),
+            *await check_login_alone(machine, error, debug),
             *unseen_results(ids[1:], NO_CLOUD, error.sentence),
         ]
     async with open_view(place, machine.clock) as view:
@@ -74,11 +74,13 @@ async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResul
         )
 
 
-async def check_login_alone(machine: Machine, debug: DebugFunction) -> list[CheckResult]:
-    """Return the result of the login where no project or world is known."""
+async def check_login_alone(
+    machine: Machine, error: HerdError, debug: DebugFunction
+) -> list[CheckResult]:
+    """Return the result of the login where no project is known; `error` says why there is none."""
 
     async def check_token() -> Sequence[CheckResult]:
-        async with open_login_view(machine.environ, machine.clock, machine.world) as view:
+        async with open_login_view(machine, error) as view:
             return await check_login(view)
 
     functions = {"login": check_token}

@@ -1,20 +1,19 @@
 """What the checks of a cloud need: the project, its cloud, and the jobs that use it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from tpuherd.checks.machine_facts import Machine
 from tpuherd.clock import Clock
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.errors import HerdError, NoLogin, NotFound
+from tpuherd.errors import HerdError, NoLogin
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.read_job import read_fields
 from tpuherd.remote.open_remote import open_cloud
 from tpuherd.settings import project_access, project_settings
 from tpuherd.settings.endpoints import HINT
-from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 
@@ -37,15 +36,13 @@ class CloudView:
 
 
 @asynccontextmanager
-async def open_login_view(
-    environ: Mapping[str, str], clock: Clock, world: Path | None
-) -> AsyncIterator[CloudView]:
+async def open_login_view(machine: Machine, error: HerdError) -> AsyncIterator[CloudView]:
     """Yield a view of no project, with Google's login; raises NoLogin if there is none, and
-    NotFound for a world that is not there, which needs no login."""
-    folders = resolve_folders(environ)
+    `error` if a world is chosen, which needs no login."""
+    environ, folders = machine.environ, machine.folders
     context = project_access.current_context(folders.config, environ)
-    if project_access.find_world_folder(environ, context, world) is not None:
-        raise NotFound("the world is not there")
+    if project_access.find_world_folder(environ, context, machine.world) is not None:
+        raise error
     found = project_access.find_credentials(environ, account=context.get("account"))
     if not (found.file or found.metadata_url or found.gcloud):
         raise NoLogin("no credentials for Google Cloud found", hint=HINT)
@@ -59,8 +56,8 @@ async def open_login_view(
         routes=(),
         credentials=found,
     )
-    async with open_cloud(place, clock) as cloud:
-        yield CloudView(place=place, cloud=cloud, clock=clock)
+    async with open_cloud(place, machine.clock) as cloud:
+        yield CloudView(place=place, cloud=cloud, clock=machine.clock)
 
 
 def cloud_title(place: ProjectAccess) -> str:

@@ -83,7 +83,8 @@ def name_chooser(machine: Machine) -> str:
     """Return what chose the cloud; raises InvalidInput if the contexts can't be read."""
     if machine.world is not None:
         return "--world or HERD_WORLD"
-    name = contexts_file.load_contexts(machine.folders.config).get("current")
+    content = contexts_file.load_contexts(machine.folders.config)
+    name = contexts_file.current_name(content, machine.environ)
     return f"context {name}" if name else "your environment and Google's own settings"
 
 
