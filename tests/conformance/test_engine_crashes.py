@@ -4,9 +4,12 @@ import asyncio
 import os
 from pathlib import Path
 from time import time
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tpuherd.engine import engine_process
 from tpuherd.engine.crash_records import (
     PAUSE_S,
     PAUSE_S_MAX,
@@ -15,11 +18,14 @@ from tpuherd.engine.crash_records import (
     record_crash,
     record_kill,
 )
+from tpuherd.engine.dependencies import EndReason
 from tpuherd.files import try_lock
 from tpuherd.jobs import engine_control
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import LeaseHolder
+from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
+from tpuherd.store.engine_rest import is_at_rest
 
 NOW = 1_800_000_000.0
 
@@ -81,4 +87,35 @@ def test_a_starting_engine_counts_as_running(
     assert held is not None and engine_control.is_engine_running(store, NOW)
     os.close(held)
     assert not engine_control.is_engine_running(store, NOW)
+    store.close()
+
+
+@pytest.mark.parametrize("late", ["", "before its end is recorded", "after it"])
+def test_an_engine_that_ends_at_rest_goes_on_for_a_job_that_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    lives: list[int] = []
+
+    async def end_at_rest(
+        place: object, store: Database, environ: object, epoch: int, diary: object
+    ) -> EndReason:
+        lives.append(epoch)
+        read = store.append_events([HistoryEvent(at=NOW, kind="engine.started")])
+        came = HistoryEvent(at=NOW, kind="job.submitted", job="gpt")
+        ended = HistoryEvent(at=NOW, kind="engine.stopped", facts={"why": "rest", "read": read})
+        events = {
+            "": [ended],
+            "before its end is recorded": [came, ended],
+            "after it": [ended, came],
+        }
+        store.append_events(events[late] if len(lives) == 1 else [ended])
+        return EndReason.REST
+
+    monkeypatch.setattr(engine_process, "run_until_ended", end_at_rest)
+    place = SimpleNamespace(store_folder=tmp_path)
+    why = engine_process.run_engine(cast(ProjectAccess, place), {}, aloud=False)
+    assert why == "the engine has ended: rest"
+    assert len(lives) == (2 if late else 1)
+    store = Database(tmp_path, NOW)
+    assert is_at_rest(store) and store.lease_holder(NOW) is None
     store.close()

@@ -41,6 +41,7 @@ from tpuherd.ports import LeaseHolder
 from tpuherd.settings.endpoints import ServiceUrls
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
+from tpuherd.store.engine_rest import is_at_rest
 from tpuherd.store.log_store import LogStore
 from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 from tpuherd_sim.model.http_types import Request
@@ -80,7 +81,6 @@ class EngineHarness:
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
     remembered: History = field(default_factory=History)
     folded: int = 0
-    resting: int | None = None  #: the store's version when nothing was left to do
 
     def __post_init__(self) -> None:
         self.clock = SetClock(self.sim.clock)
@@ -150,7 +150,7 @@ class EngineHarness:
     def forget(self) -> None:
         """The store was lost: a new one, which knows nothing."""
         self.store = Database(self.folder, self.sim.clock.now())
-        self.remembered, self.folded, self.resting = History(), 0, None
+        self.remembered, self.folded = History(), 0
 
     # ---- the engine ------------------------------------------------------------------------------
 
@@ -160,8 +160,15 @@ class EngineHarness:
             if self.wanted:
                 await self.one()
             await asyncio.sleep(RESTART_S)
-            while self.resting is not None and self.store.change_counter() == self.resting:
+            while self.at_rest():
                 await asyncio.sleep(RESTART_S)
+
+    def at_rest(self) -> bool:
+        """Whether no command would start an engine."""
+        try:
+            return is_at_rest(self.store)
+        except HerdError:
+            return False
 
     async def one(self) -> None:
         """The life of one engine."""
@@ -205,11 +212,9 @@ class EngineHarness:
                 )
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())
-                if await self.ended(life.task, life):
-                    if life.task.result() is not EndReason.DAMAGED:
-                        inner.release_lease(epoch)
-                    if life.task.result() is EndReason.REST:
-                        self.resting = self.store.change_counter()
+                ended = await self.ended(life.task, life)
+                if ended and life.task.result() is not EndReason.DAMAGED:
+                    inner.release_lease(epoch)
         except HerdError:
             pass  # the lease can't be given back: the process ends, and the lease runs out
         finally:
@@ -265,7 +270,6 @@ class EngineHarness:
 
     async def ended(self, task: asyncio.Task[EndReason], life: EngineLife) -> bool:
         """Whether an engine ended normally; a crash is a finding."""
-        self.resting = None
         await asyncio.wait([task])
         if task.cancelled():
             return False

@@ -86,6 +86,25 @@ def test_an_engine_at_rest_ends_by_itself() -> None:
     assert 600.0 <= seconds <= 900.0
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_job_that_comes_while_the_engine_ends_is_run(when: str) -> None:
+    """Its command saw an engine that runs, so it started none."""
+
+    async def plot(play: EngineHarness) -> bool:
+        play.submit(SimJob())
+        assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
+
+        def at(life: EngineLife, place: str) -> None:
+            if place.startswith(when) and "engine.stopped" in place:
+                play.at = lambda life, place: None
+                play.submit(SimJob(job="late"))
+
+        play.at = at
+        return await play.until(lambda: len(play.events("slot.done")) == 2, 3600.0)
+
+    assert perform(plot, scripts=QUICK)
+
+
 @pytest.mark.parametrize("kind", [httpx2.ConnectError, httpx2.ReadError])
 def test_an_engine_ends_when_its_world_is_gone(kind: type[httpx2.TransportError]) -> None:
     """Nothing listens ⇔ the world is gone: a cut or late world may still exist."""

@@ -42,6 +42,7 @@ from tpuherd.remote.client_key import FILE
 from tpuherd.settings import contexts_file, project_access
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.database import Database
+from tpuherd.store.engine_rest import is_at_rest
 from tpuherd.store.set_aside import read_notices
 
 GOOGLE = "Google Cloud"
@@ -130,7 +131,7 @@ async def check_engine(machine: Machine) -> Sequence[CheckResult]:
             facts = EngineFacts(
                 holder=store.lease_holder(now),
                 version=engine_control.engine_version(store),
-                wanted=bool(jobs) and not engine_control.is_at_rest(store),
+                wanted=bool(jobs) and not is_at_rest(store),
                 troubles=store.troubles.read(),
             )
     return judge_engine(facts, read_versions().herd, now)

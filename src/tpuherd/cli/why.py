@@ -31,8 +31,8 @@ def why(name: str, json_: bool) -> ParsedCommand:
 
 async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.engine_control import is_at_rest
     from tpuherd.jobs.job_queries import slot_reasons, why_as_json
+    from tpuherd.store.engine_rest import is_at_rest
 
     async with open_store_session(console) as here:
         now = here.now

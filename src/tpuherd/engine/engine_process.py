@@ -28,6 +28,7 @@ from tpuherd.model.trouble import ENGINE
 from tpuherd.settings import project_access
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
+from tpuherd.store.engine_rest import is_at_rest
 
 LOG = "engine.log"
 LOG_MAX = 8 << 20  #: then the log is rotated; one old file is kept
@@ -91,6 +92,8 @@ def run_engine(
                 continue
             if ended is not EndReason.OUTDATED:
                 store.release_lease(epoch)
+            if ended is EndReason.REST and not is_at_rest(store):
+                continue  # a job came while it ended, and its command saw an engine that runs
             if ended is EndReason.MOVED:
                 place = project_access.resolve_access(environ, world=place.world)
                 diary.write_event(

@@ -34,6 +34,11 @@ class EventLog:
         self._seq: int | None = None
         self._pruned_at = -inf
 
+    @property
+    def last_read(self) -> int:
+        """The number of the last event that was read."""
+        return self._seq or 0
+
     def write(self, events: Sequence[HistoryEvent]) -> None:
         """Write events with the pending ones, then apply them to the history."""
         batch = [*self.pending, *events]

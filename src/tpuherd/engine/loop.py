@@ -133,7 +133,8 @@ class Engine:
                 task.cancel()
         if ended not in (EndReason.OUTDATED, EndReason.DAMAGED):
             try:
-                self.past.write([self._new_event("engine.stopped", why=ended.value)])
+                read = self.past.last_read
+                self.past.write([self._new_event("engine.stopped", why=ended.value, read=read)])
                 self._save_history()
             except HerdError as error:
                 parts.note("engine.unwritten", {"why": error.sentence})
@@ -162,9 +163,13 @@ class Engine:
             now = self.parts.clock.now()
             if now >= self._abandon_world_at():
                 return EndReason.GONE
-            if now >= self._resting_at + self.parts.rest_s:
+            if now >= self._resting_at + self.parts.rest_s and not self._has_news_in_store():
                 return EndReason.REST
             await self._wait_for_news()
+
+    def _has_news_in_store(self) -> bool:
+        """Whether another process has written something since the last plan."""
+        return self.parts.store.change_counter() != self._version
 
     def _abandon_world_at(self) -> float:
         """When a missing simulated world counts as gone."""
@@ -377,7 +382,7 @@ class Engine:
                 self.parts.note("engine.awake", {"slept_s": now - before})
                 self._news.set()
             try:
-                changed = self.parts.store.change_counter() != self._version
+                changed = self._has_news_in_store()
             except HerdError:
                 changed = True  # the next round fails and reports it
             if changed or now >= self._wake_at:

@@ -263,7 +263,8 @@ _KINDS = (
         "engine.stopped",
         "",
         "",
-        "the engine released the lease; `why` is rest if nothing was left to do, gone if its"
+        "the engine released the lease; `read` is the number of the last event it knew;"
+        " `why` is rest if nothing was left to do, gone if its"
         " simulated world was gone, moved if it continues with that world at another address",
     ),
     (

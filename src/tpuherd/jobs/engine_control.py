@@ -13,6 +13,7 @@ from tpuherd.files import try_lock
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
+from tpuherd.store.engine_rest import LIFE_KINDS, STARTED, is_at_rest
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd.views.trouble_line import problem_rows
 
@@ -21,18 +22,6 @@ STARTING = "engine.starting"  #: locked from its start until it has the lease, o
 
 
 LOG = "engine.out"  #: its stdout and stderr, normally empty
-STARTED = "engine.started"
-LIFE_KINDS = (
-    "job.submitted",
-    "job.changed",
-    "job.resumed",
-    "job.stopped",
-    "job.removed",
-    STARTED,
-    "engine.stopped",
-    SET_ASIDE,
-)
-REST = "rest"
 START_S, STOP_S = 20.0, 15.0
 LOOK_S = 0.05
 
@@ -75,14 +64,6 @@ def has_unsettled_changes(store: Database, place: ProjectScope) -> bool:
     if any(store.read_events(kinds=LIFE_KINDS, limit=1)):
         return not is_at_rest(store)
     return (place.folders.config / "owner").exists()
-
-
-def is_at_rest(store: Database) -> bool:
-    """Whether the last engine stopped with nothing left to do, and nothing has happened since."""
-    return any(
-        event.kind == "engine.stopped" and event.facts.get("why") == REST
-        for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True)
-    )
 
 
 def has_known_jobs(store: Database) -> bool:
