@@ -10,6 +10,9 @@ from tpuherd.checks import (
 )
 from tpuherd.checks.check_results import CheckResult
 from tpuherd.checks.judgement import CheckedHost, HostFinding
+from tpuherd.views.printable import show_controls
+
+LINE_MAX = 600
 
 JudgeHost = Callable[[CheckedHost], Sequence[HostFinding]]
 CompareHosts = Callable[[Sequence[CheckedHost]], Mapping[str, Sequence[HostFinding]]]
@@ -62,10 +65,16 @@ def results_of(check: str, where: str, findings: Sequence[HostFinding]) -> list[
             check=check,
             where=where,
             status=one.status,
-            found=one.found,
+            found=single_line(one.found),
             matters=one.matters,
-            remedy=one.remedy,
+            remedy=single_line(one.remedy),
             fix=one.fix,
         )
         for one in findings
     ]
+
+
+def single_line(text: str) -> str:
+    """Return words of a host as one line of a limited length, without control characters."""
+    line = " ".join(show_controls(text).split())
+    return line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]}…"

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from shlex import quote
 
 from tpuherd.checks.host_facts import HostPython, HostVariable
 from tpuherd.checks.judgement import (
@@ -32,6 +33,7 @@ HARMFUL: Mapping[str, str] = {
 HARMLESS = {"TPU_LOAD_LIBRARY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "0"}
 WHOLE_HOST = "2,2,1"
 LIBRARY = "TPU_LIBRARY_PATH"
+NUMBER = re.compile(r"\d{1,9}")
 PIN = re.compile(r"libtpu\s*==\s*([\w.!+-]+?)(\.\*)?")
 
 
@@ -79,7 +81,7 @@ def judge_variables(one: CheckedHost) -> Sequence[HostFinding]:
 def judge_packages(one: CheckedHost) -> Sequence[HostFinding]:
     """Each Python that has jax: whether libtpu fits it, and what it needs is there."""
     broken = [
-        warn_of(f"{python.name} does not work: {python.why}", f"look at {python.path}")
+        warn_of(f"{python.name} does not work: {python.why}", f"look at {python.path} on the host")
         for python in one.facts.pythons
         if python.why
     ]
@@ -99,7 +101,8 @@ def judge_packages(one: CheckedHost) -> Sequence[HostFinding]:
 def judge_python(one: CheckedHost, python: HostPython, *, own_library: bool) -> list[HostFinding]:
     found = []
     jax, libtpu = python.packages["jax"], python.packages.get("libtpu")
-    install = f"herd exec {one.host.node} -c \"{python.path} -m pip install 'jax[tpu]=={jax}'\""
+    path = quote(python.path)
+    install = f"herd exec {one.host.node} -c \"{path} -m pip install 'jax[tpu]=={jax}'\""
     if libtpu is None and not own_library and one.expected.chips:
         found.append(
             report_problem(f"{python.name} has jax {jax} without libtpu, so no chips", install)
@@ -116,11 +119,17 @@ def judge_python(one: CheckedHost, python: HostPython, *, own_library: bool) -> 
                 f"{python.name} has no requests, which JAX needs to find the other hosts", install
             )
         )
-    if python.packages.get("jaxlib") not in (None, jax):
+    if not can_use_jaxlib(jax, python.packages.get("jaxlib", jax)):
         found.append(
             warn_of(f"{python.name} has jax {jax} and jaxlib {python.packages['jaxlib']}", install)
         )
     return found
+
+
+def can_use_jaxlib(jax: str, jaxlib: str) -> bool:
+    """Whether jaxlib is of the same series and not newer, as jax demands."""
+    own, other = ([int(word) for word in NUMBER.findall(text)][:3] for text in (jax, jaxlib))
+    return own[:2] == other[:2] and other <= own
 
 
 def is_pinned(version: str, pin: str) -> bool:
