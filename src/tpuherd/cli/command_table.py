@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
         "check": ("Find what is wrong, and how to mend it.", "tpuherd.cli.check:check"),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
+        "setup": ("Prepare a cloud project for TPUs.", "tpuherd.cli.setup:setup"),
         "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
     },
     "Hosts": {

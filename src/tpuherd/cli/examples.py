@@ -55,6 +55,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd levanter launch --tpu_name my-tpu --tpu_type v4-32 -- python3 train.py",
     ),
     "check": ("herd check", "herd check gpt", "herd check --fix"),
+    "setup": ("herd setup gcp --dry-run",),
+    "setup gcp": (
+        "herd setup gcp --dry-run",
+        "herd setup gcp --from 203.0.113.7",
+        "herd setup gcp --way iap",
+    ),
     "quota": ("herd quota", "herd quota --json"),
     "bucket": ("herd bucket check gs://my-runs",),
     "bucket check": (

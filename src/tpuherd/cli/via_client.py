@@ -30,7 +30,9 @@ from tpuherd.settings.project_access import host_login
 
 #: Commands that run here: they concern this machine, or copy many files.
 HERE = frozenset(
-    ("context", "sim", "cp", "sync", "hosts", "forward", "daemon", "keeper", "ssh-config", "open")
+    """
+    context setup sim cp sync hosts forward daemon keeper ssh-config open
+    """.split()
 )
 PROGRAM = "HERD_SSH"  #: the ssh program with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213

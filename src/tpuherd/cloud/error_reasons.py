@@ -36,6 +36,14 @@ WORD = re.compile(r"[\w./:@-]{1,200}")  #: values end up in commands that people
 UNKNOWN = "does the account have the role {role}?"
 #: The role that allows what herd does there, by a part of the address.
 ROLES: Mapping[str, str] = {
+    "/global/firewalls": "roles/compute.securityAdmin",
+    "/global/networks": "roles/compute.networkViewer",
+    "/setCommonInstanceMetadata": "roles/compute.instanceAdmin.v1",
+    ":setIamPolicy": "roles/resourcemanager.projectIamAdmin",
+    ":getIamPolicy": "roles/iam.securityReviewer",
+    ":enable": "roles/serviceusage.serviceUsageAdmin",
+    ":disable": "roles/serviceusage.serviceUsageAdmin",
+    ":generateServiceIdentity": "roles/serviceusage.serviceUsageAdmin",
     "/storage/v1/": "roles/storage.admin",
     "/serviceAccounts": "roles/iam.serviceAccountAdmin",
     "/consumerQuotaMetrics": "roles/servicemanagement.quotaViewer",
