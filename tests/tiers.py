@@ -36,6 +36,7 @@ LONG = (
     "integration/test_jobs_life.py::test_several_tiers_are_separated_by_commas_and_slices_are_shown",
     "integration/test_jobs_life.py::test_without_a_terminal_run_says_that_it_detached_and_how_to_wait",
     "integration/test_map_life.py",
+    "integration/test_macos_types.py",
     "integration/test_nfs.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_servers.py",

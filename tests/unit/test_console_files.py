@@ -4,12 +4,13 @@ import asyncio
 import os
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tpuherd.clock import WallClock
-from tpuherd.commands.async_files import FileWriter
+from tpuherd.commands.async_files import FileWriter, poll_readable, select_readable
 from tpuherd.commands.console import Console
 from tpuherd.commands.output import create_printer
 from tpuherd_host.agent.log_records import Record
@@ -58,3 +59,19 @@ def test_records_are_joined_unless_their_times_are_shown(
             return len(set(map(shown.merge_key, records)))
 
     assert asyncio.run(alike()) == pieces
+
+
+@pytest.mark.parametrize("wait", [poll_readable, select_readable])
+def test_the_files_that_can_be_read_are_told(wait: Callable[..., set[int]]) -> None:
+    (out, into), (other, its) = os.pipe(), os.pipe()
+    os.write(into, b"x")
+    assert wait(out, other) == {out}
+    os.close(its)
+    assert wait(out, other) == {out, other}, "an end can be read, too"
+    assert os.read(out, 9) == b"x"
+    assert wait(out, other) == {other}
+    main, terminal = os.openpty()
+    os.write(main, b"typed\n")
+    assert wait(out, terminal) == {terminal}
+    for file in (out, into, other, main, terminal):
+        os.close(file)

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,15 @@ from tpuherd.commands.command_types import HostOutcome, new_command_id, parse_ou
 from tpuherd.commands.failure_table import failure_table, last_lines
 from tpuherd.daemon import handshake
 from tpuherd.daemon.handshake import NO, YES, install_stamp
-from tpuherd.daemon.request import LENGTH, DaemonRequest, decode_request, request_length
+from tpuherd.daemon.request import (
+    LENGTH,
+    XUCRED_SIZE,
+    DaemonRequest,
+    decode_request,
+    peer_uid,
+    read_xucred,
+    request_length,
+)
 from tpuherd.daemon.server import Daemon
 from tpuherd.errors import InvalidInput
 
@@ -51,7 +60,8 @@ def test_which_commands_go_to_the_daemon(line: str, kept: bool) -> None:
 
 
 def test_every_daemon_command_exists() -> None:
-    assert set(SECTIONS["Hosts"]) | set(ALIASES) | set(HIDDEN) == launcher.IN_DAEMON
+    former = {name for name, now in ALIASES.items() if now in SECTIONS["Hosts"]}
+    assert set(SECTIONS["Hosts"]) | former | set(HIDDEN) == launcher.IN_DAEMON
 
 
 def test_a_request_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +257,18 @@ print(*(name for name, module in sys.modules.items() if module))
     loaded = set(done.stdout.split())
     assert "asyncssh.connection" in loaded, done.stderr
     assert not {"httpcore2", "sqlite3"} & loaded
+
+
+def test_the_user_at_the_other_end_is_known() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_uid(ours) == os.getuid()
+
+
+def test_the_user_is_read_from_what_macos_tells() -> None:
+    """struct xucred: a version, the user, a count of groups with padding, and 16 groups."""
+    told = struct.pack("=IIhxx16I", 0, 501, 1, 20, *[0] * 15)
+    assert len(told) == XUCRED_SIZE
+    assert read_xucred(told) == 501
+    assert read_xucred(struct.pack("=I", 1) + told[4:]) is None, "of another version"
+    assert read_xucred(told[:7]) is None

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import select
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,22 @@ def post_to_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) ->
     """Schedule a call in the loop, unless it is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
+
+
+def poll_readable(*files: int) -> set[int]:
+    """Wait until some of the files can be read or have ended, and return those."""
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN | select.POLLHUP)
+    return {file for file, _ in poll.poll()}
+
+
+def select_readable(*files: int) -> set[int]:
+    """The same for files below 1024, terminals of macOS included, which its poll does not know."""
+    return set(select.select(files, (), ())[0])
+
+
+wait_readable = select_readable if sys.platform == "darwin" else poll_readable
 
 
 class FileWriter:
@@ -163,21 +180,17 @@ class FileReader:
     def _run_thread(self) -> None:
         assert self._wake is not None
         wake = self._wake[0]
-        poll = select.poll()
-        poll.register(wake, select.POLLIN | select.POLLHUP)
-        poll.register(self._own, select.POLLIN | select.POLLHUP)
         try:
             while (future := self._asked.get()) is not None:
-                piece = self._read_piece(poll, wake)
+                piece = self._read_piece(wake)
                 post_to_loop(self._loop, lambda f=future, p=piece: f.done() or f.set_result(p))  # type: ignore[misc]
         finally:
             os.close(wake)
             os.close(self._own)
 
-    def _read_piece(self, poll: select.poll, wake: int) -> bytes:
+    def _read_piece(self, wake: int) -> bytes:
         while True:
-            ready = {file for file, _ in poll.poll()}
-            if wake in ready:
+            if wake in wait_readable(wake, self._own):
                 return b""
             try:
                 return os.read(self._own, READ_MAX)

@@ -14,7 +14,9 @@ from tpuherd.errors import InvalidInput
 LETTER_MAX = 8 << 20
 LENGTH = 4
 FILES = 3
-CREDENTIALS = struct.Struct("3i")
+UCRED = struct.Struct("3i")  #: of Linux: process, user, group
+XUCRED, XUCRED_SIZE = struct.Struct("2I"), 76  #: of macOS: version, user, then 17 groups
+SOL_LOCAL = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,10 +31,27 @@ class DaemonRequest:
 
 def is_same_user(connection: socket.socket) -> bool:
     """Whether the peer is this user. If the system can't tell, the folder's mode protects us."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    return int(CREDENTIALS.unpack(found)[1]) == os.getuid()
+    uid = peer_uid(connection)
+    return uid is None or uid == os.getuid()
+
+
+def peer_uid(connection: socket.socket) -> int | None:
+    """Return the user at the other end, as Linux or macOS tells it."""
+    if hasattr(socket, "SO_PEERCRED"):
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, UCRED.size)
+        return int(UCRED.unpack(found)[1])
+    local: int | None = getattr(socket, "LOCAL_PEERCRED", None)
+    if local is None:
+        return None
+    return read_xucred(connection.getsockopt(SOL_LOCAL, local, XUCRED_SIZE))
+
+
+def read_xucred(found: bytes) -> int | None:
+    """Return the user of macOS's struct xucred; None for a version that we don't know."""
+    if len(found) < XUCRED.size:
+        return None
+    version, uid = XUCRED.unpack_from(found)
+    return int(uid) if version == 0 else None
 
 
 async def receive_request(connection: socket.socket) -> tuple[bytes, list[int]]:
