@@ -1,6 +1,7 @@
 """`herd engine`: inspects, starts, stops and moves the process that keeps jobs running."""
 
 import os
+import sys
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -85,15 +86,18 @@ def logs(lines: int) -> ParsedCommand:
 
 @engine.command()
 def install() -> int:
-    """Write a systemd unit that starts the engine after a reboot, and show the next steps."""
-    from tpuherd.cli import via_client
-    from tpuherd.cli.systemd_unit import install_unit as written
+    """Write a service that starts the engine after a reboot, and show the next steps.
+
+    It is a systemd user unit, on macOS a launchd agent.
+    """
+    from tpuherd.cli import launchd_agent, systemd_unit, via_client
     from tpuherd.settings import project_access
 
+    is_mac = sys.platform == "darwin"
+    written = launchd_agent.install_agent if is_mac else systemd_unit.install_unit
     try:
-        file, todo = written(
-            project_access.resolve_access(os.environ, world=named_world()), os.environ
-        )
+        place = project_access.resolve_access(os.environ, world=named_world())
+        file, todo = written(place, os.environ)
     except HerdError as error:
         return via_client.print_error("herd engine install", error)
     print_text(f"{file} is written. Now run:", err=True)

@@ -34,18 +34,28 @@ VARIABLES = (
 
 
 def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -> str:
-    known = {name: environ[name] for name in VARIABLES if environ.get(name)}
-    if place.world is not None:
-        known["HERD_WORLD"] = str(place.world)
+    known = service_variables(place, environ)
     lines = [f'Environment="{name}={quote_value(value)}"' for name, value in sorted(known.items())]
+    program = shlex.join(service_command())
+    return UNIT.format(
+        title=place.title, environment="\n".join(lines), program=program.replace("%", "%%")
+    )
+
+
+def service_variables(
+    place: project_access.ProjectAccess, environ: Mapping[str, str]
+) -> dict[str, str]:
+    known = {name: environ[name] for name in VARIABLES if environ.get(name)}
+    return known if place.world is None else {**known, "HERD_WORLD": str(place.world)}
+
+
+def service_command() -> list[str]:
+    """Return what starts the engine, also after herd was updated."""
     python = sys.executable
     root, there, _ = python.partition(f"/{ROOT}/")
     if there:  # the next version has another folder
         python = f"{root}{there}{CURRENT}"
-    program = shlex.join([python, "-P", "-m", "tpuherd.launcher", "engine", "run"])
-    return UNIT.format(
-        title=place.title, environment="\n".join(lines), program=program.replace("%", "%%")
-    )
+    return [python, "-P", "-m", "tpuherd.launcher", "engine", "run"]
 
 
 def quote_value(value: str) -> str:
