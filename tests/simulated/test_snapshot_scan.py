@@ -140,6 +140,23 @@ def test_a_symlink_target_is_not_shipped_twice(code: Path, archive: Archive) -> 
     assert [os.fsdecode(one.path) for one in check_rows(found.rows)] == ["a", "deep", "other/d/f"]
 
 
+def test_names_that_a_mac_takes_for_one_are_refused_there_only(
+    code: Path, archive: Archive
+) -> None:
+    write(code, {"lib/Data.txt": "one", "lib/data.txt": "two", "LIB/other": ""})
+    assert len(names(shot(code, archive))) == 3
+    other = code.with_name(code.name.swapcase())
+    other.symlink_to(code)  # now the folder is found by both of its names, as on a Mac
+    write(code, {"new": ""})
+    with pytest.raises(InvalidInput) as caught:
+        shot(code, archive)
+    assert caught.value.sentence.startswith(
+        "lib/Data.txt and lib/data.txt differ only by case, and"
+    )
+    (code / "lib/data.txt").unlink()
+    assert len(names(shot(code, archive))) == 3
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_cached_file_stamps_change_no_snapshot(
     code: Path, archive: Archive, tmp_path: Path, seed: int

@@ -16,6 +16,7 @@ from operator import attrgetter, itemgetter, ne
 from pathlib import Path
 
 from tpuherd.sync import snapshot_git
+from tpuherd.sync.name_case import require_distinct_names
 from tpuherd.sync.snapshot_git import Environment, Listing
 from tpuherd.sync.snapshot_store import Archive, FileStamp, GitIndexTrust, Signature
 
@@ -72,6 +73,7 @@ def scan_tree(
             waiting += {path + b"/" + each for each in inner} - same.keys()
         else:
             notes.append(f"left out the submodule {os.fsdecode(path)}: it is not checked out")
+    require_distinct_names(root, paths)
     seen = same
     if not same.keys() <= paths:
         seen = {path: one for path, one in same.items() if path in paths}
