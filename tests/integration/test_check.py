@@ -120,13 +120,16 @@ def test_a_target_that_does_not_exist_or_can_not_be_reached(user: User, tmp_path
     assert found["apis"]["status"] == "ok"
 
 
-def test_what_gcloud_breaks_is_found(user: User) -> None:
+def test_what_the_project_lacks_is_found_and_setup_mends_it(user: User) -> None:
     path = "v1/projects/demo/services/compute.googleapis.com"
+    user.world.ask("DELETE", "compute/v1/projects/demo/global/firewalls/default-allow-ssh")
     user.world.ask("POST", f"{path}:disable", {})
-    try:
-        found = {one["check"]: one for one in results(user)}
-        assert found["apis"]["status"] == "problem"
-        assert found["firewall"]["status"] == "skipped"
-        assert found["project"]["status"] == "ok"
-    finally:
-        user.world.ask("POST", f"{path}:enable", {})
+    found = {one["check"]: one for one in results(user)}
+    assert (found["apis"]["status"], found["project"]["status"]) == ("problem", "ok")
+    assert found["firewall"]["status"] == "skipped", "Compute does not answer"
+    assert "herd setup gcp" in found["apis"]["remedy"]
+    done = user.herd("setup", "gcp", "--yes", "--from", "198.51.100.7")
+    assert done.returncode == 0, done.stdout
+    found = {one["check"]: one for one in results(user)}
+    assert {one["status"] for one in found.values()} == {"ok"}
+    assert "from 198.51.100.7/32 only" in found["firewall"]["found"]

@@ -182,7 +182,7 @@ def test_disabled_apis(listed: bool) -> None:
         assert (found.status, found.check) == (PROBLEM, "apis")
         assert found.found.startswith("not enabled: tpu.googleapis.com for nodes")
         assert ("as their answers show" in found.found) is not listed
-        assert found.remedy.startswith("gcloud services enable tpu.googleapis.com --project=demo")
+        assert "gcloud services enable tpu.googleapis.com --project=demo" in found.remedy
         await user.ask("POST", f"{SERVICES}/tpu.googleapis.com:enable", {})
         await user.clock.sleep(60)
         assert (await again()).status is OK
@@ -454,3 +454,26 @@ def test_a_login_is_tried_even_if_no_project_is_known(tmp_path: Path) -> None:
     assert login.status is PROBLEM
     assert login.found == "gcloud returned no token (ERROR: you are not logged in)"
     assert {one.found for one in rest} == {"could not look: no project is configured"}
+
+
+def test_the_way_through_googles_proxy_needs_more() -> None:
+    async def work(user: User) -> None:
+        more = {"place": replace(PLACE, routes=(parse_route("iap"),))}
+        (found,) = await look(user, "firewall", **more)
+        assert (found.status, found.found) == (
+            OK,
+            "network default lets SSH in from 35.235.240.0/20",
+        )
+        await user.ask("DELETE", f"{FIREWALLS}/default-allow-ssh")
+        (found,) = await look(user, "firewall", **more)
+        assert found.remedy.endswith("--source-ranges=35.235.240.0/20")
+        (found,) = await look(user, "apis", **more)
+        assert found.status is OK
+        await user.ask("POST", f"{SERVICES}/iap.googleapis.com:disable", {})
+        (found,) = await look(user, "apis", **more)
+        assert "iap.googleapis.com for the way to hosts" in found.found
+        await set_roles(user, editor=[ME])
+        (found,) = await look(user, "permissions", **more)
+        assert found.remedy.endswith("--role=roles/iap.tunnelResourceAccessor")
+
+    live(work)

@@ -9,7 +9,6 @@ from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.checks.cloud_view import CloudView
 from tpuherd.checks.judge_access import (
     COMPUTE_API,
-    PERMISSIONS,
     TPU_API,
     judge_network,
     judge_permissions,
@@ -17,6 +16,7 @@ from tpuherd.checks.judge_access import (
     judge_service_agent,
     judge_services,
     judge_unseen_project,
+    needed_permissions,
     needed_services,
     used_networks,
 )
@@ -160,9 +160,10 @@ async def check_service_agent(view: CloudView) -> Sequence[CheckResult]:
 
 
 async def check_permissions(view: CloudView) -> Sequence[CheckResult]:
-    project, names = view.place.project, [one.name for one in PERMISSIONS]
+    project, needed = view.place.project, needed_permissions(view.place.routes)
+    names = [one.name for one in needed]
     held = await held_project_permissions(view.cloud.rest, project, names)
-    return judge_permissions(view.where, project, held)
+    return judge_permissions(view.where, project, needed, held)
 
 
 async def check_networks(view: CloudView) -> Sequence[CheckResult]:

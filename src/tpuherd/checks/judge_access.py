@@ -11,6 +11,7 @@ TPU_API, COMPUTE_API = "tpu.googleapis.com", "compute.googleapis.com"
 STORAGE_API, IAP_API = "storage.googleapis.com", "iap.googleapis.com"
 DEFAULT_NETWORK = "default"
 ACTIVE = "ACTIVE"
+SETUP = "herd setup gcp"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +62,12 @@ PERMISSIONS: Sequence[NeededPermission] = (
     ),
 )
 
+IAP_PERMISSION = NeededPermission(
+    name="iap.tunnelInstances.accessViaIAP",
+    role="roles/iap.tunnelResourceAccessor",
+    for_what="to reach hosts through Identity-Aware Proxy",
+)
+
 
 def judge_project(where: str, project: str, state: str, number: str) -> CheckResult:
     """`state`: as Resource Manager calls it; "": unknown."""
@@ -92,7 +99,7 @@ def needed_services(jobs: Iterable[JobSpec], routes: Iterable[Route]) -> Mapping
     found = {TPU_API: "nodes", COMPUTE_API: "SSH keys and the firewall"}
     if any(job.buckets for job in jobs):
         found[STORAGE_API] = "the buckets of jobs"
-    if any("iap" in f"{route.kind.value} {route.by}" for route in routes):
+    if uses_iap(routes):
         found[IAP_API] = "the way to hosts"
     return found
 
@@ -110,7 +117,8 @@ def judge_services(
             where=where,
             status=CheckStatus.PROBLEM,
             found=f"not enabled: {what}{how}",
-            remedy=f"gcloud services enable {names} --project={project}, then wait a few minutes",
+            remedy=f"{SETUP}, or: gcloud services enable {names} --project={project}; then wait a"
+            " few minutes",
         )
     names = ", ".join(one.partition(".")[0] for one in needed)
     return CheckResult(
@@ -129,13 +137,26 @@ def judge_service_agent(
         where=where,
         status=CheckStatus.WARNING,
         found=f"{agent} has no role in the project",
-        remedy=f"gcloud beta services identity create --service={TPU_API} --project={project}",
+        remedy=f"{SETUP}, or: gcloud beta services identity create --service={TPU_API}"
+        f" --project={project}",
     )
 
 
-def judge_permissions(where: str, project: str, held: Collection[str]) -> list[CheckResult]:
+def needed_permissions(routes: Iterable[Route]) -> list[NeededPermission]:
+    """Return what the account needs if it reaches hosts in these ways."""
+    return [*PERMISSIONS, *((IAP_PERMISSION,) if uses_iap(routes) else ())]
+
+
+def uses_iap(routes: Iterable[Route]) -> bool:
+    """Whether hosts are reached through Identity-Aware Proxy, by herd or by a command."""
+    return any("iap" in f"{route.kind.value} {route.by}" for route in routes)
+
+
+def judge_permissions(
+    where: str, project: str, needed: Sequence[NeededPermission], held: Collection[str]
+) -> list[CheckResult]:
     """One result for each role that is missing."""
-    missing = [one for one in PERMISSIONS if one.name not in held]
+    missing = [one for one in needed if one.name not in held]
     by_role: dict[str, list[NeededPermission]] = {}
     for one in missing:
         by_role.setdefault(one.role, []).append(one)
@@ -146,14 +167,14 @@ def judge_permissions(where: str, project: str, held: Collection[str]) -> list[C
             status=CheckStatus.PROBLEM if any(one.needed for one in ones) else CheckStatus.WARNING,
             found=f"your account lacks {', '.join(one.name for one in ones)}",
             matters=f"herd needs it {' and '.join(dict.fromkeys(one.for_what for one in ones))}",
-            remedy=f"ask an owner for {role}: gcloud projects add-iam-policy-binding {project}"
-            f" --member=user:YOU --role={role}",
+            remedy=f"{SETUP} if you own the project, or ask an owner: gcloud projects"
+            f" add-iam-policy-binding {project} --member=user:YOU --role={role}",
         )
         for role, ones in by_role.items()
     ]
     if found:
         return found
-    text = f"all {len(PERMISSIONS)} that herd asks for"
+    text = f"all {len(needed)} that herd asks for"
     return [CheckResult(check="permissions", where=where, status=CheckStatus.OK, found=text)]
 
 

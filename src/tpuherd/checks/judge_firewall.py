@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tpuherd.checks.check_results import CheckResult, CheckStatus
+from tpuherd.checks.judge_access import DEFAULT_NETWORK, SETUP, uses_iap
 from tpuherd.cloud.firewall_rules import (
     ANYWHERE,
     IAP_RANGE,
@@ -48,7 +49,7 @@ def ssh_sources(routes: Sequence[Route]) -> list[str]:
             sources[ANYWHERE] = None
         elif route.kind in (RouteKind.INTERNAL, RouteKind.JUMP):
             sources[AUTO_RANGE] = None
-        elif "iap" in f"{route.kind.value} {route.by}":
+        elif uses_iap([route]):
             sources[IAP_RANGE] = None
     return list(sources) or [ANYWHERE]
 
@@ -84,7 +85,7 @@ def judge_ssh(where: str, network: str, rules: Sequence[FirewallRule], source: s
             CheckStatus.WARNING,
             f"network {network} lets SSH in from {source} only in part ({names}: for some hosts"
             " or sources)",
-            f"give your nodes the tags of that rule, or: {open_command(network, source)}",
+            f"give your nodes the tags of that rule, or {open_command(network, source)}",
         )
     return firewall_result(
         where,
@@ -103,11 +104,12 @@ def firewall_result(
 
 
 def open_command(network: str, source: str) -> str:
-    """Return the command that lets SSH in from there."""
+    """Return the commands that let SSH in from there."""
     who = "YOUR_ADDRESS/32" if source == ANYWHERE else source
+    other = "" if network == DEFAULT_NETWORK else f" --network {network}"
     return (
-        f"gcloud compute firewall-rules create allow-ssh --network={network} --allow=tcp:22"
-        f" --source-ranges={who}"
+        f"{SETUP}{other}, or: gcloud compute firewall-rules create allow-ssh"
+        f" --network={network} --allow=tcp:22 --source-ranges={who}"
     )
 
 
