@@ -366,7 +366,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "way": (TEXT, "how hosts are reached"),
         "dry_run": (FLAG, "true: nothing was changed"),
         "steps": (list_of(object_of({
-            "kind": (TEXT, "service, identity, role, firewall, key or way"),
+            "kind": (TEXT, "service, identity, role, firewall, key, os-login or way"),
             "name": (TEXT, "unique within its kind"),
             "state": (
                 {"enum": ["there", "missing", "later", "blocked", "made", "failed"]},

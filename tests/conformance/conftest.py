@@ -17,6 +17,7 @@ PATHS = {
     "serviceusage": "/",
     "iam": "/",
     "cloudresourcemanager": "/",
+    "oslogin": "/",
 }
 
 

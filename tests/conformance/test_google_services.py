@@ -139,3 +139,15 @@ def test_the_policy_of_the_project(build: Any) -> None:
         assert caught.value.resp.status == 409
         asked = {"permissions": ["tpu.nodes.create"]}
         assert say(projects.testIamPermissions(resource=resource, body=asked)) == asked
+
+
+def test_an_os_login_profile(build: Any) -> None:
+    say = Service(build, "oslogin", "v1")
+    users, name = say.api.users(), "users/ada@example.com"
+    key = {"key": "ssh-ed25519 AAAAC3Nz ada"}
+    profile = say(users.importSshPublicKey(parent=name, body=key))["loginProfile"]
+    assert profile["posixAccounts"][0]["username"] == "ada_example_com"
+    (fingerprint,) = profile["sshPublicKeys"]
+    assert say(users.getLoginProfile(name=name)) == profile
+    say(users.sshPublicKeys().delete(name=f"{name}/sshPublicKeys/{fingerprint}"))
+    assert "sshPublicKeys" not in say(users.getLoginProfile(name=name))

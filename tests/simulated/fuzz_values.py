@@ -142,6 +142,9 @@ SERVICE_CALLS: tuple[tuple[str, str, Mapping[str, str], Any], ...] = (
     ),
     ("POST", "/v1beta1/projects/demo/services/tpu.googleapis.com:generateServiceIdentity", {}, {}),
     ("GET", "/v1/operations/x", {}, None),
+    ("GET", "/v1/users/ada@example.com/loginProfile", {}, None),
+    ("POST", "/v1/users/ada@example.com:importSshPublicKey", {}, {"key": "ssh-ed25519 AAAA"}),
+    ("DELETE", "/v1/users/ada@example.com/sshPublicKeys/x", {}, None),
     ("POST", "/v1/projects/demo:getIamPolicy", {}, {"options": {"requestedPolicyVersion": 3}}),
     (
         "POST",

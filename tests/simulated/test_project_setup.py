@@ -373,9 +373,63 @@ def test_keys_are_not_put_where_os_login_ignores_them(tmp_path: Path) -> None:
     async def work(user: User) -> None:
         me = SetupUser(user, tmp_path)
         me.services.metadata["enable-oslogin"] = "TRUE"
-        assert "gcloud compute os-login ssh-keys add" in (await me.make())["key"].note
+        assert "use --keys os-login" in (await me.make())["key"].note
         assert "key" not in await me.make(keys="node")
         assert me.services.metadata == {"enable-oslogin": "TRUE"}
+
+    live(work)
+
+
+def test_a_key_in_an_os_login_profile(tmp_path: Path) -> None:
+    async def work(user: User) -> None:
+        me = SetupUser(user, tmp_path)
+        await user.ask("POST", f"{SERVICES}/oslogin.googleapis.com:disable", {})
+        theirs = "ssh-rsa BBBB"
+        me.services.login_keys["ada@example.com"] = (theirs,)
+        said = {"keys": "os-login", "member": "ada@example.com"}
+        made = await me.make(**said)
+        assert made["service oslogin.googleapis.com"].state is MADE
+        assert made["role roles/compute.osAdminLogin"].state is MADE
+        assert made["os-login"].state is MADE
+        assert made["os-login"].note.startswith("log in as ada_example_com: herd context add")
+        assert me.services.login_keys == {"ada@example.com": (theirs, KEY)}
+        assert states(await me.make(**said)) == {THERE}
+        await me.undo()
+        assert me.services.login_keys == {"ada@example.com": (theirs,)}
+        assert me.services.disabled["oslogin.googleapis.com"] is None
+        await me.make(**said)
+        me.services.login_keys.clear()
+        said_last = [one.sentence for one in await me.undo()]
+        assert any("does not have the SSH key any more" in one for one in said_last)
+
+    live(work)
+
+
+@pytest.mark.parametrize("kind", ["lost-response", "http-error"])
+def test_an_imported_key_whose_answer_is_lost_is_known(tmp_path: Path, kind: str) -> None:
+    async def work(user: User) -> None:
+        me = SetupUser(user, tmp_path)
+        said = {"keys": "os-login", "member": "ada@example.com"}
+        await user.weather(kind, method="users.importSshPublicKey", times=1)
+        try:
+            assert (await me.make(**said))["os-login"].state is GoalState.FAILED
+        except NotReached:
+            assert kind == "lost-response"
+        assert states(await me.make(**said)) <= {THERE, MADE}
+        await me.undo()
+        assert me.services.login_keys.get("ada@example.com", ()) == ()
+
+    live(work)
+
+
+def test_the_profile_of_another_user_is_theirs(tmp_path: Path) -> None:
+    async def work(user: User) -> None:
+        me = SetupUser(user, tmp_path)
+        await user.weather("http-error", http=403, method="loginProfile.list")
+        found = (await me.make(keys="os-login", member="eve@example.com"))["os-login"]
+        assert (found.state, found.note) == (
+            GoalState.BLOCKED, "only its user may see and change it: that user can run this command"
+        )  # fmt: skip
 
     live(work)
 

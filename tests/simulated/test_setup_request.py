@@ -50,6 +50,7 @@ def herd(
         (("--way", "iap", "--mosh"), "mosh sends UDP to the host itself, which iap can't carry"),
         (("--network", "My Net"), "'My Net' is not a network's name"),
         (("--member", "ada"), "'ada' is not an account"),
+        (("--keys", "os-login"), "OS Login keeps keys by account"),
         (("--api", "Storage!"), "'Storage!' is not the name of an API"),
     ],
     ids=str,

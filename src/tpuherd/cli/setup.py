@@ -47,7 +47,7 @@ def setup() -> None:
 @click.option("--network", default="default", show_default=True, help="The network of your nodes.")
 @click.option(
     "--keys",
-    type=click.Choice(["project", "node"]),
+    type=click.Choice(["project", "os-login", "node"]),
     default="project",
     show_default=True,
     help="Where your SSH key goes: node means to each node, when you first log in.",

@@ -46,7 +46,9 @@ ROLES: Mapping[str, str] = {
     ":generateServiceIdentity": "roles/serviceusage.serviceUsageAdmin",
     "/storage/v1/": "roles/storage.admin",
     "/serviceAccounts": "roles/iam.serviceAccountAdmin",
+    "/users/": "roles/compute.osLogin",
     "/consumerQuotaMetrics": "roles/servicemanagement.quotaViewer",
+    "/services": "roles/serviceusage.serviceUsageViewer",
 }
 
 

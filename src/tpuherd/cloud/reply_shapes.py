@@ -302,3 +302,19 @@ class ComputeOperationReply(ApiObject, frozen=True):
     name: str = ""
     status: str = ""
     error: ComputeFaults | None = None
+
+
+class PosixAccount(ApiObject, frozen=True):
+    username: Annotated[str, Meta(pattern=r"^([a-z_][a-z0-9_.-]{0,127})?$")] = ""
+    primary: bool = False
+
+
+class LoginKey(ApiObject, frozen=True):
+    key: str = ""
+
+
+class ApiLoginProfile(ApiObject, frozen=True):
+    """OS Login's profile of a user, with the keys by fingerprint."""
+
+    posix_accounts: list[PosixAccount] = []
+    ssh_public_keys: dict[str, LoginKey] = {}

@@ -10,6 +10,7 @@ TPU = "tpu.googleapis.com"
 COMPUTE = "compute.googleapis.com"
 PROJECTS = "cloudresourcemanager.googleapis.com"
 IAP = "iap.googleapis.com"
+OS_LOGIN = "oslogin.googleapis.com"
 ALWAYS = (PROJECTS, COMPUTE, TPU)
 
 #: The permissions by which we tell whether the caller needs a role.
@@ -21,6 +22,7 @@ USER_ROLES = {
     "roles/iam.serviceAccountUser": ("iam.serviceAccounts.actAs",),
     "roles/serviceusage.serviceUsageConsumer": ("serviceusage.services.use",),
 }  # fmt: skip
+OS_LOGIN_ROLE = {"roles/compute.osAdminLogin": ("compute.instances.osAdminLogin",)}
 IAP_ROLE = {"roles/iap.tunnelResourceAccessor": ("iap.tunnelInstances.accessViaIAP",)}
 #: What TPU VMs write themselves: logs and metrics. Buckets: `herd bucket grant`.
 NODE_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
@@ -61,6 +63,7 @@ def list_goals(
 def service_goals(request: SetupRequest) -> Iterator[SetupGoal]:
     names = [*ALWAYS, *request.apis]
     names += [IAP] if request.way.kind is RouteKind.IAP else []
+    names += [OS_LOGIN] if request.keys == "os-login" else []
     for name in dict.fromkeys(names):
         yield SetupGoal(
             kind=GoalKind.SERVICE,
@@ -75,6 +78,7 @@ def role_goals(request: SetupRequest) -> Iterator[SetupGoal]:
     roles = {
         **USER_ROLES,
         **(IAP_ROLE if request.way.kind is RouteKind.IAP else {}),
+        **(OS_LOGIN_ROLE if request.keys == "os-login" else {}),
     }
     who = request.member or "you"
     every = sorted({name for names in roles.values() for name in names})
@@ -133,4 +137,14 @@ def key_goals(request: SetupRequest, login: str, public_key: str) -> Iterator[Se
             fact=f"the SSH key of {login} is in the project's metadata",
             action=f"Add the SSH key of {login} to the project's metadata",
             api=COMPUTE,
+        )
+    elif request.keys == "os-login":
+        email = request.member.partition(":")[2]
+        yield SetupGoal(
+            kind=GoalKind.OS_LOGIN,
+            name=f"{email} {public_key}",
+            fact=f"the SSH key is in the OS Login profile of {email}",
+            action=f"Add the SSH key to the OS Login profile of {email}",
+            api=OS_LOGIN,
+            facts={"email": email, "public": public_key},
         )

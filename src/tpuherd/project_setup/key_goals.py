@@ -15,16 +15,13 @@ from tpuherd.project_setup.setup_types import (
 )
 
 Items = Mapping[str, str]
-IMPORT_KEY = (
-    "import yours with gcloud compute os-login ssh-keys add "
-    "--key-file=~/.config/tpuherd/id_ed25519.pub, and leave this out with --keys node"
-)
+USE_OS_LOGIN = "use --keys os-login --member YOU@EXAMPLE.COM"
 
 
 async def look_for_key(goal: SetupGoal, here: SetupSession) -> GoalFinding:
     project = await project_metadata_api.get_compute_project(here.rest, here.project)
     if project.os_login:
-        note = f"the project uses OS Login, which ignores keys in metadata: {IMPORT_KEY}"
+        note = f"the project uses OS Login, which ignores keys in metadata: {USE_OS_LOGIN}"
         return GoalFinding(goal=goal, state=GoalState.BLOCKED, note=note)
     items = project.metadata.items
     login, _, public = goal.name.partition(":")

@@ -37,6 +37,10 @@ def read_request(said: Mapping[str, Any], place: ProjectAccess) -> SetupRequest:
         raise InvalidInput(f"{network!r} is not a network's name", hint="such as default")
     member = parse_member(said["member"]) if said["member"] else ""
     node_account = parse_member(said["service_account"]) if said["service_account"] else ""
+    if said["keys"] == "os-login" and not member.startswith(("user:", "serviceAccount:")):
+        raise InvalidInput(
+            "OS Login keeps keys by account", hint="name yours: --member YOU@EXAMPLE.COM"
+        )
     content = load_contexts(place.folders.config)
     return SetupRequest(
         way=way,

@@ -13,11 +13,12 @@ from tpuherd.errors import HerdError, NotReached
 from tpuherd.project_setup import (
     firewall_goals,
     key_goals,
+    os_login_goals,
     role_goals,
     service_goals,
     way_goals,
 )
-from tpuherd.project_setup.goals import COMPUTE
+from tpuherd.project_setup.goals import COMPUTE, OS_LOGIN
 from tpuherd.project_setup.setup_session import SetupSession, is_api_disabled, refusing_reply
 from tpuherd.project_setup.setup_types import (
     Facts,
@@ -67,10 +68,19 @@ KINDS: Mapping[GoalKind, GoalFunctions] = {
     GoalKind.KEY: GoalFunctions(
         look=key_goals.look_for_key, make=key_goals.make_key, undo=key_goals.undo_key
     ),
+    GoalKind.OS_LOGIN: GoalFunctions(
+        look=os_login_goals.look_for_login_key,
+        make=os_login_goals.make_login_key,
+        undo=os_login_goals.undo_login_key,
+    ),
     GoalKind.WAY: GoalFunctions(
         look=way_goals.look_for_way, make=way_goals.make_way, undo=way_goals.undo_way
     ),
 }
+
+
+#: What must answer before a change of that kind can be undone.
+APIS = {GoalKind.FIREWALL: COMPUTE, GoalKind.KEY: COMPUTE, GoalKind.OS_LOGIN: OS_LOGIN}
 
 
 async def survey_goals(goals: Sequence[SetupGoal], here: SetupSession) -> list[GoalFinding]:
@@ -201,7 +211,7 @@ async def undo_changes(here: SetupSession, *, act: bool) -> AsyncIterator[UndoRe
 
 async def undo_change(change: RecordedChange, here: SetupSession, *, act: bool) -> UndoResult:
     undo = KINDS[change.kind].undo
-    api = COMPUTE if change.kind in (GoalKind.FIREWALL, GoalKind.KEY) else ""
+    api = APIS.get(change.kind, "")
     return await here.wait_for_api(api, lambda: undo(change, here, act=act))
 
 

@@ -13,7 +13,8 @@ from tpuherd.project_setup.setup_types import (
     UndoResult,
 )
 
-TPU_AGENT_ROLE = "roles/cloudtpu.serviceAgent"
+#: Roles that Google gives the identity; its documentation has used both names.
+TPU_AGENT_ROLES = frozenset({"roles/cloudtpu.serviceAgent", "roles/tpu.serviceAgent"})
 
 
 async def look_for_service(goal: SetupGoal, here: SetupSession) -> GoalFinding:
@@ -53,7 +54,7 @@ async def look_for_identity(goal: SetupGoal, here: SetupSession) -> GoalFinding:
             raise
         return GoalFinding(goal=goal, state=GoalState.MISSING, note="herd may not see if it exists")
     for member, held in roles.items():
-        if TPU_AGENT_ROLE in held:
+        if held & TPU_AGENT_ROLES:
             return GoalFinding(goal=goal, state=GoalState.THERE, note=member.partition(":")[2])
     return GoalFinding(goal=goal, state=GoalState.MISSING)
 

@@ -16,6 +16,7 @@ class GoalKind(Enum):
     ROLE = "role"  #: an account has a role
     FIREWALL = "firewall"  #: traffic reaches the hosts of a network
     KEY = "key"  #: our SSH key is in the project's metadata
+    OS_LOGIN = "os-login"  #: our SSH key is in a user's OS Login profile
     WAY = "way"  #: a context says how to reach hosts
 
 
@@ -38,7 +39,7 @@ class SetupRequest:
     mosh: bool
     network: str
     apis: tuple[str, ...]  #: besides those that are always needed
-    keys: str  #: project, or node: nothing to do now
+    keys: str  #: project, os-login, or node: nothing to do now
     member: str  #: the account that will use herd; empty: the caller
     node_account: str  #: the account of nodes; empty: not looked at
 

@@ -11,6 +11,7 @@ from tpuherd_sim.google_apis import (
     firewalls,
     networks,
     oauth,
+    os_login,
     project,
     project_policy,
     service_accounts,
@@ -31,6 +32,7 @@ ROUTES: tuple[Route, ...] = (
     *service_usage.ROUTES,
     *service_accounts.ROUTES,
     *oauth.ROUTES,
+    *os_login.ROUTES,
     *project_policy.ROUTES,
     *discovery.ROUTES,
 )

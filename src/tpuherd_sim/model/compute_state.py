@@ -102,6 +102,7 @@ class Services:
     policy_version: int = 1
     #: APIs that were disabled, and from when each answers again; None: it stays disabled
     disabled: dict[str, float | None] = field(default_factory=dict)
+    login_keys: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: of OS Login, by user
     service_operations: dict[str, ServiceOperation] = field(default_factory=dict)
 
 
