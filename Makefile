@@ -22,8 +22,8 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 	@$(VENVS) inside || echo "JAX could not be installed: the demo runs without it"
 	@$(PY) examples/demo/demo.py --offer .venv-clients/inside
 
-# Tests mostly wait for processes: three files at once keep two cores busy.
-WORKERS := 3
+# Tests mostly wait for processes: four files at once keep two cores busy.
+WORKERS := 4
 TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
