@@ -20,7 +20,7 @@ from tpuherd.jobs import engine_control, job_queries, submit
 from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
-from tpuherd.jobs.job_queries import map_status, sweep_status
+from tpuherd.jobs.job_queries import map_status
 from tpuherd.jobs.map_progress import watch_map
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.orphans import collect_orphans
@@ -33,6 +33,7 @@ from tpuherd.jobs.submit_map import (
     submit_map_on_job,
     submit_new_map,
 )
+from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
 from tpuherd.remote.resolve_hosts import RemoteSession

@@ -80,7 +80,9 @@ def modules_loaded_by(script: str) -> set[str]:
 
 def test_read_only_commands_load_no_network_code() -> None:
     names = "launcher cli.main cli.ls cli.status cli.why cli.events cli.run_in_process".split()
-    modules = ", ".join(f"tpuherd.{name}" for name in (*names, "cli.store_session"))
+    modules = ", ".join(
+        f"tpuherd.{name}" for name in (*names, "cli.store_session", "jobs.job_queries")
+    )
     assert not modules_loaded_by(f"import {modules}") & FAR
 
 

@@ -94,7 +94,7 @@ async def run_sweep_status(
     name: str, json_: bool, csv_: bool, console: "Console", home: "HostAccess"
 ) -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_queries import sweep_status
+    from tpuherd.jobs.sweep_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
@@ -109,7 +109,7 @@ def csv_text(page: Any) -> str:
 
 async def run_sweep_best(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_queries import sweep_status
+    from tpuherd.jobs.sweep_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
@@ -122,7 +122,7 @@ async def run_sweep_best(name: str, json_: bool, console: "Console", home: "Host
 
 async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_queries import sweep_status
+    from tpuherd.jobs.sweep_queries import sweep_status
 
     async with open_store_session(console) as here:
         page, search = sweep_status(here.store, here.now, name)

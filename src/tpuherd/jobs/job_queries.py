@@ -8,14 +8,10 @@ from tpuherd.accounting.accounts import Ledger, current_accounts
 from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.clock import Clock
 from tpuherd.errors import InvalidInput, NotFound
-from tpuherd.history import apply_trial_events
 from tpuherd.history.event_kinds import FREQUENT_KINDS
-from tpuherd.jobfile.job_spec import JobSpec
-from tpuherd.jobfile.read_job import read_fields
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import no_job_message
-from tpuherd.model.search import Search
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -25,7 +21,6 @@ from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
 from tpuherd.views.map_table import MAP_KINDS, map_page
-from tpuherd.views.sweep_table import sweep_page
 from tpuherd.views.trouble_line import problem_rows
 
 RECENT = 6  #: events in `herd why`
@@ -225,23 +220,3 @@ def map_status(store: Database, now: float, name: str) -> dict[str, Any]:
     if page is None:
         raise InvalidInput(f"{job} is not a map", hint="start one with `herd map`")
     return page
-
-
-def sweep_status(store: Database, now: float, name: str) -> tuple[dict[str, Any], Search | None]:
-    """Return what `herd sweep status` shows, and the search if the job still has one."""
-    job, _ = resolve_name(store, name)
-    found = apply_trial_events.build_sweep(
-        event for _, event in store.read_events(job=job, kinds=tuple(apply_trial_events.SWEEPS))
-    )
-    if found.items:
-        raise InvalidInput(f"{job} is a map", hint=f"`herd map status {job}` shows it")
-    search = sweep_search(store.stored_jobs().get(job))
-    if search is None and not found.trials:
-        raise InvalidInput(f"{job} is not a sweep: its job file has no `sweep:`")
-    return sweep_page(job, found, search, now), search
-
-
-def sweep_search(stored: StoredJob | None) -> Search | None:
-    """Return how trials are chosen; None if the job was removed or another version wrote it."""
-    job = read_fields(stored.document) if stored is not None else None
-    return job.sweep if isinstance(job, JobSpec) else None
