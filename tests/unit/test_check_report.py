@@ -18,6 +18,8 @@ def test_findings_by_place_with_why_and_what_to_do() -> None:
         row("ssh-key", "this machine", "warning", "open", matters="It is secret", remedy="chmod"),
         row("quota", "project p", "skipped", "could not look: no login"),
         row("apis", "project p", "skipped", "could not look: no login"),
+        row("clock", "project p", "problem", "could not look: late", matters="Time"),
+        row("network", "project p", "problem", "could not look: late", matters="Nodes"),
         row("firewall", "project p", "problem", "closed", matters="SSH", remedy="open it"),
     ]
     assert check_report(rows).splitlines() == [
@@ -28,11 +30,12 @@ def test_findings_by_place_with_why_and_what_to_do() -> None:
         "      do: chmod",
         "project p",
         "  - quota, apis: could not look: no login",
+        "  ✗ clock, network: could not look: late",
         "  ✗ firewall: closed",
         "      why: SSH",
         "      do: open it",
         "",
-        "5 checks: 1 fine, 1 problem, 1 warning, 2 not looked at",
+        "7 checks: 1 fine, 3 problems, 1 warning, 2 not looked at",
     ]
     assert "\x1b[31m✗\x1b[0m firewall" in check_report(rows, colour=True)
     assert all(len(line) <= 20 or " " not in line.strip() for line in

@@ -5,7 +5,7 @@ them at the same time; `hosts` checks the hosts of a target.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tpuherd.checks import hosts
 from tpuherd.checks.check_results import CheckResult, CheckStatus
@@ -24,6 +24,7 @@ from tpuherd.errors import HerdError, InvalidInput, NoLogin, NotFound
 from tpuherd.settings import project_access
 from tpuherd.targets import BadTarget, parse_target_names
 
+LATE_S = 4.0
 REACH = "reach"  #: the check of whether hosts answer
 
 
@@ -32,13 +33,27 @@ async def check_all(target: str | None, console: Console, home: HostAccess) -> l
     machine = find_machine(console)
     debug = choose_debug(console)
     checks = machine_checks(machine)
+    works = {
+        "this machine": run_checks(checks, where=WHERE, clock=machine.clock, debug=debug),
+        "the cloud": check_cloud(machine, debug),
+        f"the hosts of {target}": check_target(target, console, home),
+    }
     async with asyncio.TaskGroup() as group:
-        tasks = (
-            group.create_task(run_checks(checks, where=WHERE, clock=machine.clock, debug=debug)),
-            group.create_task(check_cloud(machine, debug)),
-            group.create_task(check_target(target, console, home)),
-        )
-    return [add_reason(one) for task in tasks for one in task.result()]
+        tasks = {name: group.create_task(work) for name, work in works.items()}
+        timer = group.create_task(tell_what_is_late(tasks, console, machine))
+        await asyncio.wait(tasks.values())
+        timer.cancel()
+    return [add_reason(one) for task in tasks.values() for one in task.result()]
+
+
+async def tell_what_is_late(
+    tasks: Mapping[str, asyncio.Task[list[CheckResult]]], console: Console, machine: Machine
+) -> None:
+    """Say on a terminal what we wait for, once."""
+    await machine.clock.sleep(LATE_S)
+    if console.is_terminal(2):
+        late = " and ".join(name for name, task in tasks.items() if not task.done())
+        await console.print_notice(f"herd check: still looking at {late}")
 
 
 def find_machine(console: Console) -> Machine:

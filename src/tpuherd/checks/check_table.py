@@ -152,7 +152,7 @@ CLOUD_CHECKS = (
     ),
     cloud_check(
         "bucket-region",
-        "whether the buckets of jobs are near the zones of these jobs",
+        "whether the buckets of jobs exist, near the zones of these jobs",
         "Reading from another region is slow and billed by the GiB",
     ),
 )

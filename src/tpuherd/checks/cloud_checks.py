@@ -219,12 +219,14 @@ async def check_ssh_login(view: CloudView) -> Sequence[CheckResult]:
 
 async def check_buckets(view: CloudView) -> Sequence[CheckResult]:
     """Look up where the buckets are now; one that can't be seen keeps its known place."""
-    known = dict(view.allowance.buckets) if not view.jobs else {}
+    known: dict[str, str | None] = dict(view.allowance.buckets) if not view.jobs else {}
     for job in view.jobs:
         known |= used_locations(job)
     for name in known:
         try:
             known[name] = await view.cloud.get_bucket_location(name)
-        except (NotAllowed, NotFound):
+        except NotFound:
+            known[name] = None
+        except NotAllowed:
             continue
     return judge_buckets(view.where, view.jobs, known, view.allowance)

@@ -106,15 +106,17 @@ def judge_ssh_login(
 
 
 def judge_buckets(
-    where: str, jobs: Iterable[JobSpec], locations: Mapping[str, str], allowed: Allowance
+    where: str, jobs: Iterable[JobSpec], locations: Mapping[str, str | None], allowed: Allowance
 ) -> list[CheckResult]:
-    """`locations`: where the buckets are, as the cloud says now."""
-    jobs = list(jobs)
-    found = [one for job in jobs for one in far_zones(where, job, locations)]
+    """`locations`: where the buckets are, as the cloud says now; None: they do not exist."""
+    jobs, gone = list(jobs), sorted(name for name, place in locations.items() if place is None)
+    there = {name: place for name, place in locations.items() if place is not None}
+    found = [one for job in jobs for one in far_zones(where, job, there)]
+    found += [missing_bucket(where, name, jobs) for name in gone] if jobs else []
     if found:
         return found
     zones = {one.zone for one in allowed.grants}
-    for bucket, location in sorted(locations.items() if zones and not jobs else ()):
+    for bucket, location in sorted(there.items() if zones and not jobs else ()):
         if not any(zone.rpartition("-")[0] in nearby_regions(location) for zone in zones):
             found.append(
                 CheckResult(
@@ -126,12 +128,24 @@ def judge_buckets(
                 )
             )
     if not found:
-        names = ", ".join(f"{name} in {place}" for name, place in sorted(locations.items()))
+        names = ", ".join(f"{name} in {place}" for name, place in sorted(there.items()))
         text = f"near their jobs: {names}" if names else "no job uses a bucket"
         found.append(
             CheckResult(check="bucket-region", where=where, status=CheckStatus.OK, found=text)
         )
     return found
+
+
+def missing_bucket(where: str, name: str, jobs: Iterable[JobSpec]) -> CheckResult:
+    users = ", ".join(job.name for job in jobs if name in used_locations(job))
+    return CheckResult(
+        check="bucket-region",
+        where=where,
+        status=CheckStatus.PROBLEM,
+        found=f"{users}: bucket {name} does not exist",
+        matters="The job can't read or write there",
+        remedy=f"herd bucket create {name} --location ZONE, with the job's zone",
+    )
 
 
 def far_zones(where: str, job: JobSpec, locations: Mapping[str, str]) -> Iterable[CheckResult]:

@@ -38,7 +38,7 @@ async def run_checks(
             return [unseen_result(check, where, error.sentence, error.hint)]
         except TimeoutError:
             late = unseen_result(check, where, f"no answer within {seconds:g} s")
-            return [replace(late, status=CheckStatus.WARNING)]
+            return [replace(late, status=CheckStatus.PROBLEM)]
         except Exception as error:  # noqa: BLE001 - a check that fails must not hide the others
             await debug(traceback.format_exc())
             broken = unseen_result(check, where, describe_error(error))

@@ -16,7 +16,10 @@ async def read_cloud_time(rest: RestClient) -> float:
         async with rest.client.stream("GET", f"{rest.urls.tpu}/") as answer:
             text = answer.headers.get("date", "")
     except httpx2.HTTPError as error:
-        raise NotReached(f"the cloud at {rest.urls.tpu} can't be reached ({error})") from error
+        raise NotReached(
+            f"the cloud at {rest.urls.tpu} can't be reached ({error})",
+            hint="is the network up, and this machine's clock right?",
+        ) from error
     try:
         return parsedate_to_datetime(text).timestamp()
     except ValueError as error:
