@@ -12,6 +12,7 @@ from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
 from tpuherd.checks.check_results import CheckStatus
 from tpuherd.history.event_kinds import EVENT_KINDS
 from tpuherd.jobfile.fields import TIERS, ChangeImpact
+from tpuherd_sim.compare.differences import KINDS
 
 Schema = Mapping[str, Any]
 
@@ -388,6 +389,19 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
             "kept": (FLAG, "it can't be undone now, but maybe later"),
             "failed": (FLAG, "the cloud refused, or the record is damaged"),
         })), "what herd has made, the last first"),
+    }),
+    "herd sim compare TRANSCRIPT --json": object_of({
+        "cloud": (TEXT, "what was recorded: google or world"),
+        "exchanges": (COUNT, "how many requests were compared"),
+        "hosts": (COUNT, "how many hosts"),
+        "skipped": (COUNT, "lines that were cut or malformed"),
+        "differences": (list_of(object_of({
+            "kind": ({"enum": list(KINDS)}, "its kind"),
+            "subject": (TEXT, "the field, method, state or entry"),
+            "sentence": (TEXT, "what is different"),
+            "line": (COUNT, "of the transcript, where it is seen first"),
+            "times": (COUNT, "how often it is seen"),
+        })), "each once"),
     }),
     "herd set NAME --json": SET,
     "herd scale NAME --json": SET,

@@ -152,3 +152,18 @@ def test_a_job_without_a_node_is_known(user: User) -> None:
 def test_a_single_word_with_a_terminal_is_a_shell_line(user: User) -> None:
     done = user.herd("ssh", "pod/w1", "echo one | tr o 0; exit 4")
     assert (done.returncode, done.stdout.split()) == (4, ["0ne"])
+
+
+def test_a_recorded_pod_is_as_the_model_says(user: User, tmp_path: Path) -> None:
+    """A transcript of real processes, with the facts of real hosts, has no difference."""
+    file = tmp_path / "t.jsonl"
+    assert user.herd("record", "start", file).returncode == 0
+    done = user.herd("record", "hosts", "pod/w[0-1]")
+    assert done.returncode == 0, done.stderr
+    assert user.herd("hosts", "pod").returncode == 0
+    assert user.herd("record", "stop").returncode == 0
+    done = user.herd("sim", "compare", file)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "and 2 hosts of a simulated world" in done.stdout
+    for name in ("pod", "demo", "127.", user.home.name):
+        assert name not in file.read_text()

@@ -71,6 +71,7 @@ def test_a_recording_from_start_to_stop(herd: Herd, tmp_path: Path) -> None:
     status, said, advice = herd("record", "stop")
     assert (status, said.endswith(f"to {file}\n")) == (0, True)
     assert f"herd record show {file}" in advice
+    assert f"herd sim compare {file}" in advice
     assert json.loads(herd("record", "status", "--json")[1])["recording"] is False
 
 

@@ -131,6 +131,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd sim weather http-error 429 method=nodes.create for=2m",
         "herd sim weather clear",
     ),
+    "sim compare": ("herd sim compare herd-transcript.jsonl",),
     "sim log": ("herd sim log -f",),
     "sim env": ('eval "$(herd sim env)"',),
     "record": ("herd record start", "herd record stop"),

@@ -105,7 +105,10 @@ async def run_record_stop(console: "Console", home: "HostAccess") -> int:
 
     ended = recordings.stop_recording(project_flag(console))
     await console.print_text(f"Recorded {transcript_size(ended)} to {ended.file}")
-    await console.print_notice(f"Check it before you send it: herd record show {ended.file}")
+    await console.print_notice(
+        f"Check it before you send it: herd record show {ended.file}\n"
+        f"What it shows about the simulator: herd sim compare {ended.file}"
+    )
     return 0
 
 
