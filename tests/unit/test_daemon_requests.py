@@ -272,3 +272,24 @@ def test_the_user_is_read_from_what_macos_tells() -> None:
     assert read_xucred(told) == 501
     assert read_xucred(struct.pack("=I", 1) + told[4:]) is None, "of another version"
     assert read_xucred(told[:7]) is None
+
+
+def test_a_daemon_is_found_however_long_its_path_is(tmp_path: Path) -> None:
+    """A socket's path may have 104 bytes on macOS, 108 on Linux; a home may be longer."""
+    place = tmp_path.joinpath(*["a long name, ü"] * 12)
+    place.mkdir(parents=True, mode=0o700)
+    here = Path.cwd()
+    with socket.socket(socket.AF_UNIX) as listener:
+        os.chdir(place)
+        try:
+            listener.bind(handshake.SOCKET)
+        finally:
+            os.chdir(here)
+        listener.listen()
+        connection = launcher.connect_to_daemon(str(place))
+        assert connection is not None
+        assert Path.cwd() == here
+        with listener.accept()[0] as accepted:
+            connection.send(b"x")
+            assert accepted.recv(1) == b"x"
+        connection.close()
