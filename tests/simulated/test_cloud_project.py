@@ -75,21 +75,21 @@ def test_a_firewall_rule_from_creation_to_deletion() -> None:
             description="of a test",
         )  # fmt: skip
         assert await firewalls_api.get_firewall(rest, "demo", "mine") is None
-        await firewalls_api.create_firewall(rest, "demo", rule)
+        await firewalls_api.create_firewall(rest, "demo", rule, user.clock)
         assert await firewalls_api.get_firewall(rest, "demo", "mine") == rule
         with pytest.raises(CloudConflict):
-            await firewalls_api.create_firewall(rest, "demo", rule)
+            await firewalls_api.create_firewall(rest, "demo", rule, user.clock)
         changed = FirewallRule(
             name="mine", network="default", sources=("198.51.100.9/32",), allowed=(SSH,)
         )
-        await firewalls_api.change_firewall(rest, "demo", changed)
+        await firewalls_api.change_firewall(rest, "demo", changed, user.clock)
         listed = await firewalls_api.list_firewalls(rest, "demo", "default")
         assert changed in listed
         assert {one.name for one in listed} > {"default-allow-ssh", "mine"}
         assert is_allowed(listed, SSH, ANYWHERE)
         assert not is_allowed(listed, MOSH, ANYWHERE)
         for _ in range(2):
-            await firewalls_api.delete_firewall(rest, "demo", "mine")
+            await firewalls_api.delete_firewall(rest, "demo", "mine", user.clock)
         assert await firewalls_api.get_firewall(rest, "demo", "mine") is None
 
     live(work)
@@ -206,11 +206,13 @@ def test_metadata_is_merged_also_if_others_write_meanwhile() -> None:
 
         user.wire.between = meddle
         change = project_metadata_api.change_metadata
-        assert await change(user.cloud.rest, "demo", lambda items: {**items, "ours": "x"})
+        assert await change(
+            user.cloud.rest, "demo", lambda items: {**items, "ours": "x"}, user.clock
+        )
         assert user.world.services.metadata == {
             "theirs-0": "kept", "theirs-1": "kept", "ours": "x",
         }  # fmt: skip
-        assert not await change(user.cloud.rest, "demo", lambda items: None)
+        assert not await change(user.cloud.rest, "demo", lambda items: None, user.clock)
         about = await project_metadata_api.get_compute_project(user.cloud.rest, "demo")
         assert about.account == f"{about.number}-compute@developer.gserviceaccount.com"
         assert not about.os_login
@@ -225,6 +227,10 @@ def test_a_failed_compute_operation_is_an_error() -> None:
         failed = {"name": "o", "status": "DONE", "error": {"errors": [{"message": "Too many."}]}}
         user.wire.instead = lambda request: httpx2.Response(200, content=json.dumps(failed))
         with pytest.raises(OperationFailed, match=r"^Too many$"):
-            await firewalls_api.delete_firewall(user.cloud.rest, "demo", "x")
+            await firewalls_api.delete_firewall(user.cloud.rest, "demo", "x", user.clock)
+        running = {"name": "o", "status": "RUNNING"}
+        user.wire.instead = lambda request: httpx2.Response(200, json=running)
+        with pytest.raises(OperationFailed, match="not finished a change"):
+            await firewalls_api.delete_firewall(user.cloud.rest, "demo", "x", user.clock)
 
     live(work)

@@ -337,6 +337,10 @@ def test_missing_roles_name_what_to_do(tmp_path: Path) -> None:
         found = (await me.survey())["role roles/tpu.admin"]
         assert found.state is GoalState.BLOCKED
         assert found.note.startswith("you lack tpu.nodes.create: name your account with --member")
+        await user.weather("http-error", http=400, method="projects.testIamPermissions", times=1)
+        found = (await me.survey())["role roles/tpu.admin"]
+        assert found.state is GoalState.BLOCKED
+        assert found.note.startswith("herd can't tell (")
         await user.weather("http-error", http=403, method="projects.getIamPolicy")
         found = (await me.survey(member="ada@example.com"))["role roles/tpu.admin"]
         assert found.state is GoalState.BLOCKED

@@ -118,6 +118,8 @@ async def run_setup(said: Mapping[str, Any], console: "Console", home: "HostAcce
     if said["json_"]:
         about = {"project": here.project, "network": request.network, "way": request.way.text}
         await print_json(console, {**about, "dry_run": said["dry_run"], "steps": steps})
+    elif any(one["state"] == "made" for one in steps):
+        await print_lines(console, "To undo this: herd setup gcp --undo")
     elif not needed:
         await print_lines(console, "Nothing to do.")
     elif said["dry_run"]:

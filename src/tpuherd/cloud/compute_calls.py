@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
+from tpuherd.clock import Clock
 from tpuherd.cloud.error_replies import MalformedAnswer, clean_message
 from tpuherd.cloud.parse import parse_shape
 from tpuherd.cloud.rest import Json, RestClient
@@ -17,7 +18,8 @@ else:
     reply_shapes = import_lazily("tpuherd.cloud.reply_shapes")
 
 PAGES_MAX = 50
-WAITS_MAX = 10  #: each waits on the server's side, for up to two minutes
+PAUSE_S = 1.0  #: between looks at an operation
+PATIENCE_S = 120.0  #: for an operation
 
 
 async def list_compute_pages(rest: RestClient, path: str) -> AsyncGenerator[Json, None]:
@@ -34,19 +36,20 @@ async def list_compute_pages(rest: RestClient, path: str) -> AsyncGenerator[Json
     raise MalformedAnswer(f"the cloud's list of {path.rpartition('/')[2]} never ends")
 
 
-async def wait_for_compute(rest: RestClient, project: str, content: Json) -> None:
+async def wait_for_compute(rest: RestClient, project: str, content: Json, clock: Clock) -> None:
     """Wait for the end of a Compute operation; raises what it failed with."""
     operation = parse_shape(content, reply_shapes.ComputeOperationReply)
-    for _ in range(WAITS_MAX):
-        if operation.status == "DONE":
-            break
-        path = f"projects/{project}/global/operations/{operation.name}/wait"
+    end = clock.now() + PATIENCE_S
+    while operation.status != "DONE":
+        if clock.now() > end:
+            raise OperationFailed(
+                f"the cloud has not finished a change of the project within {PATIENCE_S:g} s",
+                hint="run the command again",
+            )
+        await clock.sleep(PAUSE_S)
+        path = f"projects/{project}/global/operations/{operation.name}"
         operation = parse_shape(
-            await rest.call_compute("POST", path), reply_shapes.ComputeOperationReply
-        )
-    else:
-        raise OperationFailed(
-            "the cloud has not finished a change of the project", hint="run the command again"
+            await rest.call_compute("GET", path), reply_shapes.ComputeOperationReply
         )
     if operation.error is not None:
         messages = (clean_message(one.message or one.code) for one in operation.error.errors)

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tpuherd.clock import Clock
 from tpuherd.cloud.compute_calls import list_compute_pages, wait_for_compute
 from tpuherd.cloud.firewall_rules import NUMBERS, FirewallRule, Traffic
 from tpuherd.cloud.parse import parse_shape
@@ -46,28 +47,28 @@ async def get_firewall(rest: RestClient, project: str, name: str) -> FirewallRul
     return parse_firewall(parse_shape(content, reply_shapes.ApiFirewall))
 
 
-async def create_firewall(rest: RestClient, project: str, rule: FirewallRule) -> None:
+async def create_firewall(rest: RestClient, project: str, rule: FirewallRule, clock: Clock) -> None:
     """Create the rule and wait until it is in force. Raises CloudConflict if the name is taken."""
     body = {**changed_fields(rule), "name": rule.name, "direction": "INGRESS"}
     body |= {"network": f"global/networks/{rule.network}", "priority": rule.priority}
     path = f"projects/{project}/global/firewalls"
-    await wait_for_compute(rest, project, await rest.call_compute("POST", path, body))
+    await wait_for_compute(rest, project, await rest.call_compute("POST", path, body), clock)
 
 
-async def change_firewall(rest: RestClient, project: str, rule: FirewallRule) -> None:
+async def change_firewall(rest: RestClient, project: str, rule: FirewallRule, clock: Clock) -> None:
     """Replace the sources, the traffic and the description of a rule."""
     path = f"projects/{project}/global/firewalls/{rule.name}"
     done = await rest.call_compute("PATCH", path, changed_fields(rule))
-    await wait_for_compute(rest, project, done)
+    await wait_for_compute(rest, project, done, clock)
 
 
-async def delete_firewall(rest: RestClient, project: str, name: str) -> None:
+async def delete_firewall(rest: RestClient, project: str, name: str, clock: Clock) -> None:
     """Delete the rule; fine if it does not exist."""
     try:
         done = await rest.call_compute("DELETE", f"projects/{project}/global/firewalls/{name}")
     except NotFound:
         return
-    await wait_for_compute(rest, project, done)
+    await wait_for_compute(rest, project, done, clock)
 
 
 def changed_fields(rule: FirewallRule) -> Json:

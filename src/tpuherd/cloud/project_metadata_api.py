@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tpuherd.clock import Clock
 from tpuherd.cloud import parse
 from tpuherd.cloud.compute_calls import wait_for_compute
 from tpuherd.cloud.parse import ProjectMetadata, parse_shape
@@ -46,7 +47,7 @@ async def get_compute_project(rest: RestClient, project: str) -> ComputeProject:
 
 
 async def change_metadata(
-    rest: RestClient, project: str, change: Callable[[Items], Items | None]
+    rest: RestClient, project: str, change: Callable[[Items], Items | None], clock: Clock
 ) -> bool:
     """Write changed items, or nothing if `change` returns None; whether it wrote.
 
@@ -54,14 +55,14 @@ async def change_metadata(
     """
     for _ in range(TRIES - 1):
         try:
-            return await try_change_metadata(rest, project, change)
+            return await try_change_metadata(rest, project, change, clock)
         except CloudConflict:
             continue
-    return await try_change_metadata(rest, project, change)
+    return await try_change_metadata(rest, project, change, clock)
 
 
 async def try_change_metadata(
-    rest: RestClient, project: str, change: Callable[[Items], Items | None]
+    rest: RestClient, project: str, change: Callable[[Items], Items | None], clock: Clock
 ) -> bool:
     before = (await get_compute_project(rest, project)).metadata
     wanted = change(before.items)
@@ -69,5 +70,5 @@ async def try_change_metadata(
         return False
     path = f"projects/{project}/setCommonInstanceMetadata"
     body = parse.project_metadata_body(replace(before, items=wanted))
-    await wait_for_compute(rest, project, await rest.call_compute("POST", path, body))
+    await wait_for_compute(rest, project, await rest.call_compute("POST", path, body), clock)
     return True

@@ -132,9 +132,9 @@ async def make_rule(finding: GoalFinding, here: SetupSession) -> Facts:
         description=facts["description"],
     )
     if finding.facts["before"]:
-        await firewalls_api.change_firewall(here.rest, here.project, rule)
+        await firewalls_api.change_firewall(here.rest, here.project, rule, here.clock)
     else:
-        await firewalls_api.create_firewall(here.rest, here.project, rule)
+        await firewalls_api.create_firewall(here.rest, here.project, rule, here.clock)
     made = await firewalls_api.get_firewall(here.rest, here.project, rule.name)
     if made is None or rule_facts(made) != facts:
         raise OperationFailed(f"the rule {rule.name} is not as herd made it")
@@ -150,7 +150,7 @@ async def undo_rule(change: RecordedChange, here: SetupSession, *, act: bool) ->
         sentence = f"the firewall rule {change.name} stays: somebody has changed it"
         return UndoResult(change=change, sentence=sentence, undone=False)
     if act:
-        await firewalls_api.delete_firewall(here.rest, here.project, change.name)
+        await firewalls_api.delete_firewall(here.rest, here.project, change.name, here.clock)
     return UndoResult(
         change=change, sentence=f"Delete the firewall rule {change.name}", undone=True
     )

@@ -81,14 +81,8 @@ def role_goals(request: SetupRequest) -> Iterator[SetupGoal]:
         **(OS_LOGIN_ROLE if request.keys == "os-login" else {}),
     }
     who = request.member or "you"
-    every = sorted({name for names in roles.values() for name in names})
     for role, permissions in roles.items():
-        facts: Facts = {
-            "role": role,
-            "member": request.member,
-            "permissions": list(permissions),
-            "asked": every,
-        }
+        facts: Facts = {"role": role, "member": request.member, "permissions": permissions}
         yield role_goal(role, who, facts)
     for role in NODE_ROLES if request.node_account else ():
         yield role_goal(role, request.node_account, {"role": role, "member": request.node_account})

@@ -47,7 +47,7 @@ async def make_key(finding: GoalFinding, here: SetupSession) -> Facts:
     def add_key(items: Items) -> Items | None:
         return add_ssh_key(items, facts["login"], facts["public"])
 
-    await project_metadata_api.change_metadata(here.rest, here.project, add_key)
+    await project_metadata_api.change_metadata(here.rest, here.project, add_key, here.clock)
     return facts
 
 
@@ -62,7 +62,7 @@ async def undo_key(change: RecordedChange, here: SetupSession, *, act: bool) -> 
         sentence = f"the SSH key of {login} is not in the project's metadata any more"
         return UndoResult(change=change, sentence=sentence, undone=True)
     if act:
-        await project_metadata_api.change_metadata(here.rest, here.project, remove_key)
+        await project_metadata_api.change_metadata(here.rest, here.project, remove_key, here.clock)
     sentence = f"Remove the SSH key of {login} from the project's metadata"
     return UndoResult(change=change, sentence=sentence, undone=True)
 

@@ -39,7 +39,11 @@ async def look_for_role(goal: SetupGoal, here: SetupSession) -> GoalFinding:
 
 async def look_for_own_role(goal: SetupGoal, here: SetupSession) -> GoalFinding:
     """Whether the caller has the permissions; whose roles to change, we must be told."""
-    held = await here.held_permissions(frozenset(goal.facts["asked"]))
+    try:
+        held = await here.held_permissions(frozenset(goal.facts["permissions"]))
+    except InvalidInput as error:  # not every permission can be asked for
+        note = f"herd can't tell ({error.sentence}): name your account with --member user:YOU"
+        return GoalFinding(goal=goal, state=GoalState.BLOCKED, note=note)
     missing = [name for name in goal.facts["permissions"] if name not in held]
     if not missing:
         return GoalFinding(goal=goal, state=GoalState.THERE)

@@ -28,7 +28,6 @@ class SetupSession:
     journal: SetupJournal
     _services: frozenset[str] | None = None
     _roles: Mapping[str, frozenset[str]] | None = None
-    _held: frozenset[str] | None = None
 
     @property
     def project(self) -> str:
@@ -47,16 +46,12 @@ class SetupSession:
         return self._roles
 
     async def held_permissions(self, asked: frozenset[str]) -> frozenset[str]:
-        """Those of the asked permissions that the caller has, read once and after each change."""
-        if self._held is None:
-            self._held = await project_policy_api.held_project_permissions(
-                self.rest, self.project, asked
-            )
-        return self._held
+        """Those of the asked permissions that the caller has."""
+        return await project_policy_api.held_project_permissions(self.rest, self.project, asked)
 
     def drop_caches(self) -> None:
         """Read everything again: something was changed."""
-        self._services = self._roles = self._held = None
+        self._services = self._roles = None
 
     async def wait_for_api(self, api: str, work: Callable[[], Awaitable[T]]) -> T:
         """Do the work; repeat it while its API is enabled but does not answer everywhere yet."""
