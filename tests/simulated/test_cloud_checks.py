@@ -266,6 +266,8 @@ def test_os_login_in_the_projects_metadata() -> None:
         found = await again()
         assert found.status is WARNING
         assert "os-login ssh-keys add" in found.remedy
+        (found,) = await look(user, "ssh-login", chosen_login="ada_example_com")
+        assert (found.status, "logs in as ada_example_com" in found.found) == (OK, True)
         await write([{"key": "ssh-keys", "value": "ada:ssh-ed25519 AAAA x"}])
         found = await again()
         assert (found.status, "has the key of ada" in found.found) == (OK, True)

@@ -83,7 +83,7 @@ async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResul
             *await check_login_alone(machine, error, debug),
             *unseen_results(ids[1:], NO_CLOUD, error.sentence),
         ]
-    async with open_view(place, machine.clock) as view:
+    async with open_view(place, machine) as view:
         return await run_checks(
             cloud_checks(view), where=cloud_title(place), clock=machine.clock, debug=debug
         )

@@ -30,7 +30,6 @@ from tpuherd.checks.judge_cloud import (
 from tpuherd.checks.judge_firewall import judge_firewall
 from tpuherd.checks.judge_quota import judge_quota
 from tpuherd.checks.run_checks import CheckFunction
-from tpuherd.cloud import parse
 from tpuherd.cloud.cloud_time import read_cloud_time
 from tpuherd.cloud.error_reasons import error_info
 from tpuherd.cloud.firewalls_api import list_firewalls, list_networks
@@ -210,11 +209,8 @@ async def check_quota(view: CloudView) -> Sequence[CheckResult]:
 
 async def check_ssh_login(view: CloudView) -> Sequence[CheckResult]:
     about = await get_compute_project(view.cloud.rest, view.place.project)
-    items = about.metadata.items
-    login = view.place.login if view.place.project_keys else ""
-    keys = items.get(parse.SSH_KEYS, "").splitlines()
-    has_key = any(line.startswith(f"{login}:") for line in keys)
-    return [judge_ssh_login(view.where, items, project_key=login, has_key=has_key)]
+    key = view.place.login if view.place.project_keys else ""
+    return [judge_ssh_login(view.where, about, chosen_login=view.chosen_login, project_key=key)]
 
 
 async def check_buckets(view: CloudView) -> Sequence[CheckResult]:

@@ -29,6 +29,7 @@ class CloudView:
     clock: Clock
     allowance: Allowance = field(default_factory=Allowance)
     jobs: Sequence[JobSpec] = ()
+    chosen_login: str = ""  #: the login name on hosts that the context states
 
     @property
     def where(self) -> str:
@@ -68,8 +69,10 @@ def cloud_title(place: ProjectAccess) -> str:
 
 
 @asynccontextmanager
-async def open_view(place: ProjectAccess, clock: Clock) -> AsyncIterator[CloudView]:
+async def open_view(place: ProjectAccess, machine: Machine) -> AsyncIterator[CloudView]:
     """Yield the view of a project; jobs that can't be read are the matter of another check."""
+    clock = machine.clock
+    context = project_access.current_context(place.folders.config, machine.environ)
     async with open_cloud(place, clock) as cloud:
         yield CloudView(
             place=place,
@@ -77,6 +80,7 @@ async def open_view(place: ProjectAccess, clock: Clock) -> AsyncIterator[CloudVi
             clock=clock,
             allowance=read_allowance(place),
             jobs=read_jobs(place, clock.now()),
+            chosen_login=str(context.get("login") or ""),
         )
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.cloud.nodes_api import OS_LOGIN_HINT
+from tpuherd.cloud.parse import SSH_KEYS
+from tpuherd.cloud.project_metadata_api import ComputeProject
 from tpuherd.errors import HerdError
 from tpuherd.jobfile.data_egress import (
     allow_advice,
@@ -87,20 +89,24 @@ def judge_clock(where: str, ahead_s: float) -> CheckResult:
 
 
 def judge_ssh_login(
-    where: str, items: Mapping[str, str], *, project_key: str, has_key: bool
+    where: str, project: ComputeProject, *, chosen_login: str, project_key: str
 ) -> CheckResult:
     """`project_key`: the login whose key belongs into the project's metadata; "": none does."""
-    if items.get("enable-oslogin", "").upper() == "TRUE":
+    if project.os_login and not chosen_login:
         return CheckResult(
             check="ssh-login",
             where=where,
             status=CheckStatus.WARNING,
             found="the project's metadata turns OS Login on",
-            remedy=OS_LOGIN_HINT,
+            remedy="herd setup gcp --keys os-login --member YOU@EXAMPLE.COM puts your key into"
+            f" your profile; or {OS_LOGIN_HINT}",
         )
     found = "hosts accept the keys in metadata; herd adds its key to a node when it needs it"
-    if project_key:
-        has = "has" if has_key else "will get"
+    if project.os_login:
+        found = f"OS Login decides; herd logs in as {chosen_login}, whose profile must have its key"
+    elif project_key:
+        keys = project.metadata.items.get(SSH_KEYS, "").splitlines()
+        has = "has" if any(one.startswith(f"{project_key}:") for one in keys) else "will get"
         found = f"hosts accept the keys in metadata; the project's {has} the key of {project_key}"
     return CheckResult(check="ssh-login", where=where, status=CheckStatus.OK, found=found)
 
