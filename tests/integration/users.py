@@ -103,9 +103,9 @@ class User:
 
 
 @contextmanager
-def pod() -> Iterator[User]:
+def pod(*options: str) -> Iterator[User]:
     """A user with a pod of four hosts."""
-    with started("--time-scale", "60") as world:
+    with started("--time-scale", "60", *options) as world:
         world.node(ZONE, "pod", **MACHINE)
         user = User(world.home, world)
         try:

@@ -8,7 +8,13 @@ import pytest
 
 from tests.unit.check_scenes import make_host
 from tpuherd.checks.check_results import CheckStatus
-from tpuherd.checks.collective import common_python, find_obstacle, judge_collective, parse_report
+from tpuherd.checks.collective import (
+    ProbeOutput,
+    common_python,
+    find_obstacle,
+    judge_collective,
+    parse_report,
+)
 from tpuherd.checks.expectations import describe_job
 from tpuherd.checks.known_hosts import find_other_keys
 from tpuherd.model.slots_and_plan import Goal
@@ -21,8 +27,12 @@ GOOD = {
 }  # fmt: skip
 
 
-def said(**changes: Any) -> str:
-    return f"noise of gloo\n\nherd-check: {json.dumps({**GOOD, **changes})}\n"
+def said(**changes: Any) -> ProbeOutput:
+    return ProbeOutput(text=f"noise of gloo\n\nherd-check: {json.dumps({**GOOD, **changes})}\n")
+
+
+def failed(text: str, status: int) -> ProbeOutput:
+    return ProbeOutput(text=text, status=status)
 
 
 def test_a_right_sum_prints_the_bandwidth_of_the_slowest_host() -> None:
@@ -37,15 +47,17 @@ def test_a_right_sum_prints_the_bandwidth_of_the_slowest_host() -> None:
     ("second", "words"),
     [
         (said(right=False), "a sum over all chips is wrong on pod/w1"),
-        ("Traceback\nModuleNotFoundError: No module named 'jaxlib'\n", "fails on pod/w1: Module"),
-        ("", "fails on pod/w1: it printed nothing"),
+        (failed("ModuleNotFoundError: No module named 'jaxlib'\n", 1), "fails on pod/w1: Module"),
+        (failed("The TPU is already in use by process with pid 7\n", 1), "with pid 7"),
+        (failed("what is this\n", 3), "fails on pod/w1: what is this"),
+        (failed("", 5), "fails on pod/w1: it ends with status 5 and says nothing"),
         (said(seconds=0), "fails on pod/w1"),
-        (said(seconds=1e999), "fails on pod/w1"),
-        ("herd-check: {", "fails on pod/w1"),
+        (failed("herd-check: {}", 0), "fails on pod/w1"),
+        (failed("herd-check: {", 0), "fails on pod/w1"),
         (said(devices=4), "2 of 2 hosts found each other"),
     ],
 )
-def test_what_one_host_says_is_a_problem(second: str, words: str) -> None:
+def test_what_one_host_says_is_a_problem(second: ProbeOutput, words: str) -> None:
     found = judge_collective(GANG, {"pod/w0": said(), "pod/w1": second})
     assert found.status is CheckStatus.PROBLEM
     assert words in found.found and found.remedy
@@ -98,8 +110,9 @@ def test_it_takes_no_chips_that_somebody_has() -> None:
 
 
 def test_a_report_of_rubbish_is_no_report() -> None:
-    assert parse_report(said()) is not None
-    for text in ("", "herd-check: ", "herd-check: []", said(devices=-1), said(platform="x" * 999)):
+    assert parse_report(said().text) is not None
+    rubbish = (said(devices=-1).text, said(platform="x" * 999).text)
+    for text in ("", "herd-check: ", "herd-check: []", *rubbish):
         assert parse_report(text) is None
 
 

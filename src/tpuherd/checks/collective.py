@@ -1,9 +1,11 @@
 """Runs a small collective over all hosts of a node at once, as a job's gang would run there."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,11 +20,14 @@ from tpuherd.checks.judgement import (
     not_looked,
     report_problem,
 )
-from tpuherd.commands.command_types import new_command_id
+from tpuherd.commands.command_types import new_command_id, parse_outcome
+from tpuherd.diagnosis.explain import UNKNOWN_ERROR, explain_hosts
+from tpuherd.diagnosis.log_scanner import LogScanner
 from tpuherd.engine.gang_env import place_environment
 from tpuherd.engine.host_messages import Count, Few, Short
 from tpuherd.errors import HerdError
-from tpuherd.ports import Host, RpcRequest
+from tpuherd.exit_status import TRANSPORT
+from tpuherd.ports import Host, Link, RpcRequest
 from tpuherd.remote import fanout
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.targets import fold_names
@@ -33,6 +38,7 @@ CHECK = "collective"
 PROGRAM = "collective_probe.py"
 MARK = "herd-check: "  #: before the program's own line
 LIMIT_S, STOP_S = 170.0, 20.0
+OTHERS_S = 5.0  #: after the first failure: the others may tell more
 OUTPUT_MAX = 64 << 10
 CPU_REMEDY = "install jax[tpu] in that Python, and see the checks chips and packages"
 #: Variables of another run, which attempts do not get either.
@@ -55,13 +61,21 @@ class CollectiveReport(Struct, frozen=True, kw_only=True):
     seconds: Annotated[float, Meta(gt=0, le=1e6)]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbeOutput:
+    """What the program wrote on one host, and its exit status."""
+
+    text: str
+    status: int = 0
+
+
 async def check_collective(
     gang: Sequence[CheckedHost], reach: RemoteSession, busy: str
 ) -> list[CheckResult]:
     """Return one result for all hosts of a gang; `busy` says why it must not run."""
     where = fold_names(one.label for one in gang)
     python = common_python(gang)
-    reason = busy or find_obstacle(gang)
+    reason = find_obstacle(gang) or busy
     if reason or python is None:
         reason = reason or "no Python has jax on every host"
         return results_of(CHECK, where, [not_looked(reason)])
@@ -95,35 +109,42 @@ def find_obstacle(gang: Sequence[CheckedHost]) -> str:
     return ""
 
 
-async def run_probe(hosts: Sequence[Host], python: str, reach: RemoteSession) -> Mapping[Host, str]:
-    """Return what each host printed, or how it failed there; stop all when one fails."""
+async def run_probe(
+    hosts: Sequence[Host], python: str, reach: RemoteSession
+) -> Mapping[Host, ProbeOutput]:
+    """Return what each host printed and how it ended; stop soon after one has failed."""
     id = f"check-{new_command_id()}"
     source = files("tpuherd_host").joinpath(PROGRAM).read_text(encoding="utf-8")
     unset = [word for name in REMOVED for word in ("-u", name)]
     words = ["env", *unset, python, "-c", source]
-    found: dict[Host, str] = {}
+    found: dict[Host, ProbeOutput] = {}
 
-    async def one(host: Host) -> str:
+    async def one(host: Host) -> ProbeOutput:
         env = place_environment(hosts, hosts.index(host))
         verb = RpcRequest(name="run", arguments={"id": id, "argv": words, "env": dict(env)})
         link = await reach.pool.get_link(host)
         return await read_output(link, verb)
 
     try:
-        async with aclosing(fanout.run_on_each(hosts, one, seconds=LIMIT_S)) as results:
+        async with (
+            asyncio.timeout(None) as patience,
+            aclosing(fanout.run_on_each(hosts, one, seconds=LIMIT_S)) as results,
+        ):
             async for done in results:
-                found[done.host] = (
-                    done.error.sentence if done.error is not None else done.value or ""
-                )
-                if MARK not in found[done.host]:
-                    break
+                sentence = done.error.sentence if done.error is not None else ""
+                found[done.host] = done.value or ProbeOutput(text=sentence, status=TRANSPORT)
+                if found[done.host].status:
+                    end = asyncio.get_running_loop().time() + OTHERS_S
+                    patience.reschedule(min(end, patience.when() or end))
+    except TimeoutError:
+        pass  # the others wait for the one that failed
     finally:
         await remove_traces(hosts, id, reach)
     return found
 
 
-async def read_output(link: Any, verb: RpcRequest) -> str:
-    """Return the last output of a command, once it has ended."""
+async def read_output(link: Link, verb: RpcRequest) -> ProbeOutput:
+    """Return the last output of a command and its exit status, once it has ended."""
     reader, text = RecordReader(), b""
     async with link.open_stream(verb) as call:
         while (piece := await call.read()) is not None:
@@ -131,9 +152,9 @@ async def read_output(link: Any, verb: RpcRequest) -> str:
                 for record in reader.feed(piece[1]):
                     text = (text + record.piece)[-OUTPUT_MAX:]
             except BadRecord:
-                return "its agent sent something that is no log"
-        await call.reply()
-    return text.decode(errors="replace")
+                return ProbeOutput(text="its agent sent something that is no log", status=TRANSPORT)
+        outcome = parse_outcome(link.host.name, await call.reply())
+    return ProbeOutput(text=text.decode(errors="replace"), status=outcome.status)
 
 
 async def remove_traces(hosts: Sequence[Host], id: str, reach: RemoteSession) -> None:
@@ -160,17 +181,12 @@ def parse_report(text: str) -> CollectiveReport | None:
         return None
 
 
-def judge_collective(gang: Sequence[CheckedHost], said: Mapping[str, str]) -> HostFinding:
+def judge_collective(gang: Sequence[CheckedHost], said: Mapping[str, ProbeOutput]) -> HostFinding:
     """Judge what the hosts printed: all of them, the same, and right."""
-    reports = {label: parse_report(text) for label, text in said.items()}
-    failed = [label for label, report in reports.items() if report is None]
+    reports = {label: parse_report(one.text) for label, one in said.items()}
+    failed = {label: said[label] for label, report in reports.items() if report is None}
     if failed:
-        lines = [line for line in said[failed[0]].splitlines() if line.strip()]
-        why = lines[-1][:300] if lines else "it printed nothing"
-        return report_problem(
-            f"a small program over all hosts fails on {failed[0]}: {why}",
-            f"herd check {gang[0].host.node} again; its cause is often in the lines above",
-        )
+        return explain_failure(gang, failed)
     good = [report for report in reports.values() if report is not None]
     wrong = [label for label, report in reports.items() if report and not report.right]
     if wrong:
@@ -185,6 +201,26 @@ def judge_collective(gang: Sequence[CheckedHost], said: Mapping[str, str]) -> Ho
             "see the checks multislice, variables and addresses",
         )
     return judge_devices(gang, first, max(one.seconds for one in good))
+
+
+def explain_failure(gang: Sequence[CheckedHost], failed: Mapping[str, ProbeOutput]) -> HostFinding:
+    """Find the cause in what the hosts wrote, by the rules for logs."""
+    scans = []
+    for label, one in failed.items():
+        scanner = LogScanner(host=label)
+        for line in one.text.splitlines():
+            scanner.feed(line)
+        scans.append(scanner.finish(one.status))
+    cause = next(iter(explain_hosts(scans)), None)
+    label = next(iter(failed)) if cause is None else cause.host
+    trial = f"see what JAX says: herd exec {label} -- {common_python(gang)} -c 'import jax'"
+    if cause is not None:
+        found = f"a small program over all hosts fails on {cause.host}: {cause.text}"
+        remedy = trial if cause.id == UNKNOWN_ERROR else cause.fix
+        return report_problem(found, remedy, matters=cause.cause)
+    lines = [line for line in failed[label].text.splitlines() if line.strip()]
+    why = lines[-1] if lines else f"it ends with status {failed[label].status} and says nothing"
+    return report_problem(f"a small program over all hosts fails on {label}: {why}", trial)
 
 
 def judge_devices(

@@ -70,7 +70,7 @@ async def check_hosts(
     found += judge_hosts(checked)
     gangs = group_hosts(checked, reach)
     more = await asyncio.gather(
-        *(check_gang(gang, hosts, jobs.get(slot_of(gang[0].host)), reach) for gang in gangs)
+        *(check_gang(gang, labels, jobs.get(slot_of(gang[0].host)), reach) for gang in gangs)
     )
     return [*found, *(result for results in more for result in results)]
 
@@ -167,7 +167,7 @@ def group_hosts(checked: Sequence[CheckedHost], reach: RemoteSession) -> list[li
 
 async def check_gang(
     gang: Sequence[CheckedHost],
-    hosts: Sequence[Host],
+    labels: Mapping[Host, str],
     job: HostedJob | None,
     reach: RemoteSession,
 ) -> list[CheckResult]:
@@ -176,11 +176,12 @@ async def check_gang(
     node = reach.directory.find_node(gang[0].host)
     wanted = group_nodes(reach.directory.survey.nodes if reach.directory.survey else ())
     members = wanted[gang_key(node)] if node is not None else ()
-    missing = sum(len(node.workers) for node in members) - len(gang)
-    if missing:
-        named = [host for host in hosts if host.node in {node.name for node in members}]
-        silent = len(named) > len(gang)
-        busy = "hosts do not answer" if silent else "TARGET names only some of the hosts"
+    names = {node.name for node in members}
+    silent = {host for host in labels if host.node in names} - {one.host for one in gang}
+    if silent:
+        busy = f"no answer from {fold_names(labels[host] for host in silent)}"
+    elif sum(len(node.workers) for node in members) > len(gang):
+        busy = "TARGET names only some of the hosts"
     elif job is not None and job.wants_chips:
         busy = f"the chips belong to {job.name}, whose command may start at any time"
     elif any(one.host.foreign for one in gang):
