@@ -5,21 +5,20 @@ round:
 1. read jobs and new events from the store (desired_slots.py, event_log.py),
 2. join the cloud's survey and the hosts' reports (informer.py, host_watcher.py, observe.py),
 3. let every sweep assign its trials (sweep_step.py), and call planner/plan.py,
-4. write the planned steps to the event log before acting, then start them (actions.py),
+4. write the planned steps to the event log, then start them (running_actions.py, actions.py),
 5. wait for news or for the time that the plan names.
 The outcome of an action is an event, which the next round reads. Nothing is retried here: the plan
 decides again. engine_process.py is the process around it; start reading at planner/plan.py.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
 
-from tpuherd.engine import actions, observe, sweep_step
-from tpuherd.engine.actions import ACTION_FUNCTIONS, ActionContext
+from tpuherd.engine import observe, sweep_step
+from tpuherd.engine.actions import ActionContext
 from tpuherd.engine.alarms import Alarms
 from tpuherd.engine.dependencies import EndReason, EngineDeps, LogFunction
 from tpuherd.engine.desired import DesiredState
@@ -29,18 +28,15 @@ from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_watcher import WatcherDeps
 from tpuherd.engine.informer import Informer
 from tpuherd.engine.recover_store import EVERYWHERE, recover_store
+from tpuherd.engine.running_actions import RunningActions
 from tpuherd.errors import HerdError, NotAllowed, StoreDamaged, Superseded
 from tpuherd.history.apply_event import events_before_step
 from tpuherd.model.observed import ObservedState
 from tpuherd.model.slots_and_plan import (
-    Ask,
     DesiredSlots,
     EnginePlan,
     HistoryEvent,
     PlannedStep,
-    Prepare,
-    RecordEvent,
-    Withdraw,
 )
 from tpuherd.model.trouble import CLOUD
 from tpuherd.planner.plan import plan as make_plan
@@ -87,9 +83,9 @@ class Engine:
             seen=self._handle_survey,
             failed=self._handle_survey_failure,
         )
-        self._calling: Counter[str] = Counter()
-        self._working: Counter[str] = Counter()
-        self._preparing: dict[asyncio.Task[None], Prepare] = {}
+        self._running = RunningActions(
+            self._spawn_task, self._handle_outcome, self._shout, parts.note
+        )
         self._thought_s = 0.0  #: duration of the last round
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
@@ -101,7 +97,6 @@ class Engine:
         self._cloud_moved = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._actions: set[asyncio.Task[None]] = set()
 
     def stop(self) -> None:
         """End soon; attempts on hosts keep running."""
@@ -127,8 +122,7 @@ class Engine:
             for work in (self._informer.poll_cloud, self._gang_client.keep_leases_alive, *ours):
                 self._spawn_task(work())
             ended = await self._run_planning()
-            if self._actions:
-                await asyncio.wait(self._actions, timeout=PATIENCE_S)
+            await self._running.finish(PATIENCE_S)
             for task in self._tasks:
                 task.cancel()
         if ended not in (EndReason.OUTDATED, EndReason.DAMAGED):
@@ -193,7 +187,7 @@ class Engine:
             self._blank = self.past.is_incomplete()
         self.past.write(())
         self._read_store(now)
-        self._cancel_outdated()
+        self._running.cancel_outdated(self._desired.desired_slots)
         if self._blank and self._desired.rows:
             self._wake_at, self._resting_at = inf, inf  # a request now might be a duplicate
             self.parts.store.put_slot_messages(
@@ -232,8 +226,8 @@ class Engine:
             surveyed_at=self._informer.survey.begun_at,
             awake_at=self._awake_at,
             hosts=self._gang_client.host_statuses(),
-            calling=frozenset(+self._calling),
-            working=frozenset(+self._working),
+            calling=self._running.calling,
+            working=self._running.working,
         )
 
     def _watch_hosts(self) -> None:
@@ -262,12 +256,6 @@ class Engine:
 
     # ---- acting ----------------------------------------------------------------------------------
 
-    def _cancel_outdated(self) -> None:
-        """Cancel preparations for code or jobs that have changed."""
-        for task in observe.outdated_preparations(self._desired.desired_slots, self._preparing):
-            task.cancel()
-            del self._preparing[task]
-
     def _start_steps(self, steps: Sequence[PlannedStep], now: float) -> None:
         """Record all steps in one transaction, then start them."""
         events = [event for step in steps for event in events_before_step(step, now)]
@@ -276,10 +264,7 @@ class Engine:
             return
         bench = self._action_context()
         for step in steps:
-            if isinstance(step.action, RecordEvent):
-                actions.record_attempt(bench, step.action)
-            else:
-                self._start_step(bench, step)
+            self._running.start_step(bench, step)
 
     def _action_context(self) -> ActionContext:
         parts = self.parts
@@ -296,41 +281,9 @@ class Engine:
             history=self.past.history,
         )
 
-    def _start_step(self, bench: ActionContext, step: PlannedStep) -> None:
-        """Start one action as a task; until it ends, its bid or slot is busy."""
-        action = step.action
-        work = ACTION_FUNCTIONS[type(action)](bench, action, step.why)
-        if isinstance(action, Ask | Withdraw):
-            self._start_action(work, self._calling, action.bid)
-        elif not isinstance(action, RecordEvent):
-            task = self._start_action(work, self._working, action.slot)
-            if isinstance(action, Prepare):
-                self._preparing[task] = action
-                task.add_done_callback(lambda task: self._preparing.pop(task, None))
-
-    def _start_action(
-        self, work: Coroutine[Any, Any, list[HistoryEvent]], under_way: Counter[str], name: str
-    ) -> asyncio.Task[None]:
-        under_way[name] += 1
-
-        async def run_action() -> None:
-            try:
-                came = await work  # `+= await` would restore the earlier list
-                self.past.pending += came
-            except NotAllowed as error:
-                self._shout(error.sentence, hint=error.hint)
-            except HerdError as error:
-                self.parts.note("engine.undone", {"name": name, "why": error.sentence})
-            except OSError as error:
-                self._shout(f"a file cannot be written ({error})")
-            finally:
-                under_way.subtract([name])
-                self._news.set()
-
-        task = self._spawn_task(run_action())
-        self._actions.add(task)
-        task.add_done_callback(self._actions.discard)
-        return task
+    def _handle_outcome(self, events: Sequence[HistoryEvent]) -> None:
+        self.past.pending += events
+        self._news.set()
 
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
@@ -367,8 +320,7 @@ class Engine:
     def _check_creations(self) -> None:
         bench = self._action_context()
         for bid in observe.unlisted_creations(self._informer.survey, self.past.history):
-            if not self._calling[bid.name]:
-                self._start_action(actions.check_creation(bench, bid), self._calling, bid.name)
+            self._running.start_creation_check(bench, bid)
 
     async def _poll_store(self) -> None:
         """Notice what other processes write, and whether the machine has slept."""
