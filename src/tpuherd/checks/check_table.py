@@ -37,6 +37,7 @@ def host_check(id: str, looks_at: str, matters: str, fix: str = "") -> CheckKind
 
 
 PRIVATE = "makes it readable by you alone"
+CLOSED = "takes from others the right to write it"
 MACHINE_CHECKS = (
     machine_check(
         "versions",
@@ -56,9 +57,9 @@ MACHINE_CHECKS = (
     ),
     machine_check(
         "state-folder",
-        "whether the folder of jobs and logs can be written, and by you alone",
+        "whether the folder of jobs and logs can be written, and not by everybody",
         "herd keeps your jobs, their secrets and their logs there",
-        PRIVATE,
+        CLOSED,
     ),
     machine_check(
         "disk",
@@ -96,7 +97,7 @@ MACHINE_CHECKS = (
         "ssh-config",
         "whether ssh accepts ~/.ssh/config",
         "With a broken file every ssh fails, and so does what builds on it",
-        "takes from others the right to write it",
+        CLOSED,
     ),
 )
 CLOUD_CHECKS = (
