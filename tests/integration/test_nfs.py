@@ -72,8 +72,10 @@ def test_a_folder_of_the_first_host_and_back(user: Owner) -> None:
 
     (busy,) = nfs(user, "mount", "pod/w1", "/data", "--server", f"{first}:/nothing", status=1)
     assert f"pod-0/w1: {first}:/nothing can't be mounted on /data: No such file or dir" in busy
-    assert shown(user)["pod-0/w1"]["folders"] == [], "it took the place of herd's own mount"
-    nfs(user, "mount", "pod", "/data")
+    (row,) = shown(user)["pod-0/w1"]["folders"]
+    assert (row["source"], row["state"]) == (f"{first}:/data", "mounted"), "the earlier one is back"
+    (shared,) = nfs(user, "mount", "pod/w0", "/data", "--server", f"{second}:/x", status=1)
+    assert shared == "pod-0/w0: this host shares /data itself: unmount that first"
     (there,) = nfs(user, "mount", "pod/w1", "/x", "--server", f"{second}:/data", status=1)
     assert "Connection refused; is the server up, and may this host reach its TCP port" in there
 
@@ -142,3 +144,30 @@ def test_bad_input_is_one_sentence(user: Owner, words: tuple[str, ...], sentence
 def test_an_unknown_server_says_how_a_file_server_is_written(user: Owner) -> None:
     (line,) = nfs(user, "mount", "pod", "/d", "--server", "filer", status=4)
     assert line.startswith("herd nfs mount: there is no filer: the nodes are pod-0; a file server")
+
+
+@pytest.mark.heavy
+def test_the_real_programs_take_what_herd_writes() -> None:
+    """Debian's packages are installed, exportfs takes the exports, and mount.nfs takes the line of
+    fstab up to the kernel, which has no NFS here."""
+    with owner() as user:
+        user.herd("up", "--name", "pod", "--accelerator", "v4-16", "--yes")
+        assert user.herd("wait", "pod", "--timeout", "60s").returncode == 0
+        done = user.herd("nfs", "mount", "pod", "/data", seconds=600)
+        if "can't be installed" in done.stderr:
+            pytest.skip("no packages can be had")
+        if done.returncode == 0:
+            pytest.skip("this kernel has NFS, and mounted it")
+        assert done.stdout.startswith("pod-0/w0: shares /data to no other host, ")
+        assert "can't be mounted on /data: No such device; this host's kernel has no" in done.stderr
+        second = addresses(user)[1]
+        options = "rw,sync,no_subtree_check,root_squash,all_squash,anonuid=1001,anongid=1001"
+        line = f"/data {second}({options})"
+        root(user, "pod/w0", f'echo "{line}" > /etc/exports.d/x.exports; exportfs -ra')
+        (listed,) = root(user, "pod/w0", "exportfs -s").splitlines()
+        assert f"/data  {second}(sync,wdelay,hide,no_subtree_check,anonuid=1001" in listed
+        root(user, "pod/w0", 'echo "/data *(nonsense)" > /etc/exports.d/x.exports')
+        again = user.herd("nfs", "mount", "pod", "/data", seconds=600)
+        assert again.returncode == 1
+        assert "exportfs: " in again.stderr
+        assert "nonsense" in again.stderr

@@ -105,7 +105,7 @@ def test_only_hosts_that_exist_may_mount(
         (
             "mount.nfs: mounting 10.0.0.2:/share failed, reason given by server:"
             " No such file or directory",
-            "No such file or directory; the server must export this very path",
+            "No such file or directory; the server must export this very path to this host",
         ),
         (
             "Created symlink /run/x.\nmount.nfs4: Connection timed out\n\n",

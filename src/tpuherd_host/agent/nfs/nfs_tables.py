@@ -15,7 +15,7 @@ SAID_BEFORE = r"^mount(\.nfs4?)?: (mounting .*failed, reason given by server: )?
 #: What mount.nfs says, and what to do about it.
 ADVICE = (
     (r"access denied", "the server must export it to this host's internal address"),
-    (r"No such file", "the server must export this very path"),
+    (r"No such file", "the server must export this very path to this host"),
     (
         r"timed out|No route to host|Connection refused|not responding",
         "is the server up, and may this host reach its TCP port 2049?",

@@ -150,11 +150,19 @@ def mount_nfs(call: ThreadedCall) -> Mapping[str, Any]:
         found = probe_folder(entry.folder) if there is not None else Probe(ABSENT)
         if there is not None and there.source == entry.source and found.state == MOUNTED:
             return {"again": True, **describe_login(), **describe_probe(found)}
+        if parse_exports(read_table(EXPORTS)).get(entry.folder):
+            raise CallRefused("busy", f"this host shares {entry.folder} itself: unmount that first")
         if there is not None:
             detach_own(root, there, found)
-        require_empty(entry)
-        root.install("mount.nfs", "nfs-common")
-        attach(root, entry, asked.get("version", ""))
+        try:
+            require_empty(entry)
+            root.install("mount.nfs", "nfs-common")
+            attach(root, entry, asked.get("version", ""))
+        except CallRefused:
+            if found.state == MOUNTED and there is not None:
+                with suppress(CallRefused):  # nothing is lost that worked
+                    attach(root, Entry(there.source, there.folder), "")
+            raise
         return {"again": False, **describe_login(), **describe_probe(probe_folder(entry.folder))}
 
 
