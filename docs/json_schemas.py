@@ -1,106 +1,30 @@
 """JSON Schemas of what commands print, made from results.py where Python gets the same."""
 
-import inspect
-import re
-import types
-from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+
+from schema_types import (
+    COUNT,
+    EVENT,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    Schema,
+    fields_of,
+    list_of,
+    map_of,
+    object_of,
+    or_null,
+    schema_of,
+)
 
 from tpuherd import results
-from tpuherd.accounting.goodput import MEANINGS, PARTS, STARTUP
 from tpuherd.checks.check_results import CheckStatus
-from tpuherd.history.event_kinds import EVENT_KINDS
+from tpuherd.diagnosis.explain import FindingRole
+from tpuherd.diagnosis.rule import RuleClass
 from tpuherd.jobfile.fields import TIERS, ChangeImpact
 from tpuherd_sim.compare.differences import KINDS
 
-Schema = Mapping[str, Any]
-
-TEXT: Schema = {"type": "string"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-NUMBER: Schema = {"type": "number"}
-FLAG: Schema = {"type": "boolean"}
-TEXTS: Schema = {"type": "array", "items": TEXT}
-PLAIN: Mapping[Any, Schema] = {str: TEXT, int: COUNT, float: NUMBER, bool: FLAG, Any: {}}
-#: The keys of these fields.
-KEYS: Mapping[str, Iterable[str]] = {"seconds": MEANINGS, "parts": PARTS, "startup": STARTUP}
-
-
-def or_null(schema: Schema) -> Schema:
-    """Allow null, which means unknown."""
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def list_of(schema: Schema) -> Schema:
-    return {"type": "array", "items": schema}
-
-
-def map_of(names: Iterable[str] | None, schema: Schema) -> Schema:
-    if names is None:
-        return {"type": "object", "additionalProperties": schema}
-    listed = {str(name): schema for name in names}
-    return {"type": "object", "properties": listed, "additionalProperties": False}
-
-
-def object_of(fields: Mapping[str, tuple[Schema, str]]) -> Schema:
-    return {
-        "type": "object",
-        "properties": {
-            name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()
-        },
-        "required": list(fields),
-        "additionalProperties": False,
-    }
-
-
-def schema_of(kind: Any, name: str = "") -> Schema:
-    """The schema of a type that results use; `name` is that of its field."""
-    inner = get_args(kind)
-    origin = get_origin(kind)
-    if kind is results.Event:
-        return EVENT
-    if is_dataclass(kind):
-        return object_of(fields_of(kind))
-    if origin is Literal:
-        return {"enum": list(inner)}
-    if origin in (Union, types.UnionType):
-        return or_null(schema_of(inner[0], name))
-    if origin is tuple:
-        return list_of(schema_of(inner[0]))
-    if origin is Mapping and inner[1] is Any:
-        return {"type": "object"}
-    if origin is Mapping:
-        return map_of(KEYS.get(name), schema_of(inner[1]))
-    return {"type": "integer"} if name == "exit" else PLAIN[kind]
-
-
-def fields_of(kind: Any) -> Mapping[str, tuple[Schema, str]]:
-    """The fields of a dataclass with their schemas and the comments beside or above them."""
-    meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        for above, name, beside in COMMENTS.findall(inspect.getsource(base)):
-            meanings[name] = " ".join([*re.findall(r"#: (.*)", above), *filter(None, [beside])])
-    hints = get_type_hints(kind)
-    names = [one.name for one in fields(kind)]
-    return {name: (schema_of(hints[name], name), meanings[name]) for name in names}
-
-
-#: A field of a class: the comment lines above it, its name, and the comment beside it.
-COMMENTS = re.compile(r"((?:^    #: .*\n)*)^    (\w+): [^#\n]*(?:  #: (.*))?$", re.M)
-
-EVENT: Schema = {
-    "type": "object",
-    "properties": {
-        "seq": {**COUNT, "description": "its number in the log; numbers only rise"},
-        "at": {**NUMBER, "description": "seconds since 1970"},
-        "kind": {"enum": sorted(EVENT_KINDS), "description": "what happened"},
-        "job": {**TEXT, "description": "its job; empty: none"},
-        "slot": {**TEXT, "description": "its slot; empty: none"},
-        "why": {**TEXT, "description": "the reason, if there is one"},
-    },
-    "required": ["seq", "at", "kind", "job", "slot"],
-    "additionalProperties": True,
-}
 LINE: Schema = {
     "type": "object",
     "properties": {
@@ -225,6 +149,26 @@ BUCKET = object_of(
         ),
     }
 )
+FINDING = object_of(
+    {
+        "id": (TEXT, "the rule: a [known failure](failures.md) or one of your own"),
+        "class": ({"enum": [str(kind) for kind in RuleClass]}, "what kind of failure"),
+        "role": (
+            {"enum": [str(role) for role in FindingRole]},
+            "`cause`: what failed first; `also`: another failure; `consequence`: of a lost host;"
+            " `note`: harmless",
+        ),
+        "attempt": (TEXT, "the id of the attempt; empty: of a file"),
+        "host": (TEXT, "the host or file where it shows first; empty: the only log"),
+        "hosts": (TEXTS, "all that show it"),
+        "line": (COUNT, "the number of the line, from 1; 0: not of a line"),
+        "text": (TEXT, "the line"),
+        "cause": (TEXT, "what it means"),
+        "fix": (TEXT, "what mends it"),
+        "source": (TEXT, "where this is known from"),
+        "evidence": (TEXT, "measured, source (read), report or assumed"),
+    }
+)
 MADE = object_of({**fields_of(results.Submission), **SUMMARY})
 TURNED = list_of(
     object_of({"job": (TEXT, "its name"), "changed": (FLAG, "false: it was already so")})
@@ -243,6 +187,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd ls --json": list_of(schema_of(results.JobSummary)),
     "herd status NAME --json": schema_of(results.JobStatus),
     "herd why NAME --json": schema_of(results.Why),
+    "herd explain NAME --json": list_of(FINDING),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
     "herd wait NAME --json": object_of({

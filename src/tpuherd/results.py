@@ -68,6 +68,15 @@ class Bid:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class KnownFailure:
+    """The known failure that explains how an attempt ended."""
+
+    id: str  #: of the rule
+    cause: str  #: in a sentence
+    fix: str  #: what mends it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
     """One start of a job's command on all hosts of a node."""
 
@@ -87,6 +96,7 @@ class Attempt:
     first_failing: str  #: the host that failed first
     exit: int | None  #: its exit status
     lines: tuple[str, ...]  #: its last lines
+    finding: KnownFailure | None  #: what explains its end; null: no rule does
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +182,8 @@ class Why:
     """What each slot of a job is doing or waiting for."""
 
     slots: Mapping[str, str]  #: what each slot does or is waiting for
+    #: what explains the failure of slots whose latest attempt has ended, by slot
+    findings: Mapping[str, KnownFailure]
     engine: bool  #: whether an engine runs; if not, the sentences may be out of date
     recent: tuple[Event, ...]  #: the latest events
     problems: tuple[Problem, ...]  #: problems that affect all jobs

@@ -228,11 +228,15 @@ def test_a_line_may_have_a_number_of_its_own() -> None:
 
 
 def test_the_last_alarm_is_kept_if_no_rule_knows_the_log() -> None:
-    assert scan("w0", ["config.yaml: an error", *["x"] * 19]).alarm == "config.yaml: an error"
-    assert scan("w0", ["config.yaml: an error", *["x"] * 20]).alarm == ""
-    assert scan("w0", ["an error", "\x1b[1ma fatal one ", BEGIN]).alarm == "a fatal one"
-    assert scan("w0", ["an error", FULL]).alarm == ""
-    assert scan("w0", ["an error", FULL]).lines == 2
+    assert scan("w0", ["error: no config", *["x"] * 19]).alarm == "error: no config"
+    assert scan("w0", ["error: no config", *["x"] * 20]).alarm == ""
+    assert scan("w0", ["error: a", "\x1b[1mfatal: b ", BEGIN]).alarm == "fatal: b"
+    assert scan("w0", ["error: a", FULL]).alarm == ""
+    assert scan("w0", ["error: a", FULL]).lines == 2
+    for line in ("E1120 11:40:58.1 x", "gpt: access denied", "x.yaml: not found", "ConfigError: x"):
+        assert scan("w0", [line]).alarm == line
+    for line in ("0 errors", "validation error 0.1", "not found: 0", "denied list", "no panic"):
+        assert scan("w0", [line]).alarm == ""
 
 
 def test_a_fact_is_stated_with_the_lines_that_show_it() -> None:

@@ -569,3 +569,29 @@ def test_the_last_reports_of_the_hosts_are_kept() -> None:
     attempt = AttemptRecord(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)
     facts = found.event_facts(attempt)
     assert facts["verdict"] == "failure" and facts["attempt"] == ID and facts["bid"] == NAME
+
+
+def test_the_end_names_the_known_failure_that_explains_it() -> None:
+    full = "OSError: [Errno 28] No space left on device"
+    found = failing([(NOW - 9, 134, (GLOO,)), (NOW - 8, 1, ("step 3", full))])
+    attempt = AttemptRecord(id=ID, number=1, bid=NAME, code_digest="c", launched_at=0)
+    assert found.finding == found.event_facts(attempt)["finding"] == "disk-full"
+    assert failing([(NOW - 9, 134, (GLOO,)), (NOW - 8, 134, (GLOO,))]).finding == "peer-socket"
+    assert failing([(NOW - 9, 1, TRACEBACK), (NOW - 8, 1, ())]).finding == ""
+    assert failing([(NOW - 9, 137, ()), (NOW - 8, 1, (GLOO,))]).finding == "killed"
+    killed = concluded(Scene("killed", "killed"))
+    assert isinstance(killed, AttemptEnd) and killed.finding == "killed"
+
+
+def test_a_stall_is_explained_by_the_warning_of_any_host() -> None:
+    fork = "RuntimeWarning: os.fork() was called."
+    quiet = replace(WORKS["termed"], tail=("step 3",))
+    hung = replace(WORKS["termed"], tail=("step 3", fork))
+    hosts = tuple(
+        replace(host(number, "termed"), works=(work,)) for number, work in enumerate((quiet, hung))
+    )
+    stalled = concluded(Scene(stopping="stall"), hosts)
+    assert isinstance(stalled, AttemptEnd)
+    assert (stalled.verdict, stalled.finding) == (Verdict.STALLED, "fork")
+    stopped = concluded(Scene(stopping="stop"), hosts)
+    assert isinstance(stopped, AttemptEnd) and stopped.finding == ""

@@ -8,6 +8,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ls": ("List all jobs.", "tpuherd.cli.ls:ls"),
         "status": ("Show a job's nodes, attempts, time and cost.", "tpuherd.cli.status:status"),
         "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
+        "explain": ("Find what made a run fail, and what mends it.", "tpuherd.cli.explain:explain"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
         "types": ("Show what TPU types are, where, and at what price.", "tpuherd.cli.types:types"),

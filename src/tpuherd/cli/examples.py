@@ -15,6 +15,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "ls": ("herd ls",),
     "status": ("herd status gpt", "herd status gpt-0 --json"),
     "why": ("herd why gpt",),
+    "explain": (
+        "herd explain gpt",
+        "herd explain train.log",
+        "ssh vm cat train.log | herd explain -",
+    ),
     "events": ("herd events gpt --since 1h", "herd events -f"),
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
     "types": ("herd types", "herd types v5e", "herd types v4-32"),

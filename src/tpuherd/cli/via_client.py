@@ -251,6 +251,8 @@ def is_remote_command(arguments: Sequence[str]) -> bool:
     worldly = any(word.partition("=")[0] == "--world" for word in flags)
     if not words or worldly or "-h" in flags or "--help" in flags:
         return False
+    if words[0] == "explain" and (len(words) < 2 or "/" in words[1] or Path(words[1]).is_file()):
+        return False  # a log of this machine
     return words[0] not in HERE and words[:2] != ["engine", "move"]
 
 

@@ -47,7 +47,7 @@ async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess"
             await here.print_troubles()
 
         def text(told: Mapping[str, Any]) -> str:
-            return why_text(told["slots"], lines, current=engine or is_at_rest(here.store))
+            return why_text(told, lines, current=engine or is_at_rest(here.store))
 
         await here.print_content(content, text, json_=json_)
     return 0

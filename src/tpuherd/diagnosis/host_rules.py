@@ -37,7 +37,7 @@ PREEMPT_RULES = (
         pattern=r'This TPU has terminal state "(?P<state>PREEMPTED|TERMINATED)"',
         words=("This TPU has terminal state",),
         cause="the node is {state} and can't be used any more",
-        fix=f"delete it and request another one; {AGAIN}",
+        fix="delete it and request another one, as `herd run` does by itself",
         source="gcloud tpu_vm/exceptions.py",
         evidence="source",
     ),

@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from tpuherd.diagnosis.first_failure import (
     OURS,
     clean_line,
-    is_alarming,
     shorten_line,
     starts_traceback,
 )
 from tpuherd.diagnosis.line_time import find_line_time
-from tpuherd.diagnosis.match_line import BOOK, RuleBook, match_error, matching_rules
+from tpuherd.diagnosis.match_line import BOOK, RuleBook, match_error, matching_rules, narrow_book
 from tpuherd.diagnosis.rule import Rule, RuleClass
 from tpuherd.model.slot_history import UNFIT
 
@@ -25,6 +24,13 @@ STEPS_MAX = 2  #: more training steps after a failure: it was overcome
 LINES_MAX = 1000  #: the same of ordinary lines
 HINT_STEPS_MAX, HINT_LINES_MAX = 0, 4  #: the same after a mere warning
 STEP = re.compile(r"\b(?:step|epoch|iter(?:ation)?|loss)\b\W{0,4}\d", re.IGNORECASE)
+NARROW_LINES = 20  #: more lines at once: worth finding out which rules they may match at all
+LINE_CHARS_MAX = 8192
+#: An error, though no rule knows it: rather too few lines than those of healthy logs.
+ALARM = re.compile(
+    r"\b\w*(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Pp]anic|[Ee]xception)\b:|^[EF]\d{4} \d\d:"
+    r"|: (?:command )?not found$|[Dd]enied$"
+)
 TAIL = 20  #: last lines in which an unknown error is looked for
 
 
@@ -64,7 +70,7 @@ class LogScanner:
 
     def __init__(self, host: str = "", book: RuleBook = BOOK) -> None:
         self.host = host
-        self._book = book
+        self._book = self._narrow = book
         self._kept: dict[str, Candidate] = {}  #: by rule
         self._number = self._steps = self._plain = 0
         self._margin: str | None = None  #: what stands before each line of the traceback
@@ -88,6 +94,18 @@ class LogScanner:
             if STEP.search(line) is not None:
                 self._steps += 1
 
+    def feed_text(self, text: str, *, at: float | None = None, number: int | None = None) -> None:
+        """Take in many lines at once; `number` is that of the first one."""
+        self._number = self._number if number is None else number - 1
+        lines = text.removesuffix("\n").split("\n") if text else []
+        if len(lines) > NARROW_LINES:
+            self._narrow = narrow_book(self._book, text)
+        for line in lines:
+            self._number += 1
+            for part in line.split("\r"):  # a progress bar writes over itself
+                self.feed(part[:LINE_CHARS_MAX], at=at, number=self._number)
+        self._narrow = self._book
+
     def finish(self, exit: int | None = None) -> HostScan:
         """What the log says, now that it is complete; `exit`: the status of its command."""
         kept = [one.match for one in self._kept.values() if not self._is_overcome(one)]
@@ -97,7 +115,7 @@ class LogScanner:
         matches = [replace(one, after=one.number > first) for one in kept]
         if not any(is_own_failure(one.rule) for one in matches):
             matches += self._exit_match(exit)
-        alarms = [line for line in self._last if is_alarming(line) and not starts_traceback(line)]
+        alarms = [line for line in self._last if ALARM.search(line) is not None]
         return HostScan(
             host=self.host,
             matches=tuple(matches),
@@ -115,14 +133,14 @@ class LogScanner:
             ignored, self._ignored = self._ignored, False
             if ignored:
                 return None
-            return next(iter(matching_rules(line, self._book)), None) or match_error(
+            return next(iter(matching_rules(line, self._narrow)), None) or match_error(
                 clean_line(body), self._book
             )
         if starts_traceback(line) and "Group Traceback" not in line:
             self._margin = line[: line.index("Traceback")]
             return None
         self._ignored = "Exception ignored in" in line
-        return next(iter(matching_rules(line, self._book)), None)
+        return next(iter(matching_rules(line, self._narrow)), None)
 
     def _keep(self, rule: Rule, match: re.Match[str], line: str, at: float | None) -> None:
         before = self._kept.get(rule.id)

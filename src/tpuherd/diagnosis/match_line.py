@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from tpuherd.diagnosis.known_rules import RULES
@@ -40,6 +40,11 @@ def make_rule_book(rules: Iterable[Rule]) -> RuleBook:
 
 
 BOOK = make_rule_book(RULES.values())  #: the rules that herd knows
+
+
+def narrow_book(book: RuleBook, text: str) -> RuleBook:
+    """The rules that any line of this text may match: far fewer, if the text is long and well."""
+    return replace(book, by_word=tuple(pair for pair in book.by_word if pair[0] in text))
 
 
 @cache

@@ -4,7 +4,10 @@ from tpuherd.diagnosis.rule import Rule, RuleClass
 
 VERSION = RuleClass.VERSION
 REINSTALL = "install jax[tpu] again on every host, so that pip chooses the libtpu that fits"
-SETUP = "add it to `requirements:` or `setup:` of the job; `herd exec NODE -- pip list` compares"
+SETUP = (
+    "put it into `requirements:` or `setup:` of the job; `herd exec NODE -- pip list` compares"
+    " the hosts"
+)
 
 VERSION_RULES = (
     Rule(

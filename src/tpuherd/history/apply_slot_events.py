@@ -93,6 +93,7 @@ def apply_ended(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         host=str(facts.get("host", "")),
         exit=facts.get("exit"),
         lines=tuple(facts.get("lines", ())),
+        finding=str(facts.get("finding", "")),
         saved=facts.get("saved", attempt.saved),
         sure=bool(facts.get("sure", True)),
         unfit=bool(facts.get("unfit")),

@@ -165,7 +165,8 @@ _KINDS = (
         "{attempt} {verdict} {host} {exit}",
         "how the attempt ended, for all hosts at once: `verdict` is success, failure, preempted,"
         " node fault, stopped, stalled or lost; `host` failed first, with `exit` and its last"
-        " `lines`; `step` is the latest that was reported, `last_at` the last sign of work,"
+        " `lines`, and `finding` is the [known failure](failures.md) that they show; `step` is the"
+        " latest that was reported, `last_at` the last sign of work,"
         " `saved`, `best_step` and `milestone` its checkpoints",
     ),
     (

@@ -5,7 +5,7 @@ from fnmatch import filter as fitting
 from typing import Any
 
 from tpuherd.accounting.accounts import Ledger, current_accounts
-from tpuherd.accounting.goodput import GoodputState, SlotAccount
+from tpuherd.accounting.goodput import AttemptAccount, GoodputState, SlotAccount
 from tpuherd.clock import Clock
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.history.event_kinds import FREQUENT_KINDS
@@ -19,6 +19,7 @@ from tpuherd.store.database import Database
 from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
 from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
+from tpuherd.views.finding_lines import finding_row
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
 from tpuherd.views.map_table import MAP_KINDS, map_page
 from tpuherd.views.trouble_line import problem_rows
@@ -56,6 +57,21 @@ def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
     return job_page(view, job, names)
 
 
+def job_attempts(store: Database, now: float, name: str) -> list[tuple[str, AttemptAccount]]:
+    """Return the attempts of a job or slot, each with its slot; none if there is no such name."""
+    try:
+        job, slot = resolve_name(store, name)
+    except NotFound:
+        return []
+    accounts = load_scene(store, now).accounts
+    return [
+        (name, run)
+        for name, account in accounts.items()
+        if account.job == job and slot in (None, name)
+        for run in account.runs
+    ]
+
+
 def slot_reasons(
     store: Database, now: float, name: str
 ) -> tuple[Mapping[str, str], list[tuple[int, HistoryEvent]], bool]:
@@ -76,7 +92,30 @@ def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
     slots, recent, engine = slot_reasons(store, now, name)
     rows = [event_json(seq, one) for seq, one in recent]
     troubles = problem_rows(store.troubles.read())
-    return {"slots": dict(slots), "engine": engine, "recent": rows, "problems": troubles}
+    return {
+        "slots": dict(slots),
+        "findings": slot_findings(store, slots),
+        "engine": engine,
+        "recent": rows,
+        "problems": troubles,
+    }
+
+
+def slot_findings(store: Database, slots: Iterable[str]) -> dict[str, Any]:
+    """Return what explains the failure of slots whose latest attempt has ended."""
+    found = {}
+    for slot in slots:
+        job = slot.rpartition("-")[0]
+        for _, event in store.read_events(
+            job=job, slot=slot, kinds=("attempt.launched", "attempt.ended"), limit=1, newest=True
+        ):
+            facts = event.facts
+            row = finding_row(
+                str(facts.get("finding", "")), facts.get("lines", ()), str(facts.get("bid", ""))
+            )
+            if row is not None:
+                found[slot] = row
+    return found
 
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:

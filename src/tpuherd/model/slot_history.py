@@ -88,6 +88,7 @@ class AttemptRecord:
     host: str = ""  #: the first that failed
     exit: int | None = None
     lines: tuple[str, ...] = ()
+    finding: str = ""  #: the rule that explains its end; see diagnosis
     saved: int | None = None  #: the latest durable checkpoint it reported
     saved_at: float | None = None  #: when that was recorded
     sure: bool = True  #: every host reported its end, or was known to be gone

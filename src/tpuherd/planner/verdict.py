@@ -1,9 +1,10 @@
 """Decide how an attempt ended: one verdict for the whole gang, once all hosts have reported."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tpuherd.diagnosis.explain import UNKNOWN_ERROR, explain_lines
 from tpuherd.diagnosis.first_failure import (
     chips_failed,
     find_cause,
@@ -42,6 +43,7 @@ class AttemptEnd:
     host: str = ""
     exit: int | None = None
     lines: tuple[str, ...] = ()
+    finding: str = ""  #: the rule that explains it
     saved: int | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
     step: int | None = None  #: the highest that any host reported
@@ -57,6 +59,7 @@ class AttemptEnd:
             "host": self.host,
             "exit": self.exit,
             "lines": list(self.lines),
+            "finding": self.finding,
             "saved": self.saved,
             **self.marks,
             "step": self.step,
@@ -117,6 +120,7 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
         host=one.host.name if one is not None else "",
         exit=work.exit if work is not None else None,
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
+        finding=explain_end(kind, works if work is None else (work,)),
         saved=saved,
         marks=checkpoint_marks(works),
         step=max((work.step for work in works if work.step is not None), default=None),
@@ -125,6 +129,18 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
         chips=kind is Verdict.NODE_FAULT and one is not None and one.has_failed,
         unfit=kind is Verdict.FAILURE and is_unfit(work, gang),
     )
+
+
+def explain_end(kind: Verdict, works: Iterable[HostRun]) -> str:
+    """The rule that explains a bad end by the last lines of a host; "" if none does."""
+    if kind not in {Verdict.FAILURE, Verdict.NODE_FAULT, Verdict.STALLED}:
+        return ""
+    for work in works:
+        status = -work.signal if work.signal else work.exit
+        for found in explain_lines(work.tail, exit=status)[:1]:
+            if found.id != UNKNOWN_ERROR:  # its line is in the reason already
+                return found.id
+    return ""
 
 
 def is_unfit(work: HostRun | None, gang: Gang) -> bool:

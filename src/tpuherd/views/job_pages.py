@@ -5,6 +5,7 @@ from typing import Any
 
 from tpuherd.accounting.goodput import MEANINGS, STARTUP, GoodputState
 from tpuherd.targets import fold_names
+from tpuherd.views.finding_lines import cause_lines
 from tpuherd.views.format_text import (
     NOTHING,
     count_slices,
@@ -158,6 +159,8 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
         yield f"       first failing host: {attempt['first_failing']}{code}"
         for line in attempt["lines"][-LINES:]:
             yield f"       | {line}"
+    if attempt["finding"]:
+        yield from (f"       {line}" for line in cause_lines(attempt["finding"]))
 
 
 def startup_text(row: Json) -> str:
@@ -202,12 +205,17 @@ def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def why_text(slots: Mapping[str, str], recent: Sequence[tuple[str, str]], *, current: bool) -> str:
-    """`herd why`: what each slot does or waits for, and the latest events."""
+def why_text(content: Json, recent: Sequence[tuple[str, str]], *, current: bool) -> str:
+    """`herd why`: what each slot does or waits for, why it failed, and the latest events."""
+    slots, findings = content["slots"], content["findings"]
     same: dict[str, list[str]] = {}
     for name, sentence in slots.items():
         same.setdefault(sentence or "the engine has not looked at it yet", []).append(name)
-    lines = [f"{fold_names(names)}: {sentence}" for sentence, names in same.items()]
+    lines: list[str] = []
+    for sentence, names in same.items():
+        lines.append(f"{fold_names(names)}: {sentence}")
+        causes = {findings[name]["id"]: findings[name] for name in names if name in findings}
+        lines += [f"  {line}" for cause in causes.values() for line in cause_lines(cause)]
     if not current:
         lines.append(
             "No engine is running, so this may be out of date. Start one with `herd engine start`."

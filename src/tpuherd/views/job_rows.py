@@ -21,6 +21,7 @@ from tpuherd.model.slot_history import BidRecord, Verdict
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import TroubleRecord
+from tpuherd.views.finding_lines import finding_row
 from tpuherd.views.trouble_line import problem_rows
 
 #: A slot's phase in a table.
@@ -253,6 +254,7 @@ def attempt_row(run: AttemptAccount, now: float) -> Json:
         "first_failing": attempt.host if attempt.verdict not in QUIET else "",
         "exit": attempt.exit,
         "lines": list(attempt.lines),
+        "finding": finding_row(attempt.finding, attempt.lines, attempt.bid),
     }
 
 
