@@ -31,6 +31,7 @@ HARMFUL: Mapping[str, str] = {
 }
 #: Values that do no harm.
 HARMLESS = {"TPU_LOAD_LIBRARY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "0"}
+NIGHTLY = "libtpu-nightly"  #: libtpu's package for jax before 0.5
 WHOLE_HOST = "2,2,1"
 LIBRARY = "TPU_LIBRARY_PATH"
 NUMBER = re.compile(r"\d{1,9}")
@@ -103,7 +104,7 @@ def judge_python(one: CheckedHost, python: HostPython, *, own_library: bool) -> 
     jax, libtpu = python.packages["jax"], python.packages.get("libtpu")
     path = quote(python.path)
     install = f"herd exec {one.host.node} -c \"{path} -m pip install 'jax[tpu]=={jax}'\""
-    if libtpu is None and not own_library and one.expected.chips:
+    if libtpu is None and not (own_library or NIGHTLY in python.packages or not one.expected.chips):
         found.append(
             report_problem(f"{python.name} has jax {jax} without libtpu, so no chips", install)
         )
@@ -210,6 +211,8 @@ def judge_wandb(one: CheckedHost) -> Sequence[HostFinding]:
         return [all_right(f"there is a key in {', '.join(wandb.logins)}")]
     if expected.has_wandb_key:
         return [all_right(f"{expected.job} brings its key along")]
+    if wandb.tasks:
+        return [all_right(f"{wandb.tasks[0]} has a key")]
     if not installed:
         return [all_right("wandb is not installed")]
     return [

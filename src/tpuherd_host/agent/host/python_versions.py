@@ -11,8 +11,8 @@ from tpuherd_host.agent.state_machine.state import CURRENT
 
 #: Where jobs' own environments usually are, below the login's home.
 FOLDERS = "venv", ".venv", "env"
-PACKAGES = "jax", "jaxlib", "libtpu", "requests", "torch_xla", "wandb"
-PROBE_S = 20.0
+PACKAGES = "jax", "jaxlib", "libtpu", "libtpu-nightly", "requests", "torch_xla", "wandb"
+PROBE_S = 8.0
 TEXT_MAX = 200
 GIVEN_MAX = 8
 #: Asks a Python about itself, without importing what it asks about. `pin` is the libtpu that this
