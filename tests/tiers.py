@@ -38,6 +38,7 @@ LONG = (
     "integration/test_map_life.py",
     "integration/test_macos_types.py",
     "integration/test_nfs.py",
+    "integration/test_open.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_servers.py",
     "integration/test_store_damaged.py",

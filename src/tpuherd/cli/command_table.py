@@ -43,6 +43,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "nfs": ("Share one folder by NFS on all hosts.", "tpuherd.cli.nfs:nfs"),
         "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
+        "open": ("Open a host in VS Code, Jupyter and others.", "tpuherd.cli.open_:open_"),
         "ssh-config": ("Give hosts names for ssh.", "tpuherd.cli.ssh_config:ssh_config"),
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),

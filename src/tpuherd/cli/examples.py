@@ -113,6 +113,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "nfs unmount": ("herd nfs unmount gpt /scratch", "herd nfs unmount gpt"),
     "nfs status": ("herd nfs status gpt", "herd nfs status 'gpt-[0-3]' --json"),
     "ssh": ("herd ssh gpt/w3", "herd ssh gpt/w3 'cat out/log' > log"),
+    "open": ("herd open code gpt", "herd open jupyter dev notebooks"),
+    "open code": ("herd open code gpt", "herd open code gpt/w3 src"),
+    "open mosh": ("herd open mosh gpt-1",),
+    "open tmux": ("herd open tmux gpt", "herd open tmux gpt/w3 --session debug"),
+    "open jupyter": ("herd open jupyter dev", "herd open jupyter dev --stop"),
+    "open tensorboard": (
+        "herd open tensorboard gpt runs",
+        "herd open tensorboard gpt gs://my-runs/board --port 6007",
+    ),
     "ssh-config": ("herd ssh-config", "herd ssh-config --print", "herd ssh-config --remove"),
     "sync": (
         "herd sync . gpt:code",
