@@ -309,12 +309,13 @@ def test_the_way_by_iap_needs_its_api_role_and_range(tmp_path: Path) -> None:
     live(work)
 
 
-def test_a_world_keeps_its_way_without_iap(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["iap", "internal", "jump:ada@bastion"])
+def test_a_world_keeps_the_only_way_to_its_hosts(tmp_path: Path, way: str) -> None:
     async def work(user: User) -> None:
         me = SetupUser(user, tmp_path, world=True)
-        made = await me.make(way="iap", sources=[])
+        made = await me.make(way=way, sources=[])
         assert made["way"].state is THERE
-        assert "has no Identity-Aware Proxy" in made["way"].note
+        assert made["way"].note.startswith("only in Google Cloud")
         assert load_contexts(me.place.folders.config)["contexts"] == {}
 
     live(work)

@@ -13,14 +13,18 @@ from tpuherd.project_setup.setup_types import (
     UndoResult,
 )
 from tpuherd.settings.contexts_file import edit_contexts, load_contexts
+from tpuherd.settings.host_routes import RouteKind, parse_route
 from tpuherd.settings.project_access import ProjectAccess
 
 Json = dict[str, Any]
+OF_WORLDS = frozenset({RouteKind.EXTERNAL, RouteKind.COMMAND})
 
 
 async def look_for_way(goal: SetupGoal, here: SetupSession) -> GoalFinding:
-    if goal.facts["way"] == "iap" and here.place.world is not None:
-        note = "a simulated world has no Identity-Aware Proxy, so its context stays as it is"
+    if here.place.world is not None and parse_route(goal.facts["way"]).kind not in OF_WORLDS:
+        note = (
+            "only in Google Cloud, as the hosts of a simulated world have external addresses alone"
+        )
         return GoalFinding(goal=goal, state=GoalState.THERE, note=note)
     content = load_contexts(here.place.folders.config)
     name = goal.name
