@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tpuherd.transcripts.api_schemas import find_method_shape, method_table
 from tpuherd.transcripts.placeholders import Placeholders, parse_time
 from tpuherd.transcripts.scrub_exchange import SentRequest, scrub_exchange
 from tpuherd.transcripts.scrub_hosts import scrub_host
@@ -190,6 +191,59 @@ def test_errors_keep_their_codes_reasons_and_limits() -> None:
 def test_the_order_of_a_list_is_noted(names: list[str], order: str) -> None:
     nodes = [{"name": f"projects/p/locations/us-east1-d/nodes/{one}"} for one in names]
     assert scrub({"nodes": nodes}, path=f"{ZONE}/nodes")["order"] == {"nodes": order}
+
+
+METHODS = [
+    (http, pattern.pattern, shape)
+    for version in ("v2", "v2alpha1", "")
+    for http, pattern, shape in method_table(version)
+]
+CANARIES = (
+    "canary", "canary-8", "canary bird", "canary@lab.org", "projects/canary/nodes/canary",
+    "user:canary@lab.org", "https://canary.org/canary", "\"canary\" and 'canary'", "canary/canary",
+)  # fmt: skip
+
+
+def fill(schemas: Any, shape: Any, text: str, depth: int = 0) -> Any:
+    """A value with this text wherever a string may be."""
+    if "$ref" in shape:
+        inner = schemas.get(shape["$ref"], {}).get("properties", {})
+        known = {name: fill(schemas, one, text, depth + 1) for name, one in inner.items()}
+        return known if depth < 8 else {}
+    match shape.get("type"):
+        case "array":
+            return [fill(schemas, shape["items"], text, depth + 1)]
+        case "boolean":
+            return True
+        case "integer":
+            return 7
+        case "object" | "any":
+            return {text: text, "@type": text, text + "2": {text: [text]}}
+    return text
+
+
+@pytest.mark.parametrize("text", CANARIES)
+def test_no_field_of_any_method_lets_a_canary_out(text: str) -> None:
+    assert len(METHODS) > 60
+    for http, pattern, shape in METHODS:
+        path = pattern.replace("[^/:]+", "canary").replace("\\", "")
+        assert find_method_shape(http, path) is not None
+        sent = fill(shape.schemas, {"$ref": shape.request}, text) if shape.request else None
+        query = {"project": text, "pageToken": text, "nodeId": text, text: text}
+        for status in (200, 403):
+            named = shape.response if status == 200 else "ErrorReply"
+            reply = fill(shape.schemas, {"$ref": named}, text)
+            line = scrub(reply, path, status, method=http, body=sent, query=query)
+            assert "canary" not in json.dumps(line), (http, path, line)
+
+
+def test_a_list_of_many_equal_things_is_cut_and_one_of_resources_is_not() -> None:
+    many = [{"port": 8470, "ipAddress": f"10.0.0.{one}"} for one in range(100)]
+    name = "projects/p/locations/us-east1-d/nodes/n"
+    nodes = [{"name": f"{name}{one}", "networkEndpoints": many} for one in range(100)]
+    shown = scrub({"nodes": nodes}, path=f"{ZONE}/nodes")["reply"]["nodes"]
+    assert len(shown) == 100
+    assert len(shown[0]["networkEndpoints"]) == 16
 
 
 def test_hostile_replies_are_bounded() -> None:

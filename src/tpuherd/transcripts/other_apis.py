@@ -91,6 +91,51 @@ SCHEMAS: Mapping[str, Any] = {
     "ServiceAccountOrder": {
         "properties": {"accountId": TEXT, "serviceAccount": {"$ref": "ServiceAccountReply"}}
     },
+    "PermissionsOrder": {"properties": {"permissions": TEXTS}},
+    "PolicyOrder": {"properties": {"policy": {"$ref": "Policy"}, "updateMask": TEXT}},
+    "CloudProject": {
+        "properties": {
+            **text_fields("projectNumber projectId name createTime"),
+            "lifecycleState": WORD,
+            "labels": MAP,
+            "parent": {"$ref": "CloudParent"},
+        }
+    },
+    "CloudParent": {"properties": text_fields("type id")},
+    "Services": {"properties": {"services": list_of("Service"), "nextPageToken": TEXT}},
+    "Service": {
+        "properties": {
+            **text_fields("name parent"),
+            "config": {"$ref": "ServiceConfig"},
+            "state": WORD,
+        }
+    },
+    "ServiceConfig": {"properties": text_fields("name title documentation")},
+    "Firewalls": {
+        "properties": {
+            **text_fields("kind id selfLink nextPageToken"),
+            "items": list_of("Firewall"),
+        }
+    },
+    "Firewall": {
+        "properties": {
+            **text_fields("kind id creationTimestamp name description network selfLink"),
+            "priority": {"type": "integer"},
+            "direction": WORD,
+            "disabled": FLAG,
+            "logConfig": {"$ref": "FirewallLog"},
+            "allowed": list_of("FirewallPorts"),
+            "denied": list_of("FirewallPorts"),
+            "sourceRanges": TEXTS,
+            "destinationRanges": TEXTS,
+            "sourceTags": TEXTS,
+            "targetTags": TEXTS,
+            "sourceServiceAccounts": TEXTS,
+            "targetServiceAccounts": TEXTS,
+        }
+    },
+    "FirewallLog": {"properties": {"enable": FLAG, "metadata": WORD}},
+    "FirewallPorts": {"properties": {"IPProtocol": TEXT, "ports": TEXTS}},
     "QuotaMetrics": {"properties": {"metrics": list_of("QuotaMetric"), "nextPageToken": TEXT}},
     "QuotaMetric": {
         "properties": {
@@ -129,6 +174,16 @@ METHODS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("PUT", "storage/v1/b/{bucket}/iam", "Policy", "Policy"),
     ("GET", "v1/projects/{project}/serviceAccounts/{account}", None, "ServiceAccountReply"),
     ("POST", "v1/projects/{project}/serviceAccounts", "ServiceAccountOrder", "ServiceAccountReply"),
+    ("GET", f"{PROJECT}/global/firewalls", None, "Firewalls"),
+    ("POST", f"{PROJECT}/global/firewalls", "Firewall", "ComputeOperation"),
+    ("GET", f"{PROJECT}/global/firewalls/{{firewall}}", None, "Firewall"),
+    ("PATCH", f"{PROJECT}/global/firewalls/{{firewall}}", "Firewall", "ComputeOperation"),
+    ("DELETE", f"{PROJECT}/global/firewalls/{{firewall}}", None, "ComputeOperation"),
+    ("GET", "v1/projects/{project}", None, "CloudProject"),
+    ("POST", "v1/projects/{project}:testIamPermissions", "PermissionsOrder", "Permissions"),
+    ("POST", "v1/projects/{project}:getIamPolicy", None, "Policy"),
+    ("POST", "v1/projects/{project}:setIamPolicy", "PolicyOrder", "Policy"),
+    ("GET", "v1beta1/projects/{project}/services", None, "Services"),
     (
         "GET",
         "v1beta1/projects/{project}/services/{service}/consumerQuotaMetrics",

@@ -30,6 +30,7 @@ from tpuherd.transcripts.scrub_strings import (
 
 Json = dict[str, Any]
 DEPTH_MAX = 30
+ITEMS_MAX = 16
 FIELD = re.compile(r"[a-z][A-Za-z0-9]{1,39}")
 #: Numbers that are codes, sizes of pages or known ports.
 CLEAR_NUMBERS = frozenset(
@@ -70,7 +71,7 @@ class MessageScrubber:
             return "<float>"
         if isinstance(value, list):
             inner = shape.get("items", shape if "$ref" in shape else ANY)
-            return [self.scrub_value(inner, field, one, depth + 1) for one in value]
+            return [self.scrub_value(inner, field, one, depth + 1) for one in shorten_list(value)]
         return self.scrub_object(shape, value, depth)
 
     def scrub_object(self, shape: Mapping[str, Any], value: Json, depth: int) -> Json:
@@ -110,7 +111,7 @@ class MessageScrubber:
         if isinstance(value, float):
             return "<float>"
         if isinstance(value, list):
-            return [self.scrub_blind(one, depth + 1) for one in value]
+            return [self.scrub_blind(one, depth + 1) for one in shorten_list(value)]
         return {
             self.hide.hide_value("key", key): self.scrub_blind(one, depth + 1)
             for key, one in value.items()
@@ -133,6 +134,13 @@ class MessageScrubber:
         if self.schemas is COMMON:
             return message_shape(value)
         return self.hide.hide_text(value)
+
+
+def shorten_list(items: list[Any]) -> list[Any]:
+    """Return the first of many equal things, such as a pod's addresses; of resources, all."""
+    if all(isinstance(one, dict) and "name" in one for one in items):
+        return items
+    return items[:ITEMS_MAX]
 
 
 def scrub_exchange(

@@ -69,6 +69,7 @@ WORDS: Mapping[str, frozenset[str]] = {
         "ssh-keys sshKeys ssh-ed25519 ssh-rsa ecdsa-sha2-nistp256 hostname enable-oslogin "
         "block-project-ssh-keys startup-script shutdown-script".split()
     ),
+    "IPProtocol": frozenset({"tcp", "udp", "icmp", "esp", "ah", "sctp", "ipip", "all"}),
     "locationType": frozenset({"region", "dual-region", "multi-region"}),
     "publicAccessPrevention": frozenset({"inherited", "enforced"}),
     "scope": frozenset(
@@ -112,6 +113,7 @@ COLLECTIONS: Mapping[str, str] = {
     "subnetworks": "network",
     "firewalls": "firewall",
     "disks": "disk",
+    "users": "account",
     "serviceAccounts": "account",
     "services": "service",
     "b": "bucket",
@@ -119,12 +121,12 @@ COLLECTIONS: Mapping[str, str] = {
 }
 SEGMENTS = frozenset(
     "v1 v2 v2alpha1 v1beta1 compute storage global iam testPermissions consumerQuotaMetrics "
-    "setCommonInstanceMetadata aggregated".split()
+    "setCommonInstanceMetadata aggregated loginProfile".split()
 ) | frozenset(COLLECTIONS)
 VERBS = frozenset(
     "start stop reset cancel reimage getGuestAttributes generateServiceIdentity performMaintenance "
     "simulateMaintenanceEvent getMaintenanceInfo performMaintenanceQueuedResource enable "
-    "batchEnable".split()
+    "batchEnable disable getIamPolicy setIamPolicy testIamPermissions importSshPublicKey".split()
 )
 RESOURCE = re.compile(
     r"(//[a-z]+\.googleapis\.com/|https://[a-z.]+/compute/v1/)?(projects|global|regions|zones)/"

@@ -11,7 +11,8 @@ def transcript_line(entry: Mapping[str, Any]) -> str:
     match entry.get("kind"):
         case "exchange":
             status = entry.get("status") or entry.get("failure") or "?"
-            asked = "&".join(f"{name}={one}" for name, one in dict_of(entry, "query").items())
+            query = dict_of(entry, "query").items()
+            asked = "&".join(f"{name}={parameter_text(one)}" for name, one in query)
             path = f"{entry.get('path')}{'?' if asked else ''}{asked}"
             return f"{when}  {status}  {entry.get('method', '?'):<6}  {path}{outcome_text(entry)}"
         case "repeat":
@@ -22,6 +23,10 @@ def transcript_line(entry: Mapping[str, Any]) -> str:
             cloud = "a simulated world" if entry.get("cloud") == "world" else "Google Cloud"
             return f"{when}  recorded by herd {entry.get('herd')} from {cloud}"
     return f"{when}  unknown record"
+
+
+def parameter_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def outcome_text(entry: Mapping[str, Any]) -> str:

@@ -276,7 +276,9 @@ def visit_other_services(tourist: Tourist) -> None:
     tourist.ask("POST", "/storage/v1/b?project=demo", {"name": "b-bucket", "location": "US", **two})
     for _ in range(2):
         tourist.ask("POST", "/storage/v1/b?project=demo", {"name": "a-bucket", **more})
-    for one in (bucket, "/storage/v1/b/b-bucket"):
+    near = {"name": "c-bucket", "location": "US-WEST4", **more}
+    tourist.ask("POST", "/storage/v1/b?project=demo", near)
+    for one in (bucket, "/storage/v1/b/c-bucket", "/storage/v1/b/b-bucket"):
         tourist.ask("GET", one)
         tourist.ask("GET", f"{one}/iam/testPermissions?permissions=storage.objects.get")
         tourist.ask("GET", f"{one}/iam/testPermissions?permissions=storage.objects.none")
@@ -294,6 +296,10 @@ def visit_other_services(tourist: Tourist) -> None:
         )
     tourist.ask("GET", f"{accounts}/herd-a@demo.iam.gserviceaccount.com")
     tourist.ask("GET", f"{accounts}/absent@demo.iam.gserviceaccount.com")
+    tourist.ask("GET", "/v1/projects/demo")
+    tourist.ask("POST", "/v1/projects/demo:getIamPolicy", {})
+    asked = {"permissions": ["tpu.nodes.create", "tpu.nodes.none"]}
+    tourist.ask("POST", "/v1/projects/demo:testIamPermissions", asked)
     metrics = "/v1beta1/projects/demo/services/tpu.googleapis.com/consumerQuotaMetrics?view=FULL"
     tourist.ask("GET", metrics)
     tourist.ask("GET", f"{metrics}&pageSize=1")
