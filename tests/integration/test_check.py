@@ -19,7 +19,7 @@ FIELDS = ["check", "where", "status", "found", "matters", "remedy", "fix"]
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    with started("--hosts", "none") as made:
+    with started("--hosts", "none", "--time-scale", "60") as made:
         yield made
 
 
@@ -45,7 +45,7 @@ def test_an_empty_home_without_a_login(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert "✗ login: " in done.stdout
     assert "herd sim start" in done.stdout
-    assert done.stdout.splitlines()[-1].endswith("2 problems, 1 warning, 10 not looked at")
+    assert done.stdout.splitlines()[-1].endswith("2 problems, 1 warning, 11 not looked at")
     assert not any(home.iterdir()), "a look changes nothing"
 
 

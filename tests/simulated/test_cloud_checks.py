@@ -394,6 +394,37 @@ def test_quotas_that_may_not_be_read_are_not_guessed() -> None:
     in_world("quota", work)
 
 
+def test_external_addresses() -> None:
+    async def work(user: User) -> None:
+        async def see(*jobs: JobSpec) -> CheckResult:
+            (found,) = await look(user, "external-addresses", jobs=jobs)
+            return found
+
+        assert (await see()).found == "none is in use"
+        await user.node("a", acceleratorType="v4-16")
+        assert (await see()).found == "in use: 2 of 65024 in us-central2"
+        region = {"zone": "us-central2-b", "quota": "IN_USE_ADDRESSES"}
+        await user.weather("quota", **region, limit=2)
+        found = await see()
+        assert (found.status, found.found) == (
+            WARNING,
+            "all 2 external addresses of us-central2 are in use",
+        )
+        large = job("accelerator: v4-64\nzones: [us-central2-b]\ncopies: 2\n")
+        found = await see(large)
+        assert (found.status, found.found) == (
+            PROBLEM,
+            "gpt needs 16 external addresses in us-central2, and the quota allows 2",
+        )
+        await user.weather("quota", **region, limit=16)
+        assert (await see(large)).status is OK
+        await user.weather("quota", **region, limit=2)
+        inner = replace(large, external_ips=False)
+        assert (await see(inner)).status is WARNING
+
+    live(work)
+
+
 def test_buckets_far_from_their_jobs() -> None:
     async def work(user: User) -> None:
         body = {"name": "data", "location": "EUROPE-WEST4"}

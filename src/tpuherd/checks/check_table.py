@@ -137,6 +137,11 @@ CLOUD_CHECKS = (
         "A request beyond the quota is refused",
     ),
     cloud_check(
+        "external-addresses",
+        "how many external addresses jobs need in a region, and how many it allows",
+        "Each host takes one, and a region has eight at first: a larger node is refused",
+    ),
+    cloud_check(
         "ssh-login",
         "whether hosts accept keys in metadata, or OS Login decides",
         "With OS Login hosts ignore the keys that herd adds",

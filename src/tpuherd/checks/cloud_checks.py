@@ -28,7 +28,7 @@ from tpuherd.checks.judge_cloud import (
     judge_ssh_login,
 )
 from tpuherd.checks.judge_firewall import judge_firewall
-from tpuherd.checks.judge_quota import judge_quota
+from tpuherd.checks.judge_quota import judge_addresses, judge_quota
 from tpuherd.checks.run_checks import CheckFunction
 from tpuherd.cloud.cloud_time import read_cloud_time
 from tpuherd.cloud.error_reasons import error_info
@@ -37,6 +37,7 @@ from tpuherd.cloud.project_metadata_api import get_compute_project
 from tpuherd.cloud.project_policy_api import held_project_permissions, project_roles
 from tpuherd.cloud.projects_api import get_project
 from tpuherd.cloud.quota_api import list_quota_limits
+from tpuherd.cloud.regions_api import list_address_limits
 from tpuherd.cloud.rest import ErrorReply
 from tpuherd.cloud.services_api import list_enabled_services
 from tpuherd.errors import HerdError, NoLogin, NotAllowed, NotFound
@@ -56,6 +57,7 @@ def cloud_checks(view: CloudView) -> Mapping[str, CheckFunction]:
         "service-agent": check_service_agent,
         "permissions": check_permissions,
         "quota": check_quota,
+        "external-addresses": check_addresses,
         "ssh-login": check_ssh_login,
         "network": check_networks,
         "firewall": check_firewalls,
@@ -205,6 +207,11 @@ async def check_quota(view: CloudView) -> Sequence[CheckResult]:
     held = await find_holdings(view.place, cloud, view.clock)
     rows = [*(grant_row(one, held) for one in grants), *quota_rows(limits, held)]
     return judge_quota(view.where, limits, rows, grants, view.jobs)
+
+
+async def check_addresses(view: CloudView) -> Sequence[CheckResult]:
+    limits = await list_address_limits(view.cloud.rest, view.place.project)
+    return judge_addresses(view.where, limits, view.jobs)
 
 
 async def check_ssh_login(view: CloudView) -> Sequence[CheckResult]:

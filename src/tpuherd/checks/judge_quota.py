@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from tpuherd.catalogue import Accelerator, accelerators, zones
 from tpuherd.checks.check_results import CheckResult, CheckStatus
 from tpuherd.cloud.quota_api import QuotaLimit
+from tpuherd.cloud.regions_api import AddressLimit
 from tpuherd.jobfile.grants import Grant
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.quota_ids import QuotaName, parse_quota_name
 from tpuherd.jobs.quota_report import GRANT, QuotaRow
 
 ASK = "ask for more on the console's page IAM & Admin → Quotas, or choose other zones"
+NO_ADDRESSES = (
+    "set external_ips: false in the job and reach hosts another way (herd setup gcp --way iap), or"
+    " ask for more of the quota IN_USE_ADDRESSES on the console"
+)
 SHOWN_MAX = 4
 
 
@@ -119,6 +124,57 @@ def judge_use(where: str, rows: Iterable[QuotaRow]) -> Iterator[CheckResult]:
             matters="What is beyond a grant is billed" if over else "",
             remedy="herd quota shows which jobs use them",
         )
+
+
+def judge_addresses(
+    where: str, limits: Mapping[str, AddressLimit], jobs: Iterable[JobSpec]
+) -> list[CheckResult]:
+    """`limits`: of external addresses, by region."""
+    found = []
+    wanted = [job for job in jobs if job.external_ips]
+    for job in wanted:
+        for region, hosts in regions_of_job(job).items():
+            limit = limits.get(region)
+            if limit is not None and hosts > limit.allowed:
+                said = f"{job.name} needs {hosts} external addresses in {region}"
+                found.append(
+                    address_result(
+                        where, CheckStatus.PROBLEM, f"{said}, and the quota allows {limit.allowed}"
+                    )
+                )
+    used = {name: limit for name, limit in limits.items() if limit.used}
+    for region, limit in used.items():
+        if limit.used >= limit.allowed and not found:
+            said = f"all {limit.allowed} external addresses of {region} are in use"
+            found.append(address_result(where, CheckStatus.WARNING, said))
+    if not found:
+        parts = [f"{one.used} of {one.allowed} in {region}" for region, one in used.items()]
+        text = f"in use: {', '.join(parts[:SHOWN_MAX])}" if parts else "none is in use"
+        found.append(address_result(where, CheckStatus.OK, text))
+    return found
+
+
+def address_result(where: str, status: CheckStatus, found: str) -> CheckResult:
+    return CheckResult(
+        check="external-addresses",
+        where=where,
+        status=status,
+        found=found,
+        remedy="" if status is CheckStatus.OK else NO_ADDRESSES,
+    )
+
+
+def regions_of_job(job: JobSpec) -> Mapping[str, int]:
+    """Return the most hosts that a job may have in each region that it names."""
+    found: dict[str, int] = {}
+    for zone in job.zones:
+        there = zones()[zone].types if zone in zones() else frozenset()
+        for name in job.accelerator:
+            if name in there:
+                hosts = accelerators()[name].hosts * job.slices * job.copies
+                region = zone.rpartition("-")[0]
+                found[region] = max(found.get(region, 0), hosts)
+    return found
 
 
 def describe_use(rows: Sequence[QuotaRow]) -> str:

@@ -285,6 +285,21 @@ class ApiNetwork(ApiObject, frozen=True):
     auto_create_subnetworks: bool = False
 
 
+class RegionQuota(ApiObject, frozen=True):
+    metric: str = ""
+    limit: float = 0.0
+    usage: float = 0.0
+
+
+class ApiRegion(ApiObject, frozen=True):
+    name: ResourcePath = ""
+    quotas: list[RegionQuota] = []
+
+
+class RegionListReply(ListReply, frozen=True):
+    items: list[ApiRegion] = []
+
+
 class NetworkListReply(ListReply, frozen=True):
     items: list[ApiNetwork] = []
 
