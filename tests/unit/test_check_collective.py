@@ -128,6 +128,10 @@ def test_what_a_check_takes_from_a_job() -> None:
     )  # fmt: skip
     assert not describe_job(runs, over=True).wants_chips
     assert not describe_job(replace(runs, goal=Goal.IDLE), over=False).wants_chips
+    code = replace(stored(Goal.RUN, run=[".venv/bin/python", "train.py"]), snapshot="ab12")
+    assert describe_job(code, over=False).pythons == (
+        "herd/gpt/.venv/bin/python", "herd/gpt/venv/bin/python",
+    )  # fmt: skip
     other = describe_job(stored(Goal.RUN, run=["python3", "-m", "x"], env={"A": "b"}), over=False)
     assert (other.wants_chips, other.pythons, other.has_wandb_key) == (True, (), False)
 

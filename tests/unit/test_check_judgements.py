@@ -43,7 +43,7 @@ def test_a_fault_is_found_and_nothing_else(file: Path) -> None:
         status, _, found = words.partition(": ")
         assert (one.status, found in one.found) == (status, True), one
         assert one.matters and one.remedy
-        assert one.fix in ("", CLEAN) and (not one.fix or one.remedy == f"herd clean {one.where}")
+        assert one.fix in ("", CLEAN) and (not one.fix or "herd clean pod" in one.remedy)
 
 
 def test_every_check_is_in_the_table_and_finds_something_in_a_file() -> None:

@@ -9,6 +9,7 @@ from tpuherd.accounting.goodput import GoodputState
 from tpuherd.checks.judgement import Expectation
 from tpuherd.checks.known_hosts import find_other_keys
 from tpuherd.cloud.parse import Node
+from tpuherd.jobfile.launch_spec import FOLDER
 from tpuherd.jobs.job_queries import load_scene
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
@@ -28,7 +29,7 @@ class HostedJob:
 
     name: str
     wants_chips: bool  #: the engine may start its command at any time
-    pythons: tuple[str, ...] = ()  #: that its command names
+    pythons: tuple[str, ...] = ()  #: that its command names, and those in its folder
     has_wandb_key: bool = False
 
 
@@ -57,11 +58,14 @@ def describe_job(stored: StoredJob, *, over: bool) -> HostedJob:
     env, secrets = fields.get("env") or {}, fields.get("secrets") or {}
     command = fields.get("run")
     words = command.split() if isinstance(command, str) else list(command or ())
-    pythons = [word for word in words[:1] if "/" in word and "python" in word.rpartition("/")[2]]
+    folder = f"{FOLDER}/{stored.job}/" if stored.snapshot else ""
+    named = [word for word in words[:1] if "/" in word and "python" in word.rpartition("/")[2]]
+    pythons = [word if word[0] in "/~" else folder + word for word in named]
+    pythons += [f"{folder}{name}/bin/python" for name in (".venv", "venv") if folder]
     return HostedJob(
         name=stored.job,
         wants_chips=stored.goal is Goal.RUN and bool(words) and not over,
-        pythons=tuple(pythons),
+        pythons=tuple(dict.fromkeys(pythons)),
         has_wandb_key=WANDB_KEY in env or WANDB_KEY in secrets,
     )
 

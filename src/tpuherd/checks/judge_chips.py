@@ -8,6 +8,7 @@ from tpuherd.checks.judgement import (
     CheckedHost,
     HostFinding,
     all_right,
+    ask_and_clean,
     clean_command,
     describe_process,
     list_processes,
@@ -78,9 +79,7 @@ def judge_keeper(one: CheckedHost, rows: Sequence[ChipUser]) -> HostFinding:
         return report_problem(
             found, f"look for containers: herd exec {one.label} -- sudo docker ps"
         )
-    return report_problem(
-        found, f"{clean_command(one, everything=True)} ends it; ask its owner first"
-    )
+    return report_problem(found, ask_and_clean(one))
 
 
 def judge_lock(one: CheckedHost) -> Sequence[HostFinding]:
@@ -100,11 +99,7 @@ def judge_lock_file(one: CheckedHost, lock: TpuLock) -> list[HostFinding]:
         if lock.work:
             found += ", left by a task that is over"
             return [report_problem(found, clean_command(one), fix=CLEAN)]
-        return [
-            report_problem(
-                found, f"{clean_command(one, everything=True)} ends it; ask its owner first"
-            )
-        ]
+        return [report_problem(found, ask_and_clean(one))]
     if lock.ours and (not lock.usable or lock.owner not in (one.facts.identity.user, "")):
         found = f"{lock.path} is left over from {lock.owner}, and no process holds it"
         return [report_problem(found, clean_command(one), fix=CLEAN)]

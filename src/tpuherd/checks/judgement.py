@@ -88,6 +88,12 @@ def live_tasks(one: CheckedHost) -> frozenset[str]:
     return frozenset(task.id for task in one.facts.tasks)
 
 
-def clean_command(one: CheckedHost, *, everything: bool = False) -> str:
-    """Return the command that ends leftovers, or every process on the chips."""
-    return f"herd clean {one.label}{' --all' if everything else ''}"
+def clean_command(one: CheckedHost) -> str:
+    """Return the commands that end leftovers; they name the node, so that hosts share a line."""
+    node = one.label.rpartition("/")[0]
+    return f"herd check {node} --fix, or herd clean {node}"
+
+
+def ask_and_clean(one: CheckedHost) -> str:
+    """Return what to do about the processes of others."""
+    return f"herd clean {one.label} --all ends it; ask its owner first"
