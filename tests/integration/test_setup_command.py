@@ -62,7 +62,7 @@ def test_a_newcomer_sees_it_first_and_takes_it_back(empty: User) -> None:
     assert "  ✓ tpu.googleapis.com is enabled" in plan
     assert "  + Let tcp:22, udp:60000-61000 from 203.0.113.7/32 reach the network default" in plan
     dry = empty.herd(*words, "--dry-run")
-    assert (dry.returncode, dry.stdout.splitlines()[-1]) == (0, "Nothing was changed.")
+    assert (dry.returncode, dry.stdout.splitlines()[-1]) == (0, "Nothing was changed")
     assert (rules(empty), journal(empty)) == ({}, [])
     done = empty.herd(*words, "--yes", "--json")
     assert done.returncode == 0, done.stderr
@@ -74,7 +74,7 @@ def test_a_newcomer_sees_it_first_and_takes_it_back(empty: User) -> None:
     assert rule["sourceRanges"] == ["203.0.113.7/32"]
     assert json.loads(empty.herd("context", "show", "--json").stdout)["ways"] == ["external"]
     again = empty.herd(*words)
-    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "Nothing to do.")
+    assert (again.returncode, again.stdout.splitlines()[-1]) == (0, "Nothing to do")
     back = empty.herd("setup", "gcp", "--undo", "--yes", "--json")
     assert back.returncode == 0, back.stderr
     jsonschema.validate(json.loads(back.stdout), SCHEMAS["herd setup gcp --undo --json"])
@@ -130,5 +130,6 @@ def test_a_refusal_in_the_middle_says_what_to_do(empty: User) -> None:
     assert done.returncode == 1
     assert "✗ Let tcp:22 from 203.0.113.7/32 reach the network default: " in done.stdout
     assert "roles/compute.securityAdmin" in done.stdout
+    assert done.stdout.endswith("herd setup gcp --undo; see what stands at ✗\n")
     assert [one["kind"] for one in journal(empty)] == ["key"]
     assert empty.herd(*words).returncode == 0

@@ -95,7 +95,7 @@ async def run_setup(said: Mapping[str, Any], console: "Console", home: "HostAcce
     from tpuherd.project_setup.read_request import read_request
     from tpuherd.project_setup.run_setup import make_goals, survey_goals
     from tpuherd.remote.client_key import key_pair
-    from tpuherd.views.setup_report import plan_lines
+    from tpuherd.views.setup_report import closing_line, plan_lines
 
     async with open_setup(console) as here:
         request = read_request(said, here.place)
@@ -109,21 +109,18 @@ async def run_setup(said: Mapping[str, Any], console: "Console", home: "HostAcce
         if needed and not said["dry_run"]:
             if not await confirm_setup(said, request, steps, console):
                 return ABORTED
-            steps = []
+            planned, steps = steps, []
             with here.journal.hold():
                 async for one in make_goals(goals, here):
                     steps.append(one.as_json())
-                    if not said["json_"] and one.state.value not in ("there", "blocked"):
+                    is_news = steps[-1] != planned[len(steps) - 1]
+                    if is_news and not said["json_"]:
                         await print_lines(console, "\n".join(plan_lines(steps[-1:])))
     if said["json_"]:
         about = {"project": here.project, "network": request.network, "way": request.way.text}
         await print_json(console, {**about, "dry_run": said["dry_run"], "steps": steps})
-    elif any(one["state"] == "made" for one in steps):
-        await print_lines(console, "To undo this: herd setup gcp --undo")
-    elif not needed:
-        await print_lines(console, "Nothing to do.")
-    elif said["dry_run"]:
-        await print_lines(console, "Nothing was changed.")
+    else:
+        await print_lines(console, closing_line(steps))
     return FAILED if any(one["state"] in ("blocked", "failed") for one in steps) else 0
 
 
@@ -137,7 +134,7 @@ async def confirm_setup(
     from tpuherd.cli.ask_user import TerminalPrompter
     from tpuherd.errors import InvalidInput
     from tpuherd.project_setup.read_request import is_wide
-    from tpuherd.views.setup_report import count_changes
+    from tpuherd.views.setup_report import count_changes, plan_lines
 
     opens = any(one["kind"] == "firewall" and one["state"] in ("missing", "later") for one in steps)
     wide = opens and is_wide(request.sources)
@@ -147,7 +144,8 @@ async def confirm_setup(
             hint="name your own with --from ADDRESS, or add --open-to-internet",
         )
     prompter = TerminalPrompter(console, NAME, yes=said["yes"])
-    if not await prompter.ask_confirmation(f"{count_changes(steps)}, as shown above"):
+    details = "\n".join(plan_lines(steps)) if said["json_"] else ""
+    if not await prompter.ask_confirmation(f"{count_changes(steps)}, as shown above", details):
         return False
     question = "let every address on the Internet try to log in, not only yours"
     return not wide or await prompter.ask_confirmation(question)

@@ -26,3 +26,12 @@ def count_changes(steps: Sequence[Mapping[str, Any]]) -> str:
     """make 3 changes"""
     number = sum(one["state"] in ("missing", "later") for one in steps)
     return "make 1 change" if number == 1 else f"make {number} changes"
+
+
+def closing_line(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Return what to do next."""
+    states = {one["state"] for one in steps}
+    wrong = "; see what stands at ✗" if states & {"blocked", "failed"} else ""
+    if "made" in states:
+        return f"To undo this: herd setup gcp --undo{wrong}"
+    return "Nothing to do" if states <= {"there"} else f"Nothing was changed{wrong}"
