@@ -24,10 +24,12 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 
 # Tests mostly wait for processes: four files at once keep two cores busy.
 WORKERS := 4
+# The tests that `make test` runs, by their marks; `.ci/run` includes the long ones.
+TIERS := not long and not heavy
 TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
-	@$(TESTS) -m "not long and not heavy" $(ARGS)
+	@$(TESTS) -m "$(TIERS)" $(ARGS)
 
 test-long: $(READY)  ## the longer tests (tests/tiers.py), which .ci/run runs too
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"

@@ -1,4 +1,4 @@
-"""Which tests are too long for `make test`: `make test-ci` and `.ci/run` run them as well.
+"""Which tests are too long for `make test`: `.ci/run` and `make test-long` run them.
 
 A row is a file below tests/, or one test of it. Tests marked `heavy` are for `make test-real` only.
 `pytest --durations=50` shows what belongs here: what takes more than about ten seconds by itself
@@ -71,7 +71,12 @@ def is_long(test: str) -> bool:
     return name in LONG or name.partition("::")[0] in LONG
 
 
-def start_order(test: str) -> int:
-    """Return when a test's file begins, by the test's id: the lowest first."""
-    folder = test.removeprefix("tests/").partition("/")[0]
-    return FIRST.index(folder) if folder in FIRST else len(FIRST)
+def start_order(test: str) -> tuple[int, bool]:
+    """Return when a test's file begins, by the test's id: the lowest first.
+
+    Within a folder, files with long tests begin before the others.
+    """
+    file = test.removeprefix("tests/").partition("::")[0]
+    folder = file.partition("/")[0]
+    rank = FIRST.index(folder) if folder in FIRST else len(FIRST)
+    return rank, not any(name.startswith(file) for name in LONG)
