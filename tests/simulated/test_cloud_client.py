@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -185,6 +186,42 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
         assert node["metadata"] == expected
         assert node["labels"] == {"a": "b"}
         assert await project_keys(user) == ""
+
+    live(work)
+
+
+def test_two_processes_that_change_a_nodes_metadata_undo_nothing(tmp_path: Path) -> None:
+    """Such as an engine that adds an SSH key while `herd adopt` writes its card."""
+
+    async def work(user: User) -> None:
+        metadata = {"startup-script": "true", "block-project-ssh-keys": "TRUE"}
+        await user.node("pod", metadata=metadata)
+        lock = tmp_path / "state" / "lock"
+        engine, adopt = (Cloud(user.cloud.rest, user.cloud.project, lock_file=lock) for _ in "ab")
+        added = asyncio.create_task(engine.install_key(ZONE, "pod", "me", PUBLIC))
+        written = await adopt.write_card(ZONE, "pod", "the card")
+        assert await added == "node pod"
+        node = await user.cloud.get_node(ZONE, "pod")
+        assert node is not None
+        keys = f"me:{PUBLIC} tpuherd"
+        assert node.metadata == {**metadata, "ssh-keys": keys, parse.CARD: "the card"}
+        assert written.metadata[parse.CARD] == "the card"
+
+    live(work)
+
+
+def test_a_card_that_another_program_overwrites_is_written_again() -> None:
+    """A change of metadata is applied a moment after its call, and replaces all of it."""
+
+    async def work(user: User) -> None:
+        await user.node("pod")
+        path = f"v2/projects/demo/locations/{ZONE}/nodes/pod?updateMask=metadata"
+        other = asyncio.create_task(user.ask("PATCH", path, {"metadata": {"other": "1"}}))
+        await user.cloud.write_card(ZONE, "pod", "the card")
+        await other
+        await asyncio.sleep(60)
+        node = await user.cloud.get_node(ZONE, "pod")
+        assert node is not None and node.metadata[parse.CARD] == "the card"
 
     live(work)
 

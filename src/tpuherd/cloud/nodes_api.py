@@ -1,12 +1,14 @@
 """What connections need from the cloud: the nodes, their host keys, and installing our key."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
+from tpuherd.clock import Clock, WallClock
 from tpuherd.cloud import parse
 from tpuherd.cloud.error_replies import MalformedAnswer
+from tpuherd.cloud.node_metadata import MetadataWriter
 from tpuherd.cloud.parse import GuestInfo, ListPage, Node
 from tpuherd.cloud.rest import CloudConflict, Json, RestClient
 from tpuherd.errors import NotAllowed, NotFound, NotReached
@@ -35,13 +37,20 @@ class Cloud:
     """One project of a cloud."""
 
     def __init__(
-        self, rest: RestClient, project: str, page: int = PAGE, *, project_keys: bool = False
+        self,
+        rest: RestClient,
+        project: str,
+        page: int = PAGE,
+        *,
+        project_keys: bool = False,
+        clock: Clock | None = None,
+        lock_file: Path | None = None,
     ) -> None:
         self.rest = rest
         self.project_keys = project_keys  #: whether our key goes into the project's metadata
         self.project = project
         self.page = page
-        self._writing = asyncio.Lock()  #: one write of metadata at a time
+        self._metadata = MetadataWriter(rest, clock or WallClock(), lock_file)
 
     async def list_nodes(self) -> NodeList:
         """Every node in every zone, from all pages."""
@@ -113,13 +122,12 @@ class Cloud:
         Existing keys stay. The guest agents take a while to apply the change. Returns whose
         metadata has changed: "node gpt", "project demo", or "" if the key was there already.
         """
-        async with self._writing:
-            for _ in range(TRIES - 1):
-                try:
-                    return await self._try_install_key(zone, name, login, public)
-                except CloudConflict:
-                    continue  # another client wrote between our read and our write
-            return await self._try_install_key(zone, name, login, public)
+        for _ in range(TRIES - 1):
+            try:
+                return await self._try_install_key(zone, name, login, public)
+            except CloudConflict:
+                continue  # another client wrote between our read and our write
+        return await self._try_install_key(zone, name, login, public)
 
     async def _try_install_key(self, zone: str, name: str, login: str, public: str) -> str:
         node = await self.get_node(zone, name)
@@ -145,41 +153,32 @@ class Cloud:
                 body = parse.project_metadata_body(replace(project, items=wanted))
                 await self.rest.call_compute("POST", path, body)
                 return f"project {self.project}"
-        metadata = parse.add_ssh_key(node.metadata, login, public)
-        if metadata is None:
-            return ""
-        if node.state == "CREATING":  # Cloud TPU would refuse the change
-            raise NotReached(
-                "its node is still being created and can't take your SSH key yet",
-                hint="try again when the node is READY",
-            )
-        path = self._node_path(zone, name)
-        await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
-        return f"node {name}"
+
+        def add_key(node: Node) -> dict[str, str] | None:
+            metadata = parse.add_ssh_key(node.metadata, login, public)
+            if metadata is not None and node.state == "CREATING":  # the cloud would refuse it
+                raise NotReached(
+                    "its node is still being created and can't take your SSH key yet",
+                    hint="try again when the node is READY",
+                )
+            return metadata
+
+        _, wrote = await self._metadata.change(self._node_path(zone, name), add_key)
+        return f"node {name}" if wrote else ""
 
     async def write_card(self, zone: str, name: str, card: str | None) -> Node:
         """Write herd's card into the metadata of another tool's node, or remove it; return the node
         as it is then.
         """
-        async with self._writing:
-            for _ in range(TRIES - 1):
-                try:
-                    return await self._try_write_card(zone, name, card)
-                except CloudConflict:
-                    continue
-            return await self._try_write_card(zone, name, card)
 
-    async def _try_write_card(self, zone: str, name: str, card: str | None) -> Node:
-        node = await self.get_node(zone, name)
-        if node is None:
-            raise NotFound(f"{name} in {zone} no longer exists")
-        metadata = {key: text for key, text in node.metadata.items() if key != parse.CARD}
-        if card is not None:
-            metadata[parse.CARD] = card
-        path = self._node_path(zone, name)
-        await self.rest.call_tpu("PATCH", path, {"metadata": metadata}, updateMask="metadata")
-        adopted = "" if card is None else parse.adopted_bid(metadata, node.incarnation)
-        return replace(node, metadata=metadata, adopted=adopted)
+        def put_card(node: Node) -> dict[str, str] | None:
+            if node.metadata.get(parse.CARD) == card:
+                return None
+            others = {key: text for key, text in node.metadata.items() if key != parse.CARD}
+            return others if card is None else {**others, parse.CARD: card}
+
+        node, _ = await self._metadata.change(self._node_path(zone, name), put_card)
+        return node
 
     async def delete_node(self, node: Node) -> None:
         """Delete a node, with the queued resource that created it; fine if it no longer exists."""

@@ -107,8 +107,10 @@ class QueuedResource:
 class Operation:
     """A long-running operation."""
 
+    id: str
     target: str  #: the name of its resource
     verb: str
+    done: bool = False
     error: CloudError | None = None
 
 
@@ -188,6 +190,8 @@ def parse_operation(content: Json) -> Operation:
 
 def build_operation(one: reply_shapes.ApiOperation) -> Operation:
     return Operation(
+        id=last_part(one.name),
+        done=one.done,
         target=last_part(one.metadata.target),
         verb=one.metadata.verb,
         error=status_error(one.error),

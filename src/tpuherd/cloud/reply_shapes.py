@@ -45,6 +45,7 @@ class OperationMetadata(ApiObject, frozen=True):
 
 class ApiOperation(ApiObject, frozen=True):
     name: str = ""
+    done: bool = False
     metadata: OperationMetadata = OperationMetadata()
     error: ApiStatus | None = None
 

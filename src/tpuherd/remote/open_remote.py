@@ -32,6 +32,8 @@ from tpuherd_host.agent.frames import PROTOCOL
 
 DESCRIPTORS = 65_536
 
+METADATA_LOCK = "node-metadata.lock"  #: held while any herd of this user changes metadata
+
 
 @asynccontextmanager
 async def open_remote_session(
@@ -86,7 +88,10 @@ async def open_cloud(
             if retries
             else RestClient(http, place.urls, bearer, recorder)
         )
-        yield Cloud(rest, place.project, project_keys=place.project_keys)
+        yield Cloud(
+            rest, place.project, project_keys=place.project_keys, clock=clock,
+            lock_file=place.folders.state / METADATA_LOCK,
+        )  # fmt: skip
 
 
 def raise_descriptor_limit() -> None:
