@@ -32,7 +32,8 @@ MODULES = (
     "planner.step_events", "planner.verdict", "planner.zone_choice", "history.apply_event",
     "history.apply_bid_events", "history.apply_slot_events", "history.apply_zone_events",
     "jobfile.jobs_from_cards", "diagnosis.explain", "diagnosis.first_failure",
-    "diagnosis.line_time", "diagnosis.log_scanner", "diagnosis.match_line",
+    "diagnosis.line_time", "diagnosis.log_scanner", "diagnosis.match_line", "diagnosis.parse_rules",
+    "diagnosis.scan_text",
 )  # fmt: skip
 ROOMS = ("planner", "diagnosis")  #: whose unit tests judge
 #: The laws that take longest: after all others.

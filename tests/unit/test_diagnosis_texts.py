@@ -8,7 +8,7 @@ import pytest
 
 from tpuherd.commands.log_windows import LogWindow
 from tpuherd.diagnosis.explain import explain_hosts
-from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, NARROW_LINES, LogScanner
+from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, NARROW_LINES, LogScanner, cut_line
 from tpuherd.diagnosis.match_line import BOOK, narrow_book
 from tpuherd.diagnosis.parse_rules import CHARS_MAX, RULES_MAX, parse_rules
 from tpuherd.diagnosis.rule import RuleClass
@@ -74,11 +74,17 @@ def test_many_lines_at_once_are_read_as_one_by_one() -> None:
     assert [match.number for match in scan.matches] == [NARROW_LINES + 1, 91]
     assert [match.text for match in scan.matches] == [FULL, GLOO]
     assert scan.lines == 91
-    late = "x" * LINE_CHARS_MAX + FULL
-    scanner.feed_text(late)
-    assert len(scanner.finish().matches) == 2
     narrow = narrow_book(BOOK, text)
     assert {rule.id for _, rules in narrow.by_word for rule in rules} == {"disk-full"}
+
+
+def test_of_an_overlong_line_both_ends_are_read() -> None:
+    assert cut_line("x" * LINE_CHARS_MAX) == "x" * LINE_CHARS_MAX
+    half = LINE_CHARS_MAX // 2
+    assert cut_line("a" + "x" * LINE_CHARS_MAX + "b") == f"a{'x' * (half - 1)}\n{'x' * (half - 1)}b"
+    for line in (FULL + "x" * LINE_CHARS_MAX, "x" * LINE_CHARS_MAX + FULL):
+        assert [match.rule.id for match in scan_text([(1, line)])[0].matches] == ["disk-full"]
+        assert [match.rule.id for match in scan_text([(1, f"a/w0: {line}")])[0].matches] != []
 
 
 def test_a_window_keeps_the_beginning_and_the_end() -> None:

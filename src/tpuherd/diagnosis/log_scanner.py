@@ -103,7 +103,7 @@ class LogScanner:
         for line in lines:
             self._number += 1
             for part in line.split("\r"):  # a progress bar writes over itself
-                self.feed(part[:LINE_CHARS_MAX], at=at, number=self._number)
+                self.feed(cut_line(part), at=at, number=self._number)
         self._narrow = self._book
 
     def finish(self, exit: int | None = None) -> HostScan:
@@ -175,6 +175,13 @@ class LogScanner:
             text = shorten_line(clean_line(self._said)) if exit == UNFIT and self._said else ""
             text = text or f"exit status {exit}"
             yield LineMatch(rule=rule, text=text, groups={}, number=0, at=None)
+
+
+def cut_line(line: str) -> str:
+    """The beginning and the end of an overlong line."""
+    if len(line) <= LINE_CHARS_MAX:
+        return line
+    return f"{line[: LINE_CHARS_MAX // 2]}\n{line[-LINE_CHARS_MAX // 2 :]}"
 
 
 def is_own_failure(rule: Rule) -> bool:

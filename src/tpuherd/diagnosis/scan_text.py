@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, HostScan, LogScanner
+from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, HostScan, LogScanner, cut_line
 from tpuherd.diagnosis.match_line import BOOK, RuleBook
 
 #: What stands before the lines of hosts: in `herd logs`, `herd exec` and Ray.
@@ -31,7 +31,7 @@ def scan_text(
             label, at, said = split_label(line)
             if label:
                 scanner = scanners.setdefault(label, LogScanner(label, book))
-                scanner.feed(said[:LINE_CHARS_MAX], at=at, number=place)
+                scanner.feed(cut_line(said), at=at, number=place)
     return [scanner.finish() for scanner in scanners.values()]
 
 
