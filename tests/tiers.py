@@ -25,6 +25,7 @@ LONG = (
     "integration/test_engine_without_world.py",
     "integration/test_exec_commands.py::test_a_flood_and_lines_of_a_megabyte",
     "integration/test_environment_life.py",
+    "integration/test_explain_life.py",
     "integration/test_host_isolation_unprivileged.py",
     "integration/test_jax_pods.py",
     "integration/test_jobs_life.py::test_a_lost_store_is_adopted_and_orphans_are_shown",

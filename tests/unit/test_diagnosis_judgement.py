@@ -116,6 +116,11 @@ def test_a_host_without_a_word_is_suspected_if_the_others_lost_it() -> None:
     assert explain_hosts([*lost, silent, scan("w3", []), scan("w4", [])])[0].role is CONSEQUENCE
     assert explain_hosts([*lost, silent, scan("w3", [])])[0].hosts == ("w2", "w3")
     assert explain_hosts([*lost, silent, scan("w3", [NO_MODULE])])[0].id == "no-module"
+    assert "silent-host" not in [
+        one.id for one in explain_hosts([*lost, silent, scan("w3", [NO_MODULE])])
+    ]
+    register = scan("w3", ["RPC: /xla.coordination.CoordinationService/RegisterTask"])
+    assert explain_hosts([*lost, silent, register])[0].id == "coord-register"
     noted = scan("w3", ["Could not open any log file"])
     assert explain_hosts([*lost, silent, noted])[0].host == "w2"
     book = make_rule_book(rule for rule in RULES.values() if rule.id != "silent-host")
@@ -158,6 +163,8 @@ def test_what_the_program_went_on_after_was_overcome(
     assert roles([line, *["waiting"] * lines_max, line, *["waiting"] * lines_max]) != []
     found = explain_lines([line, *steps(9), "on", line])
     assert found[0].number == 12
+    again = scan("w0", [line, *steps(9), NO_MODULE, line])
+    assert [match.number for match in again.matches] == [11, 12]
 
 
 def test_of_equal_lines_the_first_counts() -> None:

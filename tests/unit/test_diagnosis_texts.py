@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import chdir
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tpuherd.cli.via_client import is_remote_command
 from tpuherd.commands.log_windows import LogWindow
 from tpuherd.diagnosis.explain import explain_hosts
 from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, NARROW_LINES, LogScanner, cut_line
@@ -153,3 +156,11 @@ def test_a_mistake_in_a_rule_is_a_sentence(content: Any, sentence: str) -> None:
         parse_rules(content, "r.json")
     assert sentence in refused.value.sentence and "\n" not in refused.value.sentence
     assert refused.value.sentence.startswith("r.json")
+
+
+def test_logs_of_this_machine_are_not_looked_for_on_another(tmp_path: Path) -> None:
+    (tmp_path / "train.log").touch()
+    with chdir(tmp_path):
+        for words in (["explain", "-"], ["explain", "./gpt"], ["explain", "train.log"]):
+            assert not is_remote_command(words)
+        assert is_remote_command(["explain", "gpt", "--json"])
