@@ -21,6 +21,8 @@ def start_process(
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
+    if passed == PASSED:  # copying it onto itself lets it be inherited on Linux, but not on macOS
+        os.set_inheritable(passed, True)
     program = [sys.executable, "-P", "-m", *words]
     os.posix_spawn(program[0], program, dict(environ), file_actions=actions, setsid=True)
 

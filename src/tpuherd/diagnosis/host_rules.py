@@ -192,7 +192,7 @@ DISK_RULES = (
         pattern=r"Stale file handle|\[Errno 116\]",
         words=("Stale file handle", "[Errno 116]"),
         cause="a shared folder was exported anew, or its server was recreated",
-        fix="unmount the folder and mount it again on every host",
+        fix="`herd nfs status NODE` shows where; unmount it and mount it again on every host",
         source="Linux",
         evidence="assumed",
     ),

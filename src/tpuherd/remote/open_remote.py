@@ -31,6 +31,7 @@ from tpuherd.settings.recordings import recording_flag
 from tpuherd_host.agent.frames import PROTOCOL
 
 DESCRIPTORS = 65_536
+MAC_DESCRIPTORS = 10_240  #: the most that macOS allows by default
 
 METADATA_LOCK = "node-metadata.lock"  #: held while any herd of this user changes metadata
 
@@ -97,9 +98,12 @@ async def open_cloud(
 def raise_descriptor_limit() -> None:
     """Raise the limit of open files: each connection needs a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    for most in (DESCRIPTORS, MAC_DESCRIPTORS):
+        wanted = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        if soft == resource.RLIM_INFINITY or soft >= wanted:
+            return
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return
         except (ValueError, OSError):
-            return  # macOS reports "unlimited" but refuses large values
+            continue  # macOS reports "unlimited" but refuses large values
