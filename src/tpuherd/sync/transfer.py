@@ -3,8 +3,8 @@
 1. `ask_hosts`: each host reports what it has (`have`) and where it listens. If we know what a host
    has at the destination, a small change is sent along with the question (`collect_hints`).
 2. `fill_hosts`: in rounds, until every host is ready or has failed. Each round plans trees
-   (relay_tree.py): we send the difference (delta.py, upload_blocks.py) to the top of a tree and the
-   hosts relay it. A host that relaying missed too often gets it over its own link.
+   (relay_rounds.py, relay_tree.py): we send the difference (delta.py, upload_blocks.py) to the top
+   of a tree and the hosts relay it. A host that relaying missed too often is filled directly.
 3. `switch_hosts`: all ready hosts switch (`commit`) at once, or, if one failed, `abandon_all`.
 The agent's side is in tpuherd_host/agent/snapshots*; recent_cache.py remembers what was learned.
 """
@@ -12,25 +12,16 @@ The agent's side is in tpuherd_host/agent/snapshots*; recent_cache.py remembers 
 import asyncio
 import secrets
 import zlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import combinations
 from typing import Any
 
 from tpuherd.errors import HerdError, NotReached
 from tpuherd.ports import Link, RpcRequest
 from tpuherd.sync.delta import BASE_LETTERS, Delta, compute_delta
-from tpuherd.sync.recent_cache import APART, LAST_SHIPPED
-from tpuherd.sync.relay_tree import (
-    DIRECT_AFTER,
-    NodePair,
-    RelayHost,
-    RelayTree,
-    detour_reasons,
-    node_key,
-    plan_relays,
-)
+from tpuherd.sync.recent_cache import LAST_SHIPPED
+from tpuherd.sync.relay_rounds import RelayRounds
+from tpuherd.sync.relay_tree import RelayHost, RelayTree, node_key
 from tpuherd.sync.shipment import Payload, Progress, ProgressCallback, ShipOptions
 from tpuherd.sync.upload_blocks import UploadMeter, await_reply, send_blocks
 from tpuherd_host.agent.frames import BLOBS
@@ -91,12 +82,7 @@ class Transfer:
         self.slow: dict[str, str] = {}
         self.kept: dict[str, tuple[str, ...]] = {}
         self.nodes = {name: node_key(link.host) for name, link in links.items()}
-        #: By host: rounds in which another host of its node had it.
-        self.tries: Counter[str] = Counter()
-        #: By node: rounds after which none of its hosts had it.
-        self.misses: Counter[str] = Counter()
-        self.apart: set[NodePair] = set()  #: pairs of nodes that could not reach each other
-        self.unreachable: set[str] = set()  #: nodes that other nodes could not reach
+        self.rounds = RelayRounds(self.nodes, relay=options.relay, copies=options.tops is not None)
         self.reasons: dict[str, str] = {}
         self.below: dict[str, set[str]] = {}  #: the descendants of each host in this round
         self.orphans: set[str] = set()  #: hosts that can no longer get it in this round
@@ -152,12 +138,7 @@ class Transfer:
             waiting.remove(name)
         while waiting and (self.options.partial or not self.failed):
             waiting = await self.run_round(waiting)
-        reached = {self.nodes[name] for name in self.ready}
-        # Pairs that were not tried are likely apart too.
-        lone = map(frozenset, combinations(sorted(self.unreachable), 2))
-        for pair in {*self.apart, *lone}:
-            if pair <= reached:
-                APART.put(pair, None, self.loop_time())
+        self.rounds.remember_apart(self.ready, self.loop_time())
 
     def loop_time(self) -> float:
         return asyncio.get_running_loop().time()
@@ -218,9 +199,12 @@ class Transfer:
 
     async def run_round(self, waiting: list[str]) -> list[str]:
         """Try once to fill all waiting hosts; returns those that still wait."""
-        if self.tries or self.misses:
+        if self.rounds.has_failures:
             waiting = await self.ask_hosts(waiting)
-        trees = self.plan_round(waiting)
+        whole = [*self.ready, *sorted(self.unchanged if self.options.unchanged_relay else ())]
+        trees = self.rounds.plan_round(
+            [self.relay_host(name) for name in waiting], whole, self.loop_time()
+        )
         self.below = {
             one.name: one.descendant_names() for tree in trees for one in tree.iter_descendants()
         }
@@ -230,45 +214,16 @@ class Transfer:
             raise error
         return self.remaining_hosts(waiting, trees)
 
-    def plan_round(self, waiting: Sequence[str]) -> list[RelayTree]:
-        whole = [*self.ready, *sorted(self.unchanged if self.options.unchanged_relay else ())]
-        sources = {self.nodes[name]: name for name in reversed(whole)}
-        copies = self.options.tops is not None  # hosts do not keep copies to pass on
-        spent = {node for node in self.misses if self.misses[node] >= 2 * DIRECT_AFTER}
-        spent |= sources.keys() if copies else set()
-        spent |= set() if self.options.relay else set(self.nodes.values())
-        tired = {n for n in waiting if self.tries[n] >= DIRECT_AFTER or self.nodes[n] in spent}
-        return plan_relays(
-            [self.relay_host(name) for name in waiting],
-            {} if copies else sources,
-            alone=tired,
-            unreachable={
-                *self.unreachable,
-                *(n for n in self.misses if self.misses[n] >= DIRECT_AFTER),
-            },
-            apart=self.apart.union(APART.iter_recent(self.loop_time())),
-        )
-
     def remaining_hosts(self, waiting: Sequence[str], trees: Sequence[RelayTree]) -> list[str]:
         """The hosts without it; those that had their last try count as failed."""
         left = [name for name in waiting if name not in self.ready and name not in self.failed]
         for tree in trees:
-            node = self.nodes[tree.host]
-            reasons = detour_reasons(
-                tree, unreachable=node in self.unreachable, again=self.misses[node] > 0
-            )
-            if self.options.relay:
-                self.slow.update(
-                    (name, reason) for name, reason in reasons.items() if name in self.ready
-                )
+            reasons = self.rounds.detour_reasons(tree)
+            self.slow.update((name, why) for name, why in reasons.items() if name in self.ready)
             if tree.alone and tree.host in left:
                 left.remove(tree.host)
                 self.failed[tree.host] = self.reasons.get(tree.host, "took too long to receive it")
-        reached = {self.nodes[name] for name in self.ready}
-        self.tries.update(name for name in left if self.nodes[name] in reached)
-        missed = {self.nodes[name] for name in left} - reached
-        fed = missed & {self.nodes[tree.host] for tree in trees}
-        self.misses.update([*missed, *fed])  # counts twice if we sent it ourselves
+        self.rounds.record_round(left, self.ready, trees)
         return left
 
     def relay_host(self, name: str) -> RelayHost:
@@ -327,9 +282,7 @@ class Transfer:
         names = {token: name for name, token in self.tokens.items()}
         for lost in filter(None, map(names.get, reply.get("lost", ()))):
             self.orphans |= {lost, *self.below.get(lost, ())}
-            if self.nodes[lost] != self.nodes[name]:
-                self.unreachable.add(self.nodes[lost])
-                self.apart.add(frozenset((self.nodes[lost], self.nodes[name])))
+            self.rounds.record_lost(lost, by=name)
         self.reasons[name] = str(reply.get("why"))
         if reply.get("ready") == self.payload.id:
             self.ready.append(name)
@@ -360,7 +313,7 @@ class Transfer:
                     )
                 pending = {task for task in pending if tasks[task] not in self.orphans}
             for task in pending:
-                self.tries[tasks[task]] = DIRECT_AFTER
+                self.rounds.record_late(tasks[task])
         finally:
             late = [task for task in tasks if not task.done()]
             for task in late:
