@@ -3,38 +3,21 @@
 import asyncio
 import os
 import resource
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.integration.running_hosts import ReportLog
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.isolation_modes import MODES
 from tpuherd_sim.hosts.syscalls import child_processes
 from tpuherd_sim.model.host_view import HostView
-from tpuherd_sim.model.http_types import Request, Response
 
 HOSTS, PER_NODE, IDLE_S = 64, 16, 3.0
-
-
-class Deaf:
-    """A world that wants to know nothing."""
-
-    def host_view(self, key: str) -> HostView | None:
-        return None
-
-    def metadata_tree(self, key: str) -> dict[str, Any]:
-        return {}
-
-    def login_keys(self, key: str) -> Mapping[str, Sequence[str]]:
-        return {}
-
-    def handle_request(self, request: Request) -> Response:
-        return Response()
-
-    async def wait_for_change(self, key: str) -> None:
-        await asyncio.Event().wait()
 
 
 def view(index: int, **fields: Any) -> HostView:
@@ -79,7 +62,7 @@ def available_kib() -> int:
 
 async def measure(mode: str, folder: Path) -> None:
     """All figures of one mode."""
-    pool = HostPool(Deaf(), folder, PoolSettings(mode=mode))
+    pool = HostPool(ReportLog(), folder, PoolSettings(mode=mode))
     start = perf_counter()
     await pool.start()
     started = perf_counter() - start

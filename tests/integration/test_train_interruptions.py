@@ -65,135 +65,64 @@ SHAPES = ("v4-8", "v4-16", "v4-32")  #: one host, two, four
 WORDS = {"kill": b"kill", "preempt": b"heed"} | dict.fromkeys(SHAPES, b"heed")
 TORSO = "herd: skipped the checkpoint of step 6: its save was cut short"
 SETUP = {"setup": "python3 gate.py setup"}
+
+
+def make_case(name: str, done: str, verdicts: str, **more: Any) -> Case:
+    """A case in a line: "step-6@1 kill" kills the program of host 1 at its sixth step."""
+    whats = (one.replace("@", " ").split() for one in done.split(", "))
+    interruptions = tuple(Interruption(moment, int(host), do) for moment, host, do in whats)
+    return Case(
+        name=name, interruptions=interruptions, verdicts=tuple(verdicts.split(", ")), **more
+    )
+
+
 CASES = (
-    Case(
-        name="three-notices",
-        interruptions=(
-            Interruption("step-2", 1, "preempt"),
-            Interruption("step-5", 0, "preempt"),
-            Interruption("step-8", 1, "preempt"),
-        ),
-        verdicts=("preempted", "preempted", "preempted", "success"),
-        start=9,
-        heavy=False,
+    # name, what is done (moment@host what), verdicts
+    make_case(
+        "three-notices", "step-2@1 preempt, step-5@0 preempt, step-8@1 preempt",
+        "preempted, preempted, preempted, success", start=9, heavy=False,
     ),
-    Case(
-        name="no-notice",
-        interruptions=(Interruption("step-6", 1, "take"),),
-        verdicts=("preempted", "success"),
-        start=4,
-        heavy=False,
+    make_case("no-notice", "step-6@1 take", "preempted, success", start=4, heavy=False),
+    make_case(
+        "hang", "step-6@1 leave",
+        "stalled, success", start=4, fields={"stall": "10s"}, heavy=False,
     ),
-    Case(
-        name="hang",
-        interruptions=(Interruption("step-6", 1, "leave"),),
-        verdicts=("stalled", "success"),
-        start=4,
-        heavy=False,
-        fields={"stall": "10s"},
+    make_case(
+        "killed-in-a-save", "save-6@0 kill",
+        "failure, success", start=5, says=TORSO, heavy=False,
     ),
-    Case(
-        name="killed-in-a-save",
-        interruptions=(Interruption("save-6", 0, "kill"),),
-        verdicts=("failure", "success"),
-        start=5,
-        says=TORSO,
-        heavy=False,
+    make_case(
+        "killed-in-a-restore", "step-5@0 preempt, restore@0 kill",
+        "preempted, failure, success", start=6, heavy=False,
     ),
-    Case(
-        name="killed-in-a-restore",
-        interruptions=(Interruption("step-5", 0, "preempt"), Interruption("restore", 0, "kill")),
-        verdicts=("preempted", "failure", "success"),
-        start=6,
-        heavy=False,
+    make_case(
+        "fewer-and-more", "step-4@1 v4-8, step-7@0 v4-16",
+        "stopped, stopped, success", start=8, same_shape=False, heavy=False,
     ),
-    Case(
-        name="fewer-and-more",
-        interruptions=(Interruption("step-4", 1, "v4-8"), Interruption("step-7", 0, "v4-16")),
-        verdicts=("stopped", "stopped", "success"),
-        start=8,
-        same_shape=False,
-        heavy=False,
+    make_case("killed", "step-6@1 kill", "failure, success", start=4),
+    make_case("killed-as-it-commits", "commit-6@0 kill", "failure, success", start=5, says=TORSO),
+    make_case("another-killed-in-a-save", "save-6@1 kill", "failure, success", start=5),
+    make_case(
+        "another-killed-in-a-restore", "step-5@1 preempt, restore@1 kill",
+        "preempted, failure, success", start=6,
     ),
-    Case(
-        name="killed",
-        interruptions=(Interruption("step-6", 1, "kill"),),
-        verdicts=("failure", "success"),
-        start=4,
+    make_case("taken-in-a-save", "save-6@1 take", "preempted, success", start=5),
+    make_case(
+        "taken-in-a-restore", "step-5@0 preempt, restore@0 take",
+        "preempted, preempted, success", start=6,
     ),
-    Case(
-        name="killed-as-it-commits",
-        interruptions=(Interruption("commit-6", 0, "kill"),),
-        verdicts=("failure", "success"),
-        start=5,
-        says=TORSO,
+    make_case("killed-in-setup", "setup@1 kill", "success", fields=SETUP),
+    make_case("taken-in-setup", "setup@1 take", "success", fields=SETUP),
+    make_case("killed-as-it-compiles", "compile@1 kill", "failure, success", primed=False),
+    make_case(
+        "killed-as-a-program-is-kept", "keep-program@0 kill",
+        "failure, success", primed=False,
     ),
-    Case(
-        name="another-killed-in-a-save",
-        interruptions=(Interruption("save-6", 1, "kill"),),
-        verdicts=("failure", "success"),
-        start=5,
-    ),
-    Case(
-        name="another-killed-in-a-restore",
-        interruptions=(Interruption("step-5", 1, "preempt"), Interruption("restore", 1, "kill")),
-        verdicts=("preempted", "failure", "success"),
-        start=6,
-    ),
-    Case(
-        name="taken-in-a-save",
-        interruptions=(Interruption("save-6", 1, "take"),),
-        verdicts=("preempted", "success"),
-        start=5,
-    ),
-    Case(
-        name="taken-in-a-restore",
-        interruptions=(Interruption("step-5", 0, "preempt"), Interruption("restore", 0, "take")),
-        verdicts=("preempted", "preempted", "success"),
-        start=6,
-    ),
-    Case(
-        name="killed-in-setup",
-        interruptions=(Interruption("setup", 1, "kill"),),
-        verdicts=("success",),
-        fields=SETUP,
-    ),
-    Case(
-        name="taken-in-setup",
-        interruptions=(Interruption("setup", 1, "take"),),
-        verdicts=("success",),
-        fields=SETUP,
-    ),
-    Case(
-        name="killed-as-it-compiles",
-        interruptions=(Interruption("compile", 1, "kill"),),
-        verdicts=("failure", "success"),
-        primed=False,
-    ),
-    Case(
-        name="killed-as-a-program-is-kept",
-        interruptions=(Interruption("keep-program", 0, "kill"),),
-        verdicts=("failure", "success"),
-        primed=False,
-    ),
-    Case(
-        name="power-cut",
-        interruptions=(Interruption("step-6", 1, "crash"),),
-        verdicts=("node fault", "success"),
-        start=4,
-    ),
-    Case(
-        name="frozen-host",
-        interruptions=(Interruption("step-6", 1, "freeze"),),
-        verdicts=("failure", "success"),
-        start=4,
-    ),
-    Case(
-        name="more-and-fewer",
-        interruptions=(Interruption("step-4", 1, "v4-32"), Interruption("step-7", 3, "v4-16")),
-        verdicts=("stopped", "stopped", "success"),
-        start=8,
-        same_shape=False,
+    make_case("power-cut", "step-6@1 crash", "node fault, success", start=4),
+    make_case("frozen-host", "step-6@1 freeze", "failure, success", start=4),
+    make_case(
+        "more-and-fewer", "step-4@1 v4-32, step-7@3 v4-16",
+        "stopped, stopped, success", start=8, same_shape=False,
     ),
 )  # fmt: skip
 CALM = Case(name="calm", interruptions=(), verdicts=("success",))
@@ -284,7 +213,7 @@ def played(user: Owner, case: Case) -> Told:
 
 
 @pytest.mark.parametrize("case", PLAYED)
-def test_an_interrupted_training_ends_as_if_uninterrupted(
+def test_an_interrupted_training_ends_as_if_unmake_case(
     user: Owner, calm: dict[str, Any], case: Case
 ) -> None:
     story = played(user, case)

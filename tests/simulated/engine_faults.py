@@ -342,3 +342,15 @@ def ends(names: Iterable[str]) -> list[int]:
 def quiet(sim: SimulatedCloud) -> None:
     """Nothing goes wrong from now on."""
     sim.fleet.called = lambda line, piece: True
+
+
+async def lose_store(play: EngineHarness) -> None:
+    """Everything except the cloud is gone, and no engine runs."""
+    play.wanted = False
+    play.kill()
+    await play.advance(10.0)
+    play.store.close()
+    for file in play.folder.iterdir():
+        if file.is_file():
+            file.unlink()
+    play.forget()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.simulated.engine_faults import lose_store
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob, slots
 from tests.simulated.engine_ports import EngineLife, Wire
 from tests.simulated.engine_programs import Script
 from tests.simulated.engine_world import OWNER
-from tests.simulated.test_engine_recovery import lose_all
 from tests.simulated.test_submit import SubmitRig, a_node
 from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.bids_api import bid_observation
@@ -292,7 +292,7 @@ def test_a_lost_store_finds_the_adopted_node_by_its_card() -> None:
     async def plot(play: EngineHarness) -> None:
         await adopted_pod(play, queued=False)
         assert await play.until(lambda: len(launched(play)) == 1, 600.0)
-        await lose_all(play)
+        await lose_store(play)
         play.wanted = True
         assert await play.until(lambda: "gpt" in play.store.stored_jobs(), 900.0)
         await play.advance(300.0)

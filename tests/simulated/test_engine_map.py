@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulated.engine_faults import lose_store
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
@@ -198,13 +199,7 @@ def test_items_that_were_lost_with_the_store_are_named() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         assert await play.until(lambda: len(ends(play)) >= 2, 3600.0)
-        play.wanted = False
-        play.kill()
-        await play.advance(40.0)
-        for file in play.folder.iterdir():
-            if file.is_file():
-                file.unlink()
-        play.forget()
+        await lose_store(play)
         play.wanted = True
         await play.advance(300.0)
         said = {str(event.facts["message"]) for event in play.events("engine.problem")}

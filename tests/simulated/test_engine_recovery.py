@@ -1,12 +1,11 @@
 """What an engine survives besides short faults: rivals, sleep, lost stores and full disks."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulated.engine_faults import lose_store
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import progress
@@ -93,7 +92,7 @@ async def lose(play: EngineHarness) -> None:
     """A job's store is lost while it runs, and another engine begins."""
     play.submit(SimJob(zones=ZONE))
     await begun(play)
-    await lose_all(play)
+    await lose_store(play)
     play.wanted = True
 
 
@@ -107,17 +106,6 @@ def dying(play: EngineHarness, moment: int) -> None:
             life.die()
 
     play.at = at
-
-
-async def lose_all(play: EngineHarness) -> None:
-    """Everything except the cloud is gone, and no engine runs."""
-    play.wanted = False
-    play.kill()
-    await play.advance(10.0)
-    play.store.close()
-    for file in lost(play.folder):
-        file.unlink()
-    play.forget()
 
 
 async def found_again(play: EngineHarness) -> None:
@@ -157,7 +145,7 @@ def test_all_jobs_are_adopted_though_the_engine_is_killed_meanwhile(moment: int)
             play.submit(SimJob(job=job, zones=ZONE))
         far = [f"{job}-0" for job in jobs]
         assert await play.until(lambda: min(progress(play, one) for one in far) >= 3, 3600.0)
-        await lose_all(play)
+        await lose_store(play)
         dying(play, moment)
         play.wanted = True
         assert await play.until(lambda: len(play.store.stored_jobs()) == len(jobs), 300.0)
@@ -178,11 +166,6 @@ def test_nodes_of_a_silent_zone_are_adopted_when_it_answers_again() -> None:
         await found_again(play)
 
     perform(plot, scripts=LONG)
-
-
-def lost(folder: Path) -> Iterable[Path]:
-    """The files of a store."""
-    return [file for file in folder.iterdir() if file.is_file()]
 
 
 def test_a_full_disk_stops_actions_and_nothing_else() -> None:

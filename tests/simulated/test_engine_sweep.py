@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.simulated.engine_faults import lose_store
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
@@ -163,13 +164,7 @@ def test_after_a_lost_store_the_sweep_restarts_without_running_twice() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, sweep=SWEEP))
         assert await play.until(lambda: len(play.events("trial.ended")) >= 2, 3600.0)
-        play.wanted = False
-        play.kill()
-        await play.advance(40.0)
-        for file in play.folder.iterdir():
-            if file.is_file():
-                file.unlink()
-        play.forget()
+        await lose_store(play)
         play.wanted = True
         sweep = await ended(play)  # what had ended runs again, from the last of its checkpoints
         assert {one.how for one in sweep.trials} == {TrialEnd.COMPLETE}

@@ -59,21 +59,18 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+def proxy(world: Path) -> Iterator[Proxy]:
     """Stands before the cloud, where a job waits in the queue."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    world = tmp_path / "world"
     world.mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HERD_WORLD", str(world))
     with Proxy(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}"
         facts = {"project": "demo", "url": url, "ssh_port": 2222, "pid": 1}
         (world / "world.json").write_text(json.dumps(facts))
-        remember(project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder)
+        remember(
+            project_access.resolve_scope({"HOME": str(world.parent)}, world=world).store_folder
+        )
         yield server
         server.shutdown()
         thread.join()

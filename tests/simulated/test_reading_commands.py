@@ -33,16 +33,6 @@ Save = Callable[..., None]
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a world that is deleted: what was remembered of it is."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HERD_WORLD", str(tmp_path / "world"))
-    return tmp_path / "world"
-
-
-@pytest.fixture
 def herd(world: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
     """A command's status, and what it says."""
 

@@ -23,15 +23,6 @@ Herd = Callable[..., str]
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HERD_WORLD", str(tmp_path / "world"))
-    return tmp_path / "world"
-
-
-@pytest.fixture
 def herd(world: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
     def herd(*words: str, status: int = 0) -> str:
         assert run(words) == status
