@@ -5,6 +5,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -32,6 +33,7 @@ NODE = Node(
     workers=tuple(WorkerAddress(internal_ip=f"10.0.0.{at}", external_ip=None) for at in (1, 2)),
 )
 FACTS = {**HEALTHY, "pythons": []}  # so that no program is run
+PLACE = cast("ProjectAccess", SimpleNamespace(world=None))
 CLEANED = {"ended": [], "left": [], "removed": ["/tmp/libtpu_lockfile"], "mended": []}
 
 
@@ -97,8 +99,8 @@ def good(**changes: Any) -> dict[str, Any]:
 
 
 def check(session: FakeSession) -> list[CheckResult]:
-    reach, place = cast("RemoteSession", session), cast("ProjectAccess", None)
-    return asyncio.run(check_hosts("pod", place, reach, WallClock()))
+    reach = cast("RemoteSession", session)
+    return asyncio.run(check_hosts("pod", PLACE, reach, WallClock()))
 
 
 @pytest.mark.parametrize(
@@ -139,14 +141,14 @@ def test_no_more_is_asked_than_facts_and_time(tmp_path: Path) -> None:
 
 def test_a_repair_touches_only_hosts_that_need_it_and_are_ours(tmp_path: Path) -> None:
     session = FakeSession(tmp_path, [good(), good(clean={"ended": 7})])
-    reach, place = cast("RemoteSession", session), cast("ProjectAccess", None)
+    reach = cast("RemoteSession", session)
 
     def fix(*where: str) -> list[str]:
         wanted = [
             CheckResult(check="tpu-lock", where=one, status=CheckStatus.PROBLEM, found="", fix=fix)
             for one, fix in zip(where, ("clean", "clean"), strict=False)
         ]
-        return asyncio.run(fix_hosts(wanted, "pod", place, reach))
+        return asyncio.run(fix_hosts(wanted, "pod", PLACE, reach))
 
     assert fix("pod/w0") == ["pod/w0: removed the stale lock /tmp/libtpu_lockfile"]
     assert [link.asked for link in session.links.values()] == [["clean"], []]

@@ -192,7 +192,7 @@ def judge_collective(gang: Sequence[CheckedHost], said: Mapping[str, ProbeOutput
     if wrong:
         return report_problem(
             f"a sum over all chips is wrong on {fold_names(wrong)}",
-            f"do not train there: delete {gang[0].host.node} and request it again",
+            f"do not train there: delete {gang[0].node} and request it again",
         )
     first = good[0]
     if first.processes != len(gang) or len({one.devices for one in good}) > 1:
@@ -243,7 +243,7 @@ def judge_devices(
     if expected and first.local % expected:
         return report_problem(
             f"JAX counts {first.local} devices on a host of {expected} chips; {text}",
-            f"delete {gang[0].host.node} and request it again if no program sees them all",
+            f"delete {gang[0].node} and request it again if no program sees them all",
         )
     return all_right(text)
 

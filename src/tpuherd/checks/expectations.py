@@ -14,11 +14,12 @@ from tpuherd.jobs.job_queries import load_scene
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Host
-from tpuherd.settings.project_access import ProjectAccess
+from tpuherd.settings.project_access import ProjectAccess, read_world_facts
 from tpuherd.store.database import Database
 from tpuherd.targets import natural_key, split_bid_name
 
 WANDB_KEY = "WANDB_API_KEY"
+PROCESSES = "processes"  #: as a world calls them
 OVER = (GoodputState.DONE, GoodputState.GAVE_UP)
 KNOWN_HOSTS_MAX = 4 << 20
 
@@ -31,6 +32,11 @@ class HostedJob:
     wants_chips: bool  #: the engine may start its command at any time
     pythons: tuple[str, ...] = ()  #: that its command names, and those in its folder
     has_wandb_key: bool = False
+
+
+def shares_machine(place: ProjectAccess) -> bool:
+    """Whether the hosts are processes of this machine, as in worlds without namespaces."""
+    return place.world is not None and read_world_facts(place.world).get("hosts") == PROCESSES
 
 
 def load_jobs(place: ProjectAccess, hosts: Sequence[Host], now: float) -> Mapping[str, HostedJob]:

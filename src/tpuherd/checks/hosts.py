@@ -6,7 +6,7 @@ turn them into results, and `collective` runs a program on all hosts of a node a
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,12 @@ from tpuherd.checks.expectations import (
     group_nodes,
     load_jobs,
     read_other_keys,
+    shares_machine,
 )
 from tpuherd.checks.host_facts import HostFacts, InvalidFacts, parse_clean_reply, parse_host_facts
 from tpuherd.checks.judge_chips import PORTS
 from tpuherd.checks.judge_hosts import judge_hosts
-from tpuherd.checks.judgement import CLEAN, CheckedHost
+from tpuherd.checks.judgement import CLEAN, SHARED, CheckedHost
 from tpuherd.clock import Clock
 from tpuherd.commands.command_types import label_hosts, resolve_hosts
 from tpuherd.engine.host_messages import InvalidMessage, PingReply, parse_message
@@ -67,6 +68,8 @@ async def check_hosts(
     results = await fanout.run_on_all(hosts, one, seconds=ANSWER_S)
     found = [judge_reach(labels[done.host], done) for done in results]
     checked = add_expectations(results, labels, jobs, reach)
+    if shares_machine(place):
+        checked = [replace(one, expected=replace(one.expected, shared=True)) for one in checked]
     found += judge_hosts(checked)
     gangs = group_hosts(checked, reach)
     more = await asyncio.gather(
@@ -182,6 +185,8 @@ async def check_gang(
         busy = f"no answer from {fold_names(labels[host] for host in silent)}"
     elif sum(len(node.workers) for node in members) > len(gang):
         busy = "TARGET names only some of the hosts"
+    elif gang[0].expected.shared:
+        busy = SHARED
     elif job is not None and job.wants_chips:
         busy = f"the chips belong to {job.name}, whose command may start at any time"
     elif any(one.host.foreign for one in gang):

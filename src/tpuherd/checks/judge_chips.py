@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tpuherd.checks.host_facts import ChipUser, HostProcess, PortUser, TpuLock
 from tpuherd.checks.judgement import (
     CLEAN,
+    SHARED,
     CheckedHost,
     HostFinding,
     all_right,
@@ -34,6 +35,8 @@ DEVICES = "/dev/"
 def judge_chips(one: CheckedHost) -> Sequence[HostFinding]:
     """The device files and PCI devices against the node's type."""
     expected = one.expected
+    if expected.shared:
+        return [not_looked(SHARED)]
     if not expected.chips:
         return [not_looked("the catalogue does not know its type")]
     files, chips = len(one.facts.host.devices), one.facts.host.chips

@@ -109,7 +109,7 @@ def judge_images(hosts: Sequence[CheckedHost]) -> Findings:
             usual[one.label] = [
                 warn_of(
                     f"runs the runtime {runtime}, and the cloud says {wanted}",
-                    f"recreate {one.host.node}: libtpu and its drivers belong to the runtime",
+                    f"recreate {one.node}: libtpu and its drivers belong to the runtime",
                 )
             ]
     return {**usual, **odd}

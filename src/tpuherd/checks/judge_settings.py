@@ -6,9 +6,11 @@ from shlex import quote
 
 from tpuherd.checks.host_facts import HostPython, HostVariable
 from tpuherd.checks.judgement import (
+    SHARED,
     CheckedHost,
     HostFinding,
     all_right,
+    not_looked,
     report_problem,
     warn_of,
 )
@@ -54,7 +56,7 @@ def judge_multislice(one: CheckedHost) -> Sequence[HostFinding]:
     node = "one slice" if one.expected.slices == 1 else f"{one.expected.slices} slices"
     return [
         warn_of(
-            f"{where} sets {say}, but {one.host.node} is {node}",
+            f"{where} sets {say}, but {one.node} is {node}",
             f"remove the lines from {where} on every host; jobs of herd are started without them, "
             "commands and scripts are not",
         )
@@ -103,7 +105,7 @@ def judge_python(one: CheckedHost, python: HostPython, *, own_library: bool) -> 
     found = []
     jax, libtpu = python.packages["jax"], python.packages.get("libtpu")
     path = quote(python.path)
-    install = f"herd exec {one.host.node} -c \"{path} -m pip install 'jax[tpu]=={jax}'\""
+    install = f"herd exec {one.node} -c \"{path} -m pip install 'jax[tpu]=={jax}'\""
     if libtpu is None and not (own_library or NIGHTLY in python.packages or not one.expected.chips):
         found.append(
             report_problem(f"{python.name} has jax {jax} without libtpu, so no chips", install)
@@ -146,6 +148,8 @@ def is_pinned(version: str, pin: str) -> bool:
 def judge_addresses(one: CheckedHost) -> Sequence[HostFinding]:
     """What the cloud, the metadata server, the host and ssh think its addresses are."""
     identity, cloud = one.facts.identity, one.host
+    if one.expected.shared:
+        return [not_looked(SHARED)]
     found = []
     if identity.addresses and cloud.internal_ip not in identity.addresses:
         found.append(
@@ -176,9 +180,9 @@ def judge_endpoints(one: CheckedHost) -> list[HostFinding]:
         return []
     return [
         report_problem(
-            f"its metadata names {', '.join(told[:4])} as the hosts of {one.host.node}, which has "
+            f"its metadata names {', '.join(told[:4])} as the hosts of {one.node}, which has "
             + ", ".join(gang[:4]),
-            f"delete {one.host.node} and request it again",
+            f"delete {one.node} and request it again",
             matters="jax.distributed.initialize() would look for hosts that are not there",
         )
     ]

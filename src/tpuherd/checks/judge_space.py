@@ -103,7 +103,7 @@ def judge_hugepages(one: CheckedHost) -> Sequence[HostFinding]:
     if f"[{HUGEPAGES}]" in said or not said:
         return [all_right("transparent huge pages are on" if said else "there is no such setting")]
     command = "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-    remedy = f"herd exec {one.label} -c '{command}', or as a setup step"
+    remedy = f"herd exec {one.node} -c '{command}', or as a setup step"
     return [warn_of(f"transparent huge pages are not always on: {said}", remedy)]
 
 

@@ -8,6 +8,7 @@ from tpuherd.checks.host_facts import HostFacts, HostProcess
 from tpuherd.ports import Host
 from tpuherd.views.format_text import shorten_command
 
+SHARED = "hosts of this world share one machine, without chips and addresses of their own"
 CLEAN = "clean"  #: the repair of fix_hosts: what `herd clean` does
 
 
@@ -19,6 +20,7 @@ class Expectation:
     generation: str = ""
     chips: int = 0  #: on this host
     runtime: str = ""
+    shared: bool = False  #: a simulated host that is processes of this machine, without chips
     gang: tuple[str, ...] = ()  #: the internal addresses of its node's hosts
     slices: int = 1
     job: str = ""
@@ -37,6 +39,11 @@ class CheckedHost:
     expected: Expectation
     ahead_s: float = 0.0  #: its clock is ahead of ours by this
     ahead_error_s: float = 0.0
+
+    @property
+    def node(self) -> str:
+        """Its node as users name it, so that hosts with the same remedy share a line."""
+        return self.label.rpartition("/")[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,8 +97,7 @@ def live_tasks(one: CheckedHost) -> frozenset[str]:
 
 def clean_command(one: CheckedHost) -> str:
     """Return the commands that end leftovers; they name the node, so that hosts share a line."""
-    node = one.label.rpartition("/")[0]
-    return f"herd check {node} --fix, or herd clean {node}"
+    return f"herd check {one.node} --fix, or herd clean {one.node}"
 
 
 def ask_and_clean(one: CheckedHost) -> str:
