@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     RunCommand = Callable[[list[str]], int]
 
-CONNECT, EXEC = "connect", "exec"
+CONNECT, EXEC, CARRY = "connect", "exec", "carry"
 PIECE = 1 << 18
 CONNECT_S = 10.0
 FAREWELL_S = 5.0  #: for ssh to read why we end
@@ -44,6 +44,8 @@ def run(arguments: "Sequence[str]", run_command: "RunCommand") -> int:
     how, *words = out.splitlines()
     if how == EXEC:
         os.execvp(words[0], words)
+    if how == CARRY:
+        return run_command(["ssh-proxy", "--carry", *arguments])
     try:
         connection = connect_socket(words[0], int(words[1]))
     except OSError as error:

@@ -6,13 +6,18 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.iap_relay import TOKEN, StandIn, stand_in
+from tpuherd.commands.console import Console
+from tpuherd.commands.ssh_route import describe_route, join_console
 from tpuherd.errors import HerdError, NotAllowed, NotReached, OperationFailed
 from tpuherd.ports import Host
+from tpuherd.remote.connection_pool import ReachedBy
 from tpuherd.remote.iap_tunnel import ACK_AFTER, IapRelay, decode_frame, encode_data
+from tpuherd.settings.host_routes import Route, RouteKind
 
 HOST = Host(
     node="gpt", zone="us-central2-b", worker=0, incarnation="1", internal_ip="10.1.2.3",
@@ -72,6 +77,29 @@ def test_bytes_travel_both_ways_and_are_acknowledged() -> None:
              "interface": "nic0", "port": "22", "newWebsocket": "True"}
         ]  # fmt: skip
         assert found.sent - found.acknowledged <= ACK_AFTER + 65_536
+
+    run(work)
+
+
+def test_ssh_gets_the_bytes_of_a_tunnel_through_its_own_files() -> None:
+    async def work(found: StandIn, relay: IapRelay) -> None:
+        ours, theirs = socket.socketpair()
+        null = os.open(os.devnull, os.O_WRONLY)
+        console = Console((theirs.fileno(), theirs.fileno(), null), Path("/"), {}, colour=None)
+        route = Route(kind=RouteKind.IAP)
+        assert describe_route(ReachedBy(host=HOST, route=route, instance=INSTANCE)) == ["carry"]
+        tunnel = await relay.open_tunnel(HOST, INSTANCE)
+        joined = asyncio.create_task(join_console(tunnel, console))
+        reader, writer = await asyncio.open_connection(sock=ours)
+        sent = os.urandom(1_000_003)
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        writer.write_eof()
+        await joined
+        console.close()
+        writer.close()
+        theirs.close()
+        os.close(null)
 
     run(work)
 

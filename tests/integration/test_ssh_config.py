@@ -116,15 +116,15 @@ def test_a_new_job_has_its_name_at_once_and_keeps_it_until_it_is_gone(me: Owner)
 
 def test_a_name_of_two_projects_is_refused_and_the_longer_one_works(me: Owner) -> None:
     folder = me.home / ".config/tpuherd/ssh"
-    label = next(folder.glob("*.json")).stem
-    twin = json.loads((folder / f"{label}.json").read_text()) | {"key": "another"}
+    suffix = next(folder.glob("*.json")).stem
+    twin = json.loads((folder / f"{suffix}.json").read_text()) | {"key": "another"}
     (folder / "twin.json").write_text(json.dumps(twin))
     try:
         assert me.herd("ssh-config").returncode == 0
         done = ssh(me, "dev-0", "true")
         assert done.returncode == 255
-        assert f"dev-0 is in 2 projects: write dev-0.{label} or dev-0.twin" in done.stderr
-        assert ssh(me, f"dev-0-w1.{label}", "hostname").stdout.endswith("-w-1\n")
+        assert f"dev-0 is in 2 projects: write dev-0.{suffix} or dev-0.twin" in done.stderr
+        assert ssh(me, f"dev-0-w1.{suffix}", "hostname").stdout.endswith("-w-1\n")
     finally:
         (folder / "twin.json").unlink()
         assert me.herd("ssh-config").returncode == 0

@@ -46,7 +46,7 @@ def test_mosh_gets_an_ssh_that_checks_the_hosts_key_at_its_address() -> None:
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert (said["hostname"], said["port"], said["user"]) == ("34.1.2.3", "2222", "me")
     assert said["hostkeyalias"] == "my-tpu-w0"
-    assert said["userknownhostsfile"] == "/my home/ssh/mosh.known_hosts"
+    assert said["userknownhostsfile"] == "/my home/ssh/open.mosh.known_hosts"
     assert said["stricthostkeychecking"] in ("true", "yes")
 
 

@@ -46,9 +46,9 @@ def stored(name: str, **document: Any) -> StoredJob:
     return StoredJob(job=name, goal=Goal.RUN, document=document, made_at=0.0, changed_at=0.0)
 
 
-def project(label: str, *jobs: str, **fields: Any) -> SshProject:
+def project(suffix: str, *jobs: str, **fields: Any) -> SshProject:
     plain = SshProject(
-        label=label, key=f"key-{label}", title=f"the world {label}", herd=("/bin/herd",),
+        suffix=suffix, key=f"key-{suffix}", title=f"the world {suffix}", herd=("/bin/herd",),
         login="me", environ={}, jobs=jobs,
     )  # fmt: skip
     return replace(plain, **fields)
@@ -91,7 +91,7 @@ def test_a_written_name_is_parsed_back(slot: str, worker: int, part: int | None)
     assert parse_ssh_name(name) == SshName(node=slot, part=part, worker=worker)
 
 
-def test_a_name_of_two_projects_belongs_to_neither_and_is_there_with_each_label() -> None:
+def test_a_name_of_two_projects_belongs_to_neither_and_is_there_with_each_suffix() -> None:
     lab, paper = project("lab", "gpt", "gpt-0"), project("paper", "gpt-0", "eval-0")
     plan = plan_names([lab, paper], taken=["eval-0"])
     assert plan.names == {
@@ -223,12 +223,12 @@ def test_a_damaged_card_is_one_sentence(tmp_path: Path) -> None:
         ssh_projects.load_projects(files)
 
 
-def test_labels_are_unique_and_stay() -> None:
+def test_suffixes_are_unique_and_stay() -> None:
     projects = [project("world")]
-    assert ssh_projects.choose_label("world", "key-world", projects) == "world"
-    assert ssh_projects.choose_label("world", "other", projects) == "world-2"
-    assert ssh_projects.choose_label("My Project", "other", projects) == "my-project"
-    assert ssh_projects.choose_label("17", "other", projects) == "p17"
+    assert ssh_projects.choose_suffix("world", "key-world", projects) == "world"
+    assert ssh_projects.choose_suffix("world", "other", projects) == "world-2"
+    assert ssh_projects.choose_suffix("My Project", "other", projects) == "my-project"
+    assert ssh_projects.choose_suffix("17", "other", projects) == "p17"
 
 
 def test_a_refusal_is_what_an_ssh_server_says_at_the_end() -> None:

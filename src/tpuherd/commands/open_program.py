@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuherd.settings.project_access import ProjectAccess
     from tpuherd.ssh_config.user_file import UserConfig
 
-MOSH = "mosh"  #: the label of the file with the keys of hosts that mosh reaches
+MOSH = "open.mosh"  #: names the file with the keys of hosts that mosh reaches
 PLACE = """\
 if [ -n "$1" ]; then cd -- "$1" || exit 1; else cd "herd/$2" || cd; fi 2>/dev/null
 pwd
@@ -80,8 +80,8 @@ def find_installed_name(host: Host, place: "ProjectAccess", user: "UserConfig") 
     projects = load_projects(files) if files.config.exists() else []
     plan: NamePlan = plan_names(projects, user.host_names())
     mine = next((one for one in projects if one.key == place.logs_folder.name), None)
-    for known in (name, f"{name}.{mine.label}") if mine else ():
-        if mine and known in plan.names[mine.label]:
+    for known in (name, f"{name}.{mine.suffix}") if mine else ():
+        if mine and known in plan.names[mine.suffix]:
             return known
     raise InvalidInput(
         f"ssh does not know {name}, by which VS Code finds it", hint="run herd ssh-config first"
@@ -116,5 +116,5 @@ async def prepare_mosh(host: Host, place: "ProjectAccess", reach: "RemoteSession
         )
     files, name = ssh_files(place.folders.config), ssh_host_name(host)
     files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    await find_ssh_route(SshRequest(name=name, label=MOSH, login=place.login), files, place, reach)
+    await find_ssh_route(SshRequest(name=name, suffix=MOSH, login=place.login), files, place, reach)
     return mosh_program(reached.host, name, place.login, files)

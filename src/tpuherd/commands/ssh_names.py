@@ -49,7 +49,7 @@ async def describe_project(
     wanted = place.world.name if place.world else place.project
     projects = ssh_projects.load_projects(files)
     project = SshProject(
-        label=ssh_projects.choose_label(context or wanted, key, projects),
+        suffix=ssh_projects.choose_suffix(context or wanted, key, projects),
         key=key,
         title=place.title,
         herd=herd,
@@ -80,8 +80,8 @@ def user_config(console: Console) -> UserConfig:
 def preview_config(project: SshProject, console: Console) -> str:
     """Return the configuration that `install_names` would write."""
     files = ssh_projects.ssh_files(folders_config(console))
-    others = [one for one in ssh_projects.load_projects(files) if one.label != project.label]
-    projects = sorted([*others, project], key=lambda one: one.label)
+    others = [one for one in ssh_projects.load_projects(files) if one.suffix != project.suffix]
+    projects = sorted([*others, project], key=lambda one: one.suffix)
     return write_config(projects, plan_names(projects, user_config(console).host_names()), files)
 
 
@@ -110,7 +110,7 @@ def remove_names(console: Console) -> list[str]:
         if not mine and projects:
             return [f"{scope.title} has no names for ssh"]
         for project in mine:
-            ssh_projects.remove_project(files, project.label)
+            ssh_projects.remove_project(files, project.suffix)
         if len(mine) < len(projects):
             ssh_projects.write_all(files, user)
             stay = ", ".join(project.title for project in projects if project not in mine)
@@ -127,17 +127,17 @@ def folders_config(console: Console) -> Path:
 
 def describe_names(project: SshProject, plan: NamePlan) -> Iterator[str]:
     """Yield which names work now, and which do not."""
-    names = [name for name in plan.names[project.label] if name in project.names]
+    names = [name for name in plan.names[project.suffix] if name in project.names]
     if names:
         yield f"ssh knows {fold_names(names)}"
     if len(plan.names) > 1 and project.names:
-        example = f"{project.names[0]}.{project.label}"
-        yield f"Each name of {project.title} also works with its label: {example}"
+        example = f"{project.names[0]}.{project.suffix}"
+        yield f"Each name of {project.title} also works with its suffix: {example}"
     if not project.names:
         yield f"{project.title} has no hosts yet; new jobs have their names at once"
     shared = [name for name in plan.shared if name in project.names]
     if shared:
-        choice = " or ".join(f"{shared[0]}.{label}" for label in plan.shared[shared[0]])
+        choice = " or ".join(f"{shared[0]}.{suffix}" for suffix in plan.shared[shared[0]])
         yield f"Another project has {fold_names(shared)}, too: write {choice}"
     taken = [name for name in plan.taken if name in project.names]
     if taken:

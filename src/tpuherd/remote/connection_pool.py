@@ -182,6 +182,17 @@ class ConnectionPool:
         except (OSError, asyncssh.Error) as error:
             raise NotReached(f"the connection to {host.name} was lost") from error
 
+    async def open_iap_tunnel(self, route: Route, host: Host, instance: str) -> socket | None:
+        """A socket through IAP; None for other routes."""
+        if route.kind is not RouteKind.IAP:
+            return None
+        if self.caller.relay is None:
+            raise NotReached(
+                "a simulated world has no Identity-Aware Proxy",
+                hint="choose another way: herd context add NAME --way external",
+            )
+        return await self.caller.relay.open_tunnel(host, instance)
+
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
         await self._opening.close()
@@ -323,7 +334,7 @@ class ConnectionPool:
                 verifier.heard = lambda: patience.reschedule(
                     asyncio.get_running_loop().time() + seconds
                 )
-                sock = await self._open_iap_tunnel(route, host, instance)
+                sock = await self.open_iap_tunnel(route, host, instance)
                 verifier.heard()
                 connection = await asyncssh.connect(
                     route.host_address(host),
@@ -365,17 +376,6 @@ class ConnectionPool:
         if route.kind is RouteKind.JUMP:
             return {"tunnel": await self._jumps.get_connection(route.by)}
         return {}
-
-    async def _open_iap_tunnel(self, route: Route, host: Host, instance: str) -> socket | None:
-        """A socket through IAP; None for other routes."""
-        if route.kind is not RouteKind.IAP:
-            return None
-        if self.caller.relay is None:
-            raise NotReached(
-                "a simulated world has no Identity-Aware Proxy",
-                hint="choose another way: herd context add NAME --way external",
-            )
-        return await self.caller.relay.open_tunnel(host, instance)
 
     def _answer_timeout(self, key: IncarnationKey) -> float:
         """How long to wait for a host: shorter if it failed a moment ago."""

@@ -31,7 +31,7 @@ OPTIONS = """\
 class SshProject:
     """A project or world whose hosts have names for ssh."""
 
-    label: str  #: tells apart equal names of two projects: gpt-0.LABEL
+    suffix: str  #: tells apart equal names of two projects: gpt-0.SUFFIX
     key: str  #: identifies the project
     title: str  #: the same for people
     herd: tuple[str, ...]  #: the program, with its first arguments
@@ -57,11 +57,11 @@ class SshFiles:
     def config(self) -> Path:
         return self.folder / "config"
 
-    def project(self, label: str) -> Path:
-        return self.folder / f"{label}.json"
+    def project(self, suffix: str) -> Path:
+        return self.folder / f"{suffix}.json"
 
-    def known_hosts(self, label: str) -> Path:
-        return self.folder / f"{label}.known_hosts"
+    def known_hosts(self, suffix: str) -> Path:
+        return self.folder / f"{suffix}.known_hosts"
 
     def control_path(self, project: SshProject) -> str | None:
         """Return where shared connections listen; None if the folder's path is too long."""
@@ -81,17 +81,17 @@ class NamePlan:
 def plan_names(projects: Sequence[SshProject], taken: Collection[str]) -> NamePlan:
     """Decide whose each name is. One that two projects have belongs to neither.
 
-    With several projects, all names are also there with the project's label.
+    With several projects, all names are also there with the project's suffix.
     """
     owners: dict[str, list[str]] = {}
     for project in projects:
         for name in project.names:
-            owners.setdefault(name, []).append(project.label)
+            owners.setdefault(name, []).append(project.suffix)
     free = {name: whose for name, whose in owners.items() if name not in taken}
     names = {
-        project.label: (
-            *(name for name in project.names if free.get(name) == [project.label]),
-            *(f"{name}.{project.label}" for name in project.names if len(projects) > 1),
+        project.suffix: (
+            *(name for name in project.names if free.get(name) == [project.suffix]),
+            *(f"{name}.{project.suffix}" for name in project.names if len(projects) > 1),
         )
         for project in projects
     }
@@ -106,13 +106,13 @@ def write_config(projects: Sequence[SshProject], plan: NamePlan, files: SshFiles
     """Return the whole of our configuration."""
     text = HEAD
     for project in projects:
-        if plan.names[project.label]:
-            title, names = " ".join(project.title.split()), " ".join(plan.names[project.label])
+        if plan.names[project.suffix]:
+            title, names = " ".join(project.title.split()), " ".join(plan.names[project.suffix])
             text += f"\n# {title}\nHost {names}\n"
             text += "".join(f"    {line}\n" for line in host_lines(project, files)) + OPTIONS
-    for name, labels in plan.shared.items():
-        choice = " or ".join(f"{name}.{label}" for label in labels)
-        sentence = f"{name} is in {len(labels)} projects: write {choice}"
+    for name, suffixes in plan.shared.items():
+        choice = " or ".join(f"{name}.{suffix}" for suffix in suffixes)
+        sentence = f"{name} is in {len(suffixes)} projects: write {choice}"
         command = shlex.join((*projects[0].herd, "ssh-proxy", "--refuse", sentence))
         text += f"\nHost {name}\n    ProxyCommand {command}\n"
     return text
@@ -121,10 +121,10 @@ def write_config(projects: Sequence[SshProject], plan: NamePlan, files: SshFiles
 def host_lines(project: SshProject, files: SshFiles) -> Iterator[str]:
     """Yield the options that depend on the project."""
     yield f"User {project.login}"
-    own = shlex.join((*project.herd, "ssh-proxy", str(files.project(project.label))))
+    own = shlex.join((*project.herd, "ssh-proxy", str(files.project(project.suffix))))
     yield f"ProxyCommand {own} %h %r"
     yield f'IdentityFile "{files.key}"'
-    yield f'UserKnownHostsFile "{files.known_hosts(project.label)}"'
+    yield f'UserKnownHostsFile "{files.known_hosts(project.suffix)}"'
     control = files.control_path(project)
     if control is not None:
         yield "ControlMaster auto"

@@ -18,7 +18,7 @@ from tpuherd.ssh_config.user_file import UserConfig
 
 FOLDER = "ssh"
 LOCK = "lock"
-LABEL_MAX = 30
+SUFFIX_MAX = 30
 #: What of the environment decides which project and which files a command uses.
 ENVIRONMENT = (
     "HOME XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME HERD_WORLD HERD_CONTEXT"
@@ -43,7 +43,7 @@ def project_environment(
 
 
 def load_projects(files: SshFiles) -> list[SshProject]:
-    """Return all projects that have names for ssh, by label."""
+    """Return all projects that have names for ssh, by suffix."""
     return [read_project(file) for file in sorted(files.folder.glob("*.json"))]
 
 
@@ -51,7 +51,7 @@ def read_project(file: Path) -> SshProject:
     try:
         content = json.loads(file.read_bytes())
         return SshProject(
-            label=file.stem,
+            suffix=file.stem,
             key=str(content["key"]),
             title=str(content["title"]),
             login=str(content["login"]),
@@ -65,20 +65,20 @@ def read_project(file: Path) -> SshProject:
         ) from error
 
 
-def choose_label(wanted: str, key: str, projects: Iterable[SshProject]) -> str:
-    """Return the project's present label, or one that no other project has."""
-    labels = {project.label: project.key for project in projects}
-    for label, owner in labels.items():
+def choose_suffix(wanted: str, key: str, projects: Iterable[SshProject]) -> str:
+    """Return the project's present suffix, or one that no other project has."""
+    suffixes = {project.suffix: project.key for project in projects}
+    for suffix, owner in suffixes.items():
         if owner == key:
-            return label
-    plain = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:LABEL_MAX]
+            return suffix
+    plain = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).strip("-")[:SUFFIX_MAX]
     if not re.search(r"[a-z]", plain):
         plain = f"p{plain}"  # gpt-0.1 is a node of a multislice run
-    at, label = 1, plain
-    while label in labels:
+    at, suffix = 1, plain
+    while suffix in suffixes:
         at += 1
-        label = f"{plain}-{at}"
-    return label
+        suffix = f"{plain}-{at}"
+    return suffix
 
 
 @contextmanager
@@ -91,12 +91,12 @@ def edit_projects(files: SshFiles) -> Iterator[None]:
 
 def save_project(files: SshFiles, project: SshProject) -> None:
     content: dict[str, Any] = asdict(project)
-    del content["label"]
-    atomic_write(files.project(project.label), json.dumps(content, indent=1))
+    del content["suffix"]
+    atomic_write(files.project(project.suffix), json.dumps(content, indent=1))
 
 
-def remove_project(files: SshFiles, label: str) -> None:
-    for file in (files.project(label), files.known_hosts(label), files.folder / f"{label}.lock"):
+def remove_project(files: SshFiles, suffix: str) -> None:
+    for file in (files.project(suffix), files.known_hosts(suffix), files.folder / f"{suffix}.lock"):
         file.unlink(missing_ok=True)
 
 
