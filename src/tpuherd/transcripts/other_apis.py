@@ -136,6 +136,31 @@ SCHEMAS: Mapping[str, Any] = {
     },
     "FirewallLog": {"properties": {"enable": FLAG, "metadata": WORD}},
     "FirewallPorts": {"properties": {"IPProtocol": TEXT, "ports": TEXTS}},
+    "Networks": {
+        "properties": {**text_fields("kind id selfLink nextPageToken"), "items": list_of("Network")}
+    },
+    "Network": {
+        "properties": {
+            **text_fields("kind id creationTimestamp name description selfLink"),
+            "autoCreateSubnetworks": FLAG,
+            "subnetworks": TEXTS,
+            "networkFirewallPolicyEnforcementOrder": WORD,
+        }
+    },
+    "Regions": {
+        "properties": {**text_fields("kind id selfLink nextPageToken"), "items": list_of("Region")}
+    },
+    "Region": {
+        "properties": {
+            **text_fields("kind id creationTimestamp name description selfLink"),
+            "status": WORD,
+            "zones": TEXTS,
+            "quotas": list_of("RegionLimit"),
+        }
+    },
+    "RegionLimit": {
+        "properties": {"metric": WORD, "limit": {"type": "number"}, "usage": {"type": "number"}}
+    },
     "QuotaMetrics": {"properties": {"metrics": list_of("QuotaMetric"), "nextPageToken": TEXT}},
     "QuotaMetric": {
         "properties": {
@@ -174,6 +199,8 @@ METHODS: tuple[tuple[str, str, str | None, str | None], ...] = (
     ("PUT", "storage/v1/b/{bucket}/iam", "Policy", "Policy"),
     ("GET", "v1/projects/{project}/serviceAccounts/{account}", None, "ServiceAccountReply"),
     ("POST", "v1/projects/{project}/serviceAccounts", "ServiceAccountOrder", "ServiceAccountReply"),
+    ("GET", f"{PROJECT}/global/networks", None, "Networks"),
+    ("GET", f"{PROJECT}/regions", None, "Regions"),
     ("GET", f"{PROJECT}/global/firewalls", None, "Firewalls"),
     ("POST", f"{PROJECT}/global/firewalls", "Firewall", "ComputeOperation"),
     ("GET", f"{PROJECT}/global/firewalls/{{firewall}}", None, "Firewall"),

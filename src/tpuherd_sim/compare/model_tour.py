@@ -305,4 +305,18 @@ def visit_other_services(tourist: Tourist) -> None:
     tourist.ask("GET", f"{metrics}&pageSize=1")
 
 
-VISITS = (visit_nodes, visit_requests, visit_refusals, visit_mistakes, visit_other_services)
+def visit_project_lists(tourist: Tourist) -> None:
+    """The lists of a project that `herd check` reads."""
+    for path in ("global/firewalls", "global/networks", "regions"):
+        tourist.ask("GET", f"/compute/v1/projects/demo/{path}?maxResults=500")
+    tourist.ask("GET", "/v1beta1/projects/demo/services?filter=state:ENABLED&pageSize=200")
+
+
+VISITS = (
+    visit_nodes,
+    visit_requests,
+    visit_refusals,
+    visit_mistakes,
+    visit_other_services,
+    visit_project_lists,
+)
