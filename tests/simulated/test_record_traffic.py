@@ -91,6 +91,8 @@ def test_a_transcript_is_private_and_starts_with_its_format(tmp_path: Path) -> N
     assert (header["kind"], header["format"], header["cloud"]) == ("transcript", 1, "world")
     for file in (flag, tmp_path / "t.jsonl"):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for folder in (flag.parent, flag.parent.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert load_recording(flag) is not None
     key = json.loads(flag.read_text())["key"]
     assert key not in (tmp_path / "t.jsonl").read_text()
@@ -212,6 +214,23 @@ def test_one_recording_at_a_time_and_no_file_is_overwritten(tmp_path: Path) -> N
         begin(tmp_path)
     with pytest.raises(NotFound, match="nothing is being recorded"):
         stop_recording(flag)
+
+
+def test_a_recording_that_is_over_gives_way(tmp_path: Path) -> None:
+    flag = begin(tmp_path, seconds=10)
+    (tmp_path / "t.jsonl").rename(tmp_path / "first.jsonl")
+    begin(tmp_path, now=START + 11)
+    recording = load_recording(flag)
+    assert recording is not None
+    assert recording.start == START + 11
+
+
+def test_a_flag_that_can_not_be_written_leaves_no_file(tmp_path: Path) -> None:
+    flag = tmp_path / "config/recordings/p.json"
+    flag.mkdir(parents=True)
+    with pytest.raises(HerdError, match="can't be written"):
+        begin(tmp_path)
+    assert not (tmp_path / "t.jsonl").exists()
 
 
 def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:

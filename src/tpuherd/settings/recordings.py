@@ -74,6 +74,8 @@ def start_recording(
         raise InvalidInput(
             f"this project is being recorded to {current.file}", hint="herd record stop ends it"
         )
+    if current is not None:
+        stop_recording(flag)
     header = {
         "kind": "transcript",
         "format": FORMAT,
@@ -84,13 +86,10 @@ def start_recording(
         file=file, key=secrets.token_hex(16), start=now, until=now + seconds, header=header
     )
     try:
+        for folder in (flag.parent.parent, flag.parent):  # the first is that of our keys
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         create_transcript(file, header)
-        flag.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        content = {
-            "file": str(file), "key": recording.key, "start": now, "until": recording.until,
-            "header": header,
-        }  # fmt: skip
-        atomic_write(flag, json.dumps(content))
+        write_flag(flag, recording)
     except FileExistsError as error:
         raise InvalidInput(f"{file} exists", hint="name another file, or move it away") from error
     except OSError as error:
@@ -98,6 +97,22 @@ def start_recording(
             f"{error.filename or file} can't be written ({error.strerror})"
         ) from error
     return recording
+
+
+def write_flag(flag: Path, recording: Recording) -> None:
+    """Set the flag; without it the new transcript is removed, so that it can be started again."""
+    content = {
+        "file": str(recording.file),
+        "key": recording.key,
+        "start": recording.start,
+        "until": recording.until,
+        "header": recording.header,
+    }
+    try:
+        atomic_write(flag, json.dumps(content))
+    except OSError:
+        recording.file.unlink(missing_ok=True)
+        raise
 
 
 def describe_cloud(world: Path | None) -> Mapping[str, Any]:
