@@ -195,17 +195,23 @@ def test_two_processes_that_change_a_nodes_metadata_undo_nothing(tmp_path: Path)
 
     async def work(user: User) -> None:
         metadata = {"startup-script": "true", "block-project-ssh-keys": "TRUE"}
-        await user.node("pod", metadata=metadata)
         lock = tmp_path / "state" / "lock"
         engine, adopt = (Cloud(user.cloud.rest, user.cloud.project, lock_file=lock) for _ in "ab")
-        added = asyncio.create_task(engine.install_key(ZONE, "pod", "me", PUBLIC))
-        written = await adopt.write_card(ZONE, "pod", "the card")
-        assert await added == "node pod"
-        node = await user.cloud.get_node(ZONE, "pod")
-        assert node is not None
-        keys = f"me:{PUBLIC} tpuherd"
-        assert node.metadata == {**metadata, "ssh-keys": keys, parse.CARD: "the card"}
-        assert written.metadata[parse.CARD] == "the card"
+
+        async def add_key(name: str, delay_s: float) -> None:
+            await asyncio.sleep(delay_s)
+            assert await engine.install_key(ZONE, name, "me", PUBLIC) == f"node {name}"
+
+        for delay_s in range(8):  # the cloud applies a change some seconds after its call
+            name = f"pod-{delay_s}"
+            await user.node(name, metadata=metadata)
+            added = asyncio.create_task(add_key(name, delay_s / 2))
+            await adopt.write_card(ZONE, name, "the card")
+            await added
+            node = await user.cloud.get_node(ZONE, name)
+            assert node is not None
+            keys = f"me:{PUBLIC} tpuherd"
+            assert node.metadata == {**metadata, "ssh-keys": keys, parse.CARD: "the card"}
 
     live(work)
 
