@@ -52,9 +52,10 @@ def mount(target: str, folder: str, server: str, yes: bool) -> ParsedCommand:
 @click.argument("folder", default="")
 @without_questions
 def unmount(target: str, folder: str, yes: bool) -> ParsedCommand:
-    """Undo `mount` on TARGET: for FOLDER, or for all that herd has mounted there.
+    """Unmount FOLDER, or all that herd has mounted.
 
-    Hosts that shared the folder end that; its files stay on their disk.
+    It undoes `mount`. Hosts that shared a folder with TARGET end that; its files stay on their
+    disk.
     """
     return make_parsed_command("herd nfs unmount", partial(run_unmount, target, folder, yes))
 
@@ -63,7 +64,7 @@ def unmount(target: str, folder: str, yes: bool) -> ParsedCommand:
 @click.argument("target")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(target: str, json_: bool) -> ParsedCommand:
-    """Show which hosts of TARGET have which folders, and whether they answer.
+    """Show which hosts have which folders, and how they answer.
 
     The exit status is 1 if a folder is missing, stale or silent. A server that needs more than five
     seconds is silent.
