@@ -136,6 +136,28 @@ CLUSTER_RULES = (
         evidence="measured, report",
     ),
     Rule(
+        id="not-initialized",
+        kind=CLUSTER,
+        pattern=r"Distributed system is not available",
+        words=("Distributed system is not available",),
+        cause="the program runs on a pod, but its hosts were never joined; some code takes a slice"
+        " of Compute Engine for a single host",
+        fix="call jax.distributed.initialize() in the first lines of the program",
+        source="marin-community/levanter",
+        evidence="report",
+    ),
+    Rule(
+        id="kv-timeout",
+        kind=CLUSTER,
+        pattern=r"GetKeyValue\(\) timed out",
+        words=("GetKeyValue() timed out",),
+        secondary=True,
+        cause="this host waited in vain for another one while they made a group",
+        fix="look for a host that ended, or was never started",
+        source="jax 0.10.2",
+        evidence="measured",
+    ),
+    Rule(
         id="barrier-timeout",
         kind=CLUSTER,
         pattern=r"Barrier timed out(?:\. (?:Id|Barrier_id): ?(?P<barrier>[^\s,]+))?",
@@ -222,7 +244,7 @@ PEER_RULES = (
     Rule(
         id="peer-socket",
         kind=PEER,
-        pattern=r"Gloo \w+ failed|gloo/transport/tcp|Connection (?:reset|closed) by peer"
+        pattern=r"Gloo [\w -]+ failed|gloo/transport/tcp|Connection (?:reset|closed) by peer"
         r"|Socket closed",
         words=("Gloo ", "gloo/transport/tcp", " by peer", "Socket closed"),
         generic=True,

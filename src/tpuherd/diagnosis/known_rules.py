@@ -12,6 +12,7 @@ from tpuherd.diagnosis.host_rules import (
     PREEMPT_RULES,
     SSH_RULES,
 )
+from tpuherd.diagnosis.library_rules import LIBRARY_RULES
 from tpuherd.diagnosis.package_rules import VERSION_RULES
 from tpuherd.diagnosis.program_rules import OOM_RULES, USER_RULES
 from tpuherd.diagnosis.rule import Rule
@@ -28,6 +29,7 @@ RULES: Mapping[str, Rule] = {
         *USER_RULES,
         *AUTH_RULES,
         *DISK_RULES,
+        *LIBRARY_RULES,
         *NET_RULES,
         *SSH_RULES,
         *CLUSTER_RULES,

@@ -243,7 +243,7 @@ USER_RULES = (
     Rule(
         id="no-command",
         kind=USER,
-        pattern=r"(?:line \d+|^sh: \d+|^(?:ba)?sh): (?P<program>\S+): (?:command )?not found",
+        pattern=r"(?:line \d+|\bsh: \d+|^(?:ba)?sh): (?P<program>\S+): (?:command )?not found",
         words=("not found",),
         exits=(127,),
         cause="the host has no program of this name in its PATH; shells of commands read neither"
