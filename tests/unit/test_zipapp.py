@@ -6,10 +6,30 @@ from pathlib import Path
 import pytest
 
 import tpuherd_host
-from tpuherd.remote.agent_bundle import documented_nodes, strip_docs
+from tpuherd.remote.agent_bundle import (
+    compressed_content,
+    current_agent,
+    documented_nodes,
+    strip_docs,
+)
 
 ROOT = Path(tpuherd_host.__file__).parent
 SOURCES = sorted(ROOT.rglob("*.py"))
+
+
+def test_a_packed_agent_is_kept_and_a_damaged_one_is_packed_again(tmp_path: Path) -> None:
+    folder = tmp_path / "state" / "agent"
+    folder.mkdir(parents=True)
+    (folder / "agent-of-before.pyz.z").write_bytes(b"x")
+    agent = current_agent(folder)
+    packed = agent.compressed
+    (kept,) = folder.iterdir()
+    assert kept.read_bytes() == packed == current_agent().compressed
+    for damaged in (packed[:-1], packed[:1000] + b"?" + packed[1001:], b""):
+        kept.write_bytes(damaged)
+        compressed_content.cache_clear()
+        assert agent.compressed == packed
+        assert kept.read_bytes() == packed
 
 
 def stripped(text: str) -> str:

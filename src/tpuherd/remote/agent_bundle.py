@@ -6,11 +6,13 @@ import io
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import tpuherd_host
+from tpuherd.files import atomic_write
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 
@@ -29,6 +31,7 @@ class Zipapp:
     """One version of the agent; it is packed only when a host lacks it."""
 
     hash: str  #: of the sources; the agent takes it from its file name and sends it in its hello
+    kept_in: Path | None = None  #: the folder that keeps it packed
 
     @property
     def name(self) -> str:
@@ -47,12 +50,12 @@ class Zipapp:
 
 
 @cache
-def current_agent() -> Zipapp:
+def current_agent(kept_in: Path | None = None) -> Zipapp:
     """The agent of this version of tpuherd."""
     digest = hashlib.sha256()
     for name, text in sorted(agent_sources().items()):
         digest.update(f"{name}\n{len(text)}\n{text}".encode())
-    return Zipapp(hash=digest.hexdigest()[:16])
+    return Zipapp(hash=digest.hexdigest()[:16], kept_in=kept_in)
 
 
 @cache
@@ -67,8 +70,24 @@ def agent_sources() -> Mapping[str, str]:
 
 @cache
 def compressed_content(agent: Zipapp) -> bytes:
-    """The archive in one piece: half as long as with each file compressed by itself."""
-    return zlib.compress(agent.content, 9)
+    """The archive in one piece: half as long as with each file compressed by itself.
+
+    It is kept on disk: packing takes 0.2 s, and a new process contacts a new host first.
+    """
+    if agent.kept_in is None:
+        return zlib.compress(agent.content, 9)
+    file = agent.kept_in / f"{agent.name}.z"
+    with suppress(OSError, zlib.error):
+        kept = file.read_bytes()
+        zlib.decompress(kept)  # compares its checksum
+        return kept
+    packed = zlib.compress(agent.content, 9)
+    with suppress(OSError):
+        agent.kept_in.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in agent.kept_in.glob("*.z"):
+            old.unlink(missing_ok=True)
+        atomic_write(file, packed)
+    return packed
 
 
 def strip_docs(text: str) -> str:

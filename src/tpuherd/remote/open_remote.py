@@ -59,7 +59,7 @@ async def open_remote_session(
             login=place.login,
             keys=keys,
             hello=hello,
-            bundle=current_agent(),
+            bundle=current_agent(place.folders.state / "agent"),
             routes=place.routes,
             relay=None if place.world else relay,
         )
