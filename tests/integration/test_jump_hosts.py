@@ -48,6 +48,27 @@ def home_of(place: SshdHosts, host: Host) -> Path:
     return place.machine(host).folder / "home"
 
 
+def test_ssh_itself_gets_through_a_jump_host(place: SshdHosts, tmp_path: Path) -> None:
+    (bastion,) = place.node("gate")
+    (host,) = place.node("yard")
+    key = tmp_path / "key"
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
+    subprocess.run(words, check=True)
+    with place.keys.open("a") as keys:
+        keys.write((tmp_path / "key.pub").read_text())
+    known = tmp_path / "known"
+    known.write_text(f"{bastion.internal_ip} {place.machine(bastion).key}\n")
+    way = host_routes.parse_route(f"jump:root@{bastion.internal_ip}:{bastion.ssh_port}")
+    program, *rest = host_routes.connection_words(way, host, "")
+    options = ("-F", "none", "-i", str(key), "-o", f"UserKnownHostsFile={known}")
+    with subprocess.Popen(
+        [program, *options, *rest], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"SSH-2.0-OpenSSH")
+        process.kill()
+
+
 def test_a_route_by_a_jump_host(
     place: SshdHosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

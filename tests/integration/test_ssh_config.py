@@ -114,6 +114,20 @@ def test_a_new_job_has_its_name_at_once_and_keeps_it_until_it_is_gone(me: Owner)
     assert "new" not in " ".join(names(me))
 
 
+def test_a_damaged_file_of_ours_stops_no_job(me: Owner) -> None:
+    odd = me.home / ".config/tpuherd/ssh/odd.json"
+    odd.write_text("{")
+    try:
+        done = me.herd("set", "dev", "max_cost=1000", "--yes")
+        assert done.returncode == 0, done.stderr
+        assert f"the names for ssh are as before: {odd} can't be used" in done.stderr
+        refused = me.herd("ssh-config")
+        assert refused.returncode == 2
+        assert "delete it, then run herd ssh-config" in refused.stderr
+    finally:
+        odd.unlink()
+
+
 def test_a_name_of_two_projects_is_refused_and_the_longer_one_works(me: Owner) -> None:
     folder = me.home / ".config/tpuherd/ssh"
     suffix = next(folder.glob("*.json")).stem

@@ -9,10 +9,12 @@ from tpuherd.cli.store_session import print_notices
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
+from tpuherd.errors import HerdError
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.open_project import Session
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import home_folder
+from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
 from tpuherd.views.printable import json_text
@@ -38,11 +40,19 @@ async def open_job_session(
         await print_notices(console, place.store_folder)
         prompter = TerminalPrompter(console, name, yes=yes)
         yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
-        refresh_job_names(place, home_folder(console.environ), store.stored_jobs().values())
+        await refresh_ssh_names(place, store, console)
         if begins:
             engine_control.ensure_engine(place, console.environ)
     finally:
         store.close()
+
+
+async def refresh_ssh_names(place: ProjectAccess, store: Database, console: Console) -> None:
+    """Give new jobs their names for ssh at once; the engine does so, too."""
+    try:
+        refresh_job_names(place, home_folder(console.environ), store.stored_jobs().values())
+    except (HerdError, OSError) as error:
+        await console.print_notice(f"herd: the names for ssh are as before: {error}")
 
 
 async def print_lines(console: Console, text: str) -> None:
