@@ -39,6 +39,8 @@ PROGRAM = "collective_probe.py"
 MARK = "herd-check: "  #: before the program's own line
 LIMIT_S, STOP_S = 170.0, 20.0
 OTHERS_S = 5.0  #: after the first failure: the others may tell more
+KEEP_S = 300.0  #: for a controller that is killed before it has them forget it
+PREFIX = "check-"  #: of the program's id on hosts
 OUTPUT_MAX = 64 << 10
 CPU_REMEDY = "install jax[tpu] in that Python, and see the checks chips and packages"
 #: Variables of another run, which attempts do not get either.
@@ -98,9 +100,11 @@ def common_python(gang: Sequence[CheckedHost]) -> str | None:
 def find_obstacle(gang: Sequence[CheckedHost]) -> str:
     """Return why a program must not take the chips now; "" if it may."""
     for one in gang:
-        task = next((task for task in one.facts.tasks if task.kind != "command"), None)
-        if task is not None:
-            return f"{task.id} runs there"
+        for task in one.facts.tasks:
+            if task.kind != "command":
+                return f"{task.id} runs there"
+            if task.id.startswith(PREFIX):
+                return "another herd check runs there"
         if one.facts.holders:
             return f"the chips of {one.label} are in use"
         port = next((row.port for row in one.facts.ports if row.port in PORTS), None)
@@ -113,7 +117,7 @@ async def run_probe(
     hosts: Sequence[Host], python: str, reach: RemoteSession
 ) -> Mapping[Host, ProbeOutput]:
     """Return what each host printed and how it ended; stop soon after one has failed."""
-    id = f"check-{new_command_id()}"
+    id = f"{PREFIX}{new_command_id()}"
     source = files("tpuherd_host").joinpath(PROGRAM).read_text(encoding="utf-8")
     unset = [word for name in REMOVED for word in ("-u", name)]
     words = ["env", *unset, python, "-c", source]
@@ -121,7 +125,8 @@ async def run_probe(
 
     async def one(host: Host) -> ProbeOutput:
         env = place_environment(hosts, hosts.index(host))
-        verb = RpcRequest(name="run", arguments={"id": id, "argv": words, "env": dict(env)})
+        arguments = {"id": id, "argv": words, "env": dict(env), "keep_s": KEEP_S}
+        verb = RpcRequest(name="run", arguments=arguments)
         link = await reach.pool.get_link(host)
         return await read_output(link, verb)
 
