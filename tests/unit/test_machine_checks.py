@@ -204,10 +204,23 @@ def test_the_context(machine: Machine, tmp_path: Path) -> None:
     assert look(checks.check_context, chosen).found == "there is no world in /w"
     assert checks.name_chooser(chosen) == "context lab"
     (config / "contexts.json").write_text("{")
+    found = look(checks.check_context, machine)
+    assert (found.status, "contexts.json can't be used" in found.found) == (PROBLEM, True)
+
+
+def test_folders_that_can_not_even_be_looked_at(machine: Machine) -> None:
+    long = {
+        **machine.environ,
+        "XDG_CONFIG_HOME": f"/{'x' * 300}",
+        "XDG_STATE_HOME": f"/{'x' * 300}",
+    }
     found = asyncio.run(
-        run_checks({"context": lambda: checks.check_context(machine)}, where="", clock=WallClock())
+        run_checks(
+            checks.machine_checks(replace(machine, environ=long)), where="here", clock=WallClock()
+        )
     )
-    assert "contexts.json can't be used" in found[0].found
+    bad = {one.check: one.status for one in found if one.status is not OK}
+    assert bad == {"context": PROBLEM, "config-folder": PROBLEM, "state-folder": PROBLEM}
 
 
 def test_the_store() -> None:

@@ -16,7 +16,7 @@ from tpuherd.checks.judge_cloud import judge_no_login
 from tpuherd.checks.judge_machine import WHERE
 from tpuherd.checks.machine_checks import machine_checks
 from tpuherd.checks.machine_facts import Machine
-from tpuherd.checks.run_checks import DebugFunction, run_checks, unseen_result
+from tpuherd.checks.run_checks import DebugFunction, describe_error, run_checks, unseen_result
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
@@ -78,6 +78,8 @@ async def check_cloud(machine: Machine, debug: DebugFunction) -> list[CheckResul
     except NoLogin as error:
         login = judge_no_login(NO_CLOUD, error)
         return [login, *unseen_results(ids[1:], NO_CLOUD, "there is no login")]
+    except OSError as error:
+        return unseen_results(ids, NO_CLOUD, describe_error(error))
     except HerdError as error:
         return [
             *await check_login_alone(machine, error, debug),
@@ -114,14 +116,18 @@ async def check_target(target: str | None, console: Console, home: HostAccess) -
     check_target_name(target)
     try:
         place, reach = await home.open_remote(console)
-    except HerdError as error:  # which the checks of this machine and of the cloud explain
-        return unseen_results([REACH], target, error.sentence)
+    except (HerdError, OSError) as error:  # which the other checks explain
+        return unseen_results([REACH], target, error_sentence(error))
     try:
         return await hosts.check_hosts(target, place, reach, WallClock())
     except (NotFound, InvalidInput):
         raise
-    except HerdError as error:
-        return unseen_results([REACH], target, error.sentence)
+    except (HerdError, OSError) as error:
+        return unseen_results([REACH], target, error_sentence(error))
+
+
+def error_sentence(error: HerdError | OSError) -> str:
+    return error.sentence if isinstance(error, HerdError) else describe_error(error)
 
 
 def check_target_name(target: str) -> None:

@@ -89,17 +89,17 @@ def read_allowance(place: ProjectAccess) -> Allowance:
         return project_settings.load_allowance(
             place.folders.config, world=place.world, project=place.project
         )
-    except HerdError:
+    except (HerdError, OSError):
         return Allowance()
 
 
 def read_jobs(place: ProjectAccess, now: float) -> list[JobSpec]:
     """Return the jobs of the store, which is not created if it is missing."""
-    if not place.store_folder.exists():
-        return []
     try:
+        if not place.store_folder.exists():
+            return []
         with closing(Database(place.store_folder, now)) as store:
             found = [read_fields(one.document) for one in store.stored_jobs().values()]
-    except HerdError:
+    except (HerdError, OSError):
         return []
     return [one for one in found if isinstance(one, JobSpec)]

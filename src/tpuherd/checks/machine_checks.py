@@ -35,8 +35,8 @@ from tpuherd.checks.machine_facts import (
     read_versions,
     run_program,
 )
-from tpuherd.checks.run_checks import CheckFunction
-from tpuherd.errors import HerdError, NotAllowed
+from tpuherd.checks.run_checks import CheckFunction, describe_error
+from tpuherd.errors import HerdError, InvalidInput, NotAllowed
 from tpuherd.jobs import engine_control
 from tpuherd.remote.client_key import FILE
 from tpuherd.settings import contexts_file, project_access
@@ -71,13 +71,17 @@ async def check_versions(machine: Machine) -> Sequence[CheckResult]:
 
 
 async def check_context(machine: Machine) -> Sequence[CheckResult]:
-    environ, error, title = machine.environ, None, GOOGLE
+    environ, title, chooser = machine.environ, GOOGLE, ""
+    error: HerdError | None = None
     try:
+        chooser = name_chooser(machine)
         title = project_access.resolve_scope(environ, world=machine.world).title
         project_access.resolve_access(environ, world=machine.world)
     except HerdError as refused:
         error = refused
-    return [judge_context(title, name_chooser(machine), error)]
+    except OSError as refused:
+        error = InvalidInput(describe_error(refused))
+    return [judge_context(title, chooser, error)]
 
 
 def name_chooser(machine: Machine) -> str:

@@ -82,11 +82,13 @@ def read_versions() -> VersionFacts:
 
 
 def read_path(path: Path) -> PathFacts:
-    """Raise OSError if not even its metadata can be read."""
+    """What can't even be looked at can't be written either."""
     try:
         seen = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return PathFacts(path=path, exists=False, writable=is_writable(nearest_existing(path)))
+    except OSError:
+        return PathFacts(path=path, exists=False, writable=False)
     return PathFacts(
         path=path,
         exists=True,
@@ -97,7 +99,15 @@ def read_path(path: Path) -> PathFacts:
 
 
 def nearest_existing(path: Path) -> Path:
-    return next((one for one in (path, *path.parents) if one.exists()), Path("/"))
+    return next((one for one in (path, *path.parents) if is_there(one)), Path("/"))
+
+
+def is_there(path: Path) -> bool:
+    """Whether it exists and can be looked at."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def is_writable(path: Path) -> bool:
