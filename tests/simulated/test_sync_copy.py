@@ -139,6 +139,18 @@ def test_a_folder_is_copied_back_unchanged(here: Path, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "a"
 
 
+def test_names_that_a_mac_takes_for_one_are_not_copied_over_each_other(tmp_path: Path) -> None:
+    (host,) = herd(tmp_path, 1)
+    write(host.home, {"out/Log": "1", "out/log": "2"})
+    for name in ("here", "mac"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "MAC").symlink_to(tmp_path / "mac")  # found by both of its names, as on a Mac
+    assert fetched(["out"], [host], tmp_path / "here").failed == {}
+    (sentence,) = fetched(["out"], [host], tmp_path / "mac").failed.values()
+    assert sentence.startswith("out/Log and out/log differ only by case, and ")
+    assert list((tmp_path / "mac").iterdir()) == []
+
+
 def test_several_hosts_copy_into_a_folder_each(tmp_path: Path) -> None:
     hosts = herd(tmp_path, 4)
     for number, host in enumerate(hosts):

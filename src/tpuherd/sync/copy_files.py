@@ -13,6 +13,7 @@ from typing import Any
 
 from tpuherd.errors import HerdError, InvalidInput, NotFound, OperationFailed
 from tpuherd.ports import Link, RpcRequest, Stream
+from tpuherd.sync.name_case import require_distinct_names
 from tpuherd.sync.ship import (
     Payload,
     ProgressCallback,
@@ -233,6 +234,7 @@ def unpack_files(come: Callable[[], bytes], place: Path, new: bool) -> None:
     inner = new or place.is_dir() or len(tops) > 1
     above = place if inner else place.parent
     above.mkdir(parents=True, exist_ok=True)
+    require_distinct_names(above, [one.path for one in rows], "copy them into different folders")
     names = {} if inner else {tops[0]: os.fsencode(place.name)}
     aside = above / f".herd-{secrets.token_hex(6)}"
     try:

@@ -30,13 +30,13 @@ def find_twins(paths: Iterable[bytes]) -> list[tuple[str, str]]:
     return pairs
 
 
-def require_distinct_names(root: Path, paths: Iterable[bytes]) -> None:
-    """Git may know both, and the folder has one of them: hosts would get it twice."""
+def require_distinct_names(root: Path, paths: Iterable[bytes], hint: str) -> None:
+    """Refuse files of which this folder can have only one, and the other would get its content."""
     pairs = find_twins(paths) if ignores_case(root) else []
     if pairs:
         first, second = pairs[0]
         more = f", and {len(pairs) - 1} more pairs" if len(pairs) > 1 else ""
         raise InvalidInput(
             f"{first} and {second} differ only by case{more}, and {root} can have only one of them",
-            hint="rename one in git, or ship the commit itself: repo",
+            hint=hint,
         )

@@ -73,7 +73,7 @@ def scan_tree(
             waiting += {path + b"/" + each for each in inner} - same.keys()
         else:
             notes.append(f"left out the submodule {os.fsdecode(path)}: it is not checked out")
-    require_distinct_names(root, paths)
+    require_distinct_names(root, paths, "rename one in git, or ship the commit itself: repo")
     seen = same
     if not same.keys() <= paths:
         seen = {path: one for path, one in same.items() if path in paths}
