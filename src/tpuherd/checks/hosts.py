@@ -68,8 +68,12 @@ async def check_hosts(
     results = await fanout.run_on_all(hosts, one, seconds=ANSWER_S)
     found = [judge_reach(labels[done.host], done) for done in results]
     checked = add_expectations(results, labels, jobs, reach)
-    if shares_machine(place):
-        checked = [replace(one, expected=replace(one.expected, shared=True)) for one in checked]
+    if place.world is not None:
+        shared = shares_machine(place)
+        checked = [
+            replace(one, expected=replace(one.expected, simulated=True, shared=shared))
+            for one in checked
+        ]
     found += judge_hosts(checked)
     gangs = group_hosts(checked, reach)
     more = await asyncio.gather(

@@ -99,6 +99,8 @@ def judge_threads(one: CheckedHost) -> Sequence[HostFinding]:
 def judge_hugepages(one: CheckedHost) -> Sequence[HostFinding]:
     if one.expected.generation not in WITH_HUGEPAGES:
         return [all_right("no matter before v5e")]
+    if one.expected.simulated:
+        return [not_looked("a simulated host has the kernel of this machine")]
     said = one.facts.host.hugepages
     if f"[{HUGEPAGES}]" in said or not said:
         return [all_right("transparent huge pages are on" if said else "there is no such setting")]

@@ -20,6 +20,7 @@ class Expectation:
     generation: str = ""
     chips: int = 0  #: on this host
     runtime: str = ""
+    simulated: bool = False
     shared: bool = False  #: a simulated host that is processes of this machine, without chips
     gang: tuple[str, ...] = ()  #: the internal addresses of its node's hosts
     slices: int = 1
