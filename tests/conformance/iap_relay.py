@@ -1,6 +1,7 @@
 """A stand-in of Google's Identity-Aware Proxy for TCP, as its open clients describe it."""
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -90,7 +91,9 @@ class StandIn:
 
 
 @asynccontextmanager
-async def stand_in(instances: Mapping[str, tuple[str, int]]) -> AsyncIterator[StandIn]:
+async def stand_in(
+    instances: Mapping[str, tuple[str, int]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[StandIn]:
     """Serve on loopback."""
     found = StandIn(instances=instances)
     server = await serve(
@@ -100,8 +103,9 @@ async def stand_in(instances: Mapping[str, tuple[str, int]]) -> AsyncIterator[St
         subprotocols=[PROTOCOL],  # type: ignore[list-item]  # a NewType of str
         process_request=found.refuse,
         compression=None,
+        ssl=tls,
     )
     async with server:
         port = next(iter(server.sockets)).getsockname()[1]
-        found.url = f"ws://127.0.0.1:{port}/v4"
+        found.url = f"{'wss' if tls else 'ws'}://127.0.0.1:{port}/v4"
         yield found

@@ -3,9 +3,11 @@
 import asyncio
 import os
 import socket
+import ssl
 import struct
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -31,19 +33,25 @@ async def give_token() -> Mapping[str, str]:
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
+    try:
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass  # the other end was cut off
+    finally:
+        writer.close()
 
 
 @asynccontextmanager
-async def proxied() -> AsyncIterator[tuple[StandIn, IapRelay]]:
+async def proxied(
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[tuple[StandIn, IapRelay]]:
     """A stand-in with one instance that echoes, and a client of it."""
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        async with stand_in({INSTANCE: ("127.0.0.1", port)}) as found:
+        async with stand_in({INSTANCE: ("127.0.0.1", port)}, tls) as found:
             relay = IapRelay(url=found.url, project="demo", auth_headers=give_token)
             try:
                 yield found, relay
@@ -172,6 +180,85 @@ def test_a_wrong_token_a_wrong_path_and_no_proxy_at_all() -> None:
         assert nowhere.sentence.startswith("IAP can't be reached")
 
     run(work)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of this machine with its key; it is its own authority."""
+    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", f"{tmp_path}/key.pem", "-out", f"{tmp_path}/cert.pem"]
+    subprocess.run([*words.split(), *names, *files], check=True, capture_output=True)
+    return tmp_path / "cert.pem"
+
+
+def tls_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    return context
+
+
+async def echo_by_gcloud(url: str, sent: bytes, folder: Path) -> bytes:
+    """What Google's own client brings back through the tunnel."""
+    (folder / "token").write_text(TOKEN.removeprefix("Bearer "))
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE": str(folder / "token"),
+        "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE": str(folder / "cert.pem"),
+        "CLOUDSDK_CORE_PROJECT": "demo",
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+    }
+    command = f"gcloud compute start-iap-tunnel {INSTANCE} 22 --listen-on-stdin"
+    process = await asyncio.create_subprocess_exec(
+        *command.split(),
+        "--zone=us-central2-b",
+        f"--iap-tunnel-url-override={url}",
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(sent)
+    try:
+        return await process.stdout.readexactly(len(sent))
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()  # after the end of its input it would wait for half a minute
+        await process.communicate()
+
+
+@pytest.mark.real
+@pytest.mark.needs("gcloud", "openssl")
+def test_gcloud_takes_the_stand_in_for_the_proxy(tmp_path: Path, certificate: Path) -> None:
+    """Google's own client sends the same request, and speaks with the stand-in as ours does."""
+
+    async def main() -> None:
+        async with asyncio.timeout(60), proxied(tls_context(certificate)) as (found, relay):
+            sent = os.urandom(200_003)
+            assert await echo_by_gcloud(found.url, sent, tmp_path) == sent
+            (await relay.open_tunnel(HOST, INSTANCE)).close()
+            await asyncio.wait(relay._carriers)
+            assert found.asked[0] == found.asked[1]
+            assert found.acknowledged > 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(certificate))
+        asyncio.run(main())
+
+
+@pytest.mark.needs("openssl")
+def test_a_proxy_without_a_trusted_certificate_gets_nothing(certificate: Path) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(20), proxied(tls_context(certificate)) as (found, relay):
+            assert "CERTIFICATE_VERIFY_FAILED" in (await fails(relay)).sentence
+            assert found.asked == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("message", [b"", b"\0", b"\0\4", b"\0\7\0", encode_data(b"abc")[:-1]])
