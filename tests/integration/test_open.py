@@ -240,6 +240,8 @@ def status_of(url: str) -> int:
 def test_the_address_leads_to_a_server_on_the_next_node(me: Owner) -> None:
     with opened(me, "jupyter", "dev") as (url, process):
         first = ask(url)
+        me.cut("dev-0-*")
+        assert until(lambda: ask(url), "the same server", seconds=30) == first
         assert me.herd("sim", "weather", "preempt", "dev-0-*", "0s").returncode == 0
         second = until(
             lambda: (said := ask(url)) and said["host"] != first["host"] and said,

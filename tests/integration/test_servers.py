@@ -59,6 +59,19 @@ def answer(url: str) -> str:
         return ""
 
 
+def test_a_host_that_is_down_is_named_and_found_again(user: Owner) -> None:
+    with forwarding(user, "srv", 8000) as (url, process):
+        until(lambda: answer(url), "the server to answer", seconds=30)
+        user.world.ask("POST", "sim/v1/weather/unreachable", {"target": "srv-0-*"})
+        assert answer(url) == ""
+        down = user.herd("forward", "srv", "8000:0")
+        user.world.ask("POST", "sim/v1/weather/reachable", {"target": "srv-0-*"})
+        assert (down.returncode, down.stdout) == (7, "")
+        assert "srv-0/w0: nothing listens on its port" in down.stderr
+        until(lambda: answer(url), "the host to be back", seconds=30)
+        assert process.poll() is None
+
+
 def test_several_ports_are_forwarded_at_once(user: Owner) -> None:
     with forwarding(user, "srv", 8000, 8000) as (first, process):
         assert process.stdout is not None
@@ -94,7 +107,7 @@ def test_impossible_forwards_are_refused_with_a_sentence(user: Owner) -> None:
         assert answer(url) == ""
         process.terminate()
         said = process.communicate(timeout=20)[1]
-        assert "does not answer on port 8001; each new connection tries again" in said
+        assert "srv-0/w0: it does not answer on port 8001; each new connection tries again" in said
     taken = user.world.url.rpartition(":")[2].strip("/")
     for words, status, said in (
         (("srw", "8000"), 4, "srw"),

@@ -4,8 +4,8 @@ Each connection finds the host anew, so after a preemption the same address lead
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -59,20 +59,24 @@ class FirstHost:
     async def connect(self) -> Host:
         """Return the host once it is connected; the error names it."""
         host = await self.find()
-        try:
+        with self._naming(host):
             await self.reach.pool.get_link(host)
-        except HerdError as error:
-            said = f"{label_hosts([host])[host]}: {error.sentence}"
-            raise type(error)(said, hint=error.hint) from error
         return host
 
     async def open_tunnel(self, port: int) -> Tunnel:
         """Connect to a port of the host; if that fails, the next call asks where the host is."""
+        host = await self.find()
+        with self._naming(host):
+            return await self.reach.pool.open_tunnel(host, port)
+
+    @contextmanager
+    def _naming(self, host: Host) -> Iterator[None]:
         try:
-            return await self.reach.pool.open_tunnel(await self.find(), port)
-        except HerdError:
+            yield
+        except HerdError as error:
             self._found = None
-            raise
+            said = f"{label_hosts([host])[host]}: {error.sentence}"
+            raise type(error)(said, hint=error.hint) from error
 
 
 @dataclass(kw_only=True, slots=True)

@@ -178,9 +178,9 @@ class ConnectionPool:
         try:
             return await connection.open_connection("localhost", port)
         except asyncssh.ChannelOpenError as error:
-            raise NotReached(f"{host.name} does not answer on port {port}") from error
+            raise NotReached(f"it does not answer on port {port}") from error
         except (OSError, asyncssh.Error) as error:
-            raise NotReached(f"the connection to {host.name} was lost") from error
+            raise NotReached("the connection was lost") from error
 
     async def open_iap_tunnel(self, route: Route, host: Host, instance: str) -> socket | None:
         """A socket through IAP; None for other routes."""
