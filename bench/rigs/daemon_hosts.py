@@ -5,7 +5,7 @@ import gc
 import multiprocessing
 import os
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -52,11 +52,11 @@ class KnownHosts:
 class NearSession(RemoteSession):
     """Resolve any target to all hosts."""
 
-    def __init__(self, hosts: list[Host], routes: ConnectionPool, clock: Clock) -> None:
-        self.everyone, self.routes, self.clock = hosts, routes, clock
+    def __init__(self, hosts: list[Host], pool: ConnectionPool, clock: Clock) -> None:
+        self.everyone, self.pool, self.clock = hosts, pool, clock
 
     async def resolve_hosts(
-        self, target: str, awaited: Callable[[], Collection[str]] = tuple
+        self, target: str, without: Callable[[], Mapping[str, str]] = dict
     ) -> list[Host]:
         return self.everyone
 
