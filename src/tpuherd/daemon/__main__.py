@@ -1,5 +1,6 @@
 """Runs the daemon of a folder: `python -m tpuherd.daemon FOLDER IDLE_S`."""
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -10,7 +11,10 @@ from tpuherd.background import PASSED, close_inherited_files
 def main() -> None:
     """Load the slow libraries, then serve and tell it to the process that started this one."""
     close_inherited_files()
+    gc.disable()  # what is loaded stays: looking through it for garbage takes a while
     run = import_module("tpuherd.daemon.server").run
+    gc.freeze()
+    gc.enable()
     os.umask(0o077)
     os.chdir(sys.argv[1])  # so that the socket's path is short
     run(PASSED, float(sys.argv[2]))
