@@ -82,6 +82,13 @@ def judge_keeper(one: CheckedHost, rows: Sequence[ChipUser]) -> HostFinding:
         return report_problem(
             found, f"look for containers: herd exec {one.label} -- sudo docker ps"
         )
+    return judge_foreign_use(one, rows, found)
+
+
+def judge_foreign_use(one: CheckedHost, rows: Sequence[HostProcess], found: str) -> HostFinding:
+    """Judge programs that herd did not start: the login's own may be what its user wants."""
+    if all(row.user == one.facts.identity.user for row in rows):
+        return warn_of(found, f"end it when it is no longer needed: herd clean {one.label} --all")
     return report_problem(found, ask_and_clean(one))
 
 
@@ -102,7 +109,7 @@ def judge_lock_file(one: CheckedHost, lock: TpuLock) -> list[HostFinding]:
         if lock.work:
             found += ", left by a task that is over"
             return [report_problem(found, clean_command(one), fix=CLEAN)]
-        return [report_problem(found, ask_and_clean(one))]
+        return [judge_foreign_use(one, [lock], found)]
     if lock.ours and (not lock.usable or lock.owner not in (one.facts.identity.user, "")):
         found = f"{lock.path} is left over from {lock.owner}, and no process holds it"
         return [report_problem(found, clean_command(one), fix=CLEAN)]
