@@ -70,7 +70,9 @@ def test_a_cloud_out_of_reach_and_a_damaged_journal_are_a_sentence(
     assert "the cloud at http://127.0.0.1:1 can't be reached" in err
     folder = tmp_path / ".config/tpuherd/setup"
     assert not folder.exists(), "a dry run writes nothing"
-    assert herd("setup", "gcp", "--undo")[0] == 0
+    status, out, err = herd("setup", "gcp", "--undo")
+    assert (status, err) == (0, "")
+    assert out == f"Nothing to undo in the world in {tmp_path}.\n"
     folder.mkdir(parents=True)
     place = replace(access(tmp_path, world=True), world=tmp_path)
     name = journal_file(place).name
