@@ -98,6 +98,21 @@ def test_commands_run_there_with_what_they_need(user: Traveller, machine: Machin
     assert "the variable NO is not set in your environment" in missing.stderr
 
 
+@pytest.mark.needs("ssh")
+def test_names_for_ssh_are_those_of_existing_nodes(user: Traveller) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    user.says("up", "--name", "dev", "--accelerator", "v4-8", "--yes")
+    until(user.all_there_is, "a node", seconds=60)
+    until(lambda: "dev-0-w0" in user.says("ssh-config"), "its host", seconds=60)
+    assert not user.store_folder.exists()
+    words = ["ssh", "-F", str(user.home / ".ssh/config"), "dev-0", "whoami"]
+
+    def answer() -> bool:
+        return subprocess.run(words, env=user.env, capture_output=True).returncode == 0
+
+    until(answer, "the host", seconds=60)
+
+
 def test_a_map_takes_its_items_along(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     folder = user.home / "evals"

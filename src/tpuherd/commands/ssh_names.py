@@ -24,6 +24,7 @@ from tpuherd.ssh_config.config_text import (
 from tpuherd.ssh_config.host_names import list_job_names, list_node_names
 from tpuherd.ssh_config.user_file import UserConfig
 from tpuherd.store.database import Database
+from tpuherd.store.moved_marker import read_moved_marker
 from tpuherd.targets import fold_names
 
 if TYPE_CHECKING:
@@ -36,11 +37,6 @@ async def describe_project(
     """Return the current project, with the names of its jobs and nodes."""
     place, reach = await home.open_remote(console)
     nodes = await list_known_nodes(reach, console)
-    store = Database(place.store_folder, reach.clock.now())
-    try:
-        jobs = list_job_names(store.stored_jobs().values())
-    finally:
-        store.close()
     key_pair(place.folders.config)
     files = ssh_projects.ssh_files(place.folders.config)
     content = contexts_file.load_contexts(place.folders.config)
@@ -55,11 +51,22 @@ async def describe_project(
         herd=herd,
         login=place.login,
         environ=ssh_projects.project_environment(console.environ, place.world, context),
-        jobs=jobs,
+        jobs=load_job_names(place, reach.clock.now()),
         nodes=nodes,
     )
     require_plain_words(project, files)
     return project
+
+
+def load_job_names(place: project_access.ProjectScope, now: float) -> tuple[str, ...]:
+    """Return the names of the jobs in this machine's store; none if they are on another one."""
+    if not place.store_folder.exists() or read_moved_marker(place.store_folder) is not None:
+        return ()
+    store = Database(place.store_folder, now)
+    try:
+        return list_job_names(store.stored_jobs().values())
+    finally:
+        store.close()
 
 
 async def list_known_nodes(reach: RemoteSession, console: Console) -> tuple[str, ...]:
