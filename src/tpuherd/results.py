@@ -182,7 +182,7 @@ class Why:
     """What each slot of a job is doing or waiting for."""
 
     slots: Mapping[str, str]  #: what each slot does or is waiting for
-    #: what explains the failure of slots whose latest attempt has ended, by slot
+    #: what explains the failure of slots whose latest attempt or setup has failed, by slot
     findings: Mapping[str, KnownFailure]
     engine: bool  #: whether an engine runs; if not, the sentences may be out of date
     recent: tuple[Event, ...]  #: the latest events

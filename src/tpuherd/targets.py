@@ -26,6 +26,15 @@ DIGITS = re.compile(r"([0-9]{1,9})")  #: longer ones are treated as text
 NumberBox = tuple[frozenset[str], ...]  #: for each position in a name, its numbers
 
 
+#: A host in short, such as gpt-0/w3, and no path.
+HOST_NAME = re.compile(r"[^./][^/]*/w[0-9]+")
+
+
+def is_path(word: str) -> bool:
+    """Whether a word names a file, if it may be one or a job, slot or host."""
+    return ("/" in word and HOST_NAME.fullmatch(word) is None) or word in (".", "..")
+
+
 class BadTarget(ValueError):
     """A target that can't be parsed, described in one sentence."""
 

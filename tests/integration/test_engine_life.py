@@ -94,12 +94,15 @@ def test_term_ends_the_engine_at_once_and_nothing_else(user: Owner) -> None:
 
 
 def test_a_failing_setup_is_reported_with_its_host_and_last_lines(user: Owner) -> None:
-    user.job("gpt", "true", setup=["echo all is lost; exit 3"])
+    user.job("gpt", "true", setup=["echo E: No space left on device; echo all is lost; exit 3"])
     event = user.happened("slot.setup_failed")
+    assert event.facts["finding"] == "disk-full"
     assert {host["exit"] for host in event.facts["hosts"]} == {3}
     assert {host["tail"][-1] for host in event.facts["hosts"]} == {"all is lost"}
-    told = "setup step 1 (echo all is lost; exit 3) ended with status 3: all is lost"
-    assert event.facts["why"] == f"gpt-0/w[0-1]: {told}"
+    assert event.facts["why"].startswith("gpt-0/w[0-1]: setup step 1 (echo E: No space")
+    assert event.facts["why"].endswith(
+        "ended with status 3: E: No space left on device / all is lost"
+    )
 
 
 def test_a_running_setup_is_shown_and_can_be_replaced(user: Owner) -> None:

@@ -106,7 +106,11 @@ def test_each_file_of_a_folder_is_a_host(herd: Herd) -> None:
     assert (status, err) == (0, "herd explain: left out: logs/core is no text\n")
     assert out.splitlines()[1] == "  late/w1.gz, line 1"
     Path("logs/other").write_bytes(bytes(100))
-    assert herd("logs")[2].endswith("is no text, and 1 more files like it\n")
+    assert herd("logs")[2].endswith("is no text, and 1 more like it\n")
+    Path("logs/w8.log").touch()
+    assert herd("logs")[2].endswith("herd explain: logs/w8.log is empty\n")
+    Path("logs/w9.log").touch()
+    assert herd("logs")[2].endswith("herd explain: logs/w8.log is empty, and 1 more\n")
     found = rows(herd, "./logs")
     assert (found[0]["host"], found[1]["hosts"]) == ("late/w1.gz", ["w0.log"])
 
@@ -255,6 +259,7 @@ def test_the_cause_in_the_logs_of_all_hosts_of_a_job(herd: Herd, stored: StoredR
         assert "  gpt-0/w2, line 2\n" in out and "`herd exec gpt-0 -- df -h`" in out
         assert "  gpt-0/w0, line 2; also gpt-0/w[1,3]: another host ended" in out
     assert herd("gpt", "--attempt", "1")[1].startswith("attempt 1 of gpt-0: a disk")
+    assert [one["id"] for one in rows(herd, "gpt-0/w1")] == ["peer-socket"]
     found = rows(herd, "gpt")
     assert {one["attempt"] for one in found} == {"gpt-0-a2-7kq"}
     assert herd("./gpt")[2] == "herd explain: there is no log in gpt\n"
@@ -341,6 +346,23 @@ def test_status_and_why_show_cause_and_fix(
         assert '"id": "disk-full"' in json.dumps(told)
 
 
+def test_why_explains_a_setup_that_failed(
+    stored: StoredRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    line = "ERROR: Could not find a version that satisfies the requirement jax==99"
+    hosts = [{"host": "gpt-0/w0", "exit": 1, "tail": ["Collecting jax", line]}]
+    facts: dict[str, Any] = {"bid": stored.story.bid, "message": "pip failed", "hosts": hosts}
+    stored.story.tell("slot.setup_failed", **facts, finding="pip-no-match")
+    stored.save()
+    assert run(("why", "gpt-0")) == 0
+    assert "  cause: pip finds no jax==99: its name is wrong" in capfd.readouterr().out
+    stored.story.events.clear()
+    stored.story.tell("slot.prepared", bid=stored.story.bid, code_digest="c", hosts=["x"])
+    stored.save()
+    assert run(("why", "gpt-0")) == 0
+    assert "cause:" not in capfd.readouterr().out
+
+
 def test_a_long_log_of_a_host_is_read_at_its_ends(
     herd: Herd, stored: StoredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +371,8 @@ def test_a_long_log_of_a_host_is_read_at_its_ends(
     slow = "No GPU/TPU found, falling back to CPU\n"
     stored.attempt(Verdict.FAILURE, {0: slow + "well\n" * 2000 + FULL + "\n"})
     _, out, err = herd("gpt")
-    assert "in the middle of its log were not searched" in err
+    assert err == (
+        "herd explain: the log of gpt-0/w0 is large: 0 MiB in the middle of it were not searched\n"
+    )
     assert out.startswith("attempt 1 of gpt-0: a disk of the host is full")
     assert [one["id"] for one in rows(herd, "gpt")] == ["disk-full"]

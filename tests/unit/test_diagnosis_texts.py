@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tpuherd.cli.via_client import is_remote_command
-from tpuherd.commands.log_windows import LogWindow
+from tpuherd.commands.log_windows import LogWindow, large_notices
 from tpuherd.diagnosis.explain import explain_hosts
 from tpuherd.diagnosis.log_scanner import LINE_CHARS_MAX, NARROW_LINES, LogScanner, cut_line
 from tpuherd.diagnosis.match_line import BOOK, narrow_book
@@ -102,6 +102,16 @@ def test_a_window_keeps_the_beginning_and_the_end() -> None:
     assert window.text_parts() == [(1, "a\nb\ufffd")]
 
 
+def test_what_is_left_out_is_one_sentence() -> None:
+    assert large_notices({}) == []
+    assert large_notices({"a": 3 << 20}) == [
+        "a is large: 3 MiB in the middle of it were not searched"
+    ]
+    assert large_notices({"a": 1 << 20, "b": 3 << 19}) == [
+        "2 logs are large: 2 MiB in the middle of them were not searched"
+    ]
+
+
 GOOD: Mapping[str, Any] = {
     "id": "no-shards",
     "class": "user",
@@ -163,4 +173,5 @@ def test_logs_of_this_machine_are_not_looked_for_on_another(tmp_path: Path) -> N
     with chdir(tmp_path):
         for words in (["explain", "-"], ["explain", "./gpt"], ["explain", "train.log"]):
             assert not is_remote_command(words)
-        assert is_remote_command(["explain", "gpt", "--json"])
+        for target in ("gpt", "gpt-0/w3"):
+            assert is_remote_command(["explain", target, "--json"])

@@ -28,8 +28,8 @@ def explain(target: str, attempt: str | None, rules: Path | None, json_: bool) -
     """Find in logs what made a run fail, and say what mends it.
 
     FILE is a log, a folder with one log a host, or - for standard input; gzip is fine. Of a JOB
-    (gpt) or slot (gpt-0) it reads the logs of all hosts in the latest attempt. A name without a
-    slash is a job if there is one: else write ./gpt.
+    (gpt), slot (gpt-0) or host (gpt-0/w3) it reads the logs of the latest attempt, on all hosts.
+    A name without a slash is a job if there is one: else write ./gpt.
 
     It looks for the first cause, which is on one host; what the others print because they lost it
     is a consequence. The exit status is 0, also if nothing is found.

@@ -27,6 +27,7 @@ from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
+from tpuherd.targets import is_path
 
 #: Commands that run here: they concern this machine, or copy many files.
 HERE = frozenset(
@@ -251,7 +252,7 @@ def is_remote_command(arguments: Sequence[str]) -> bool:
     worldly = any(word.partition("=")[0] == "--world" for word in flags)
     if not words or worldly or "-h" in flags or "--help" in flags:
         return False
-    if words[0] == "explain" and (len(words) < 2 or "/" in words[1] or Path(words[1]).is_file()):
+    if words[0] == "explain" and (len(words) < 2 or is_path(words[1]) or Path(words[1]).is_file()):
         return False  # a log of this machine
     return words[0] not in HERE and words[:2] != ["engine", "move"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tpuherd.commands.log_windows import LogWindow
+from tpuherd.commands.log_windows import LogWindow, large_notices
 from tpuherd.diagnosis.explain import explain_hosts
 from tpuherd.diagnosis.log_scanner import HostScan
 from tpuherd.diagnosis.match_line import RuleBook
@@ -27,6 +27,16 @@ class ScannedFiles:
 
     scans: list[HostScan] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)  #: files
+    skipped: dict[str, int] = field(default_factory=dict)  #: bytes of large files
+
+    def all_notices(self) -> list[str]:
+        """What is to be said, many files of a kind in one sentence."""
+        told = list(self.notices)
+        if self.empty:
+            more = f", and {len(self.empty) - 1} more" if len(self.empty) > 1 else ""
+            told.append(f"{self.empty[0]} is empty{more}")
+        return told + large_notices(self.skipped)
 
 
 def explain_path(path: Path, book: RuleBook) -> tuple[Explanation, list[str]]:
@@ -36,14 +46,14 @@ def explain_path(path: Path, book: RuleBook) -> tuple[Explanation, list[str]]:
         scan_folder(path, book, found)
     else:
         scan_file(path, "", book, found)
-    return explain_scans(path.name or str(path), found.scans, book), found.notices
+    return explain_scans(path.name or str(path), found.scans, book), found.all_notices()
 
 
 def explain_window(window: LogWindow, book: RuleBook) -> tuple[Explanation, list[str]]:
     """Explain standard input."""
     found = ScannedFiles()
     scan_window(window, "standard input", "", book, found)
-    return explain_scans("standard input", found.scans, book), found.notices
+    return explain_scans("standard input", found.scans, book), found.all_notices()
 
 
 def explain_scans(subject: str, scans: list[HostScan], book: RuleBook) -> Explanation:
@@ -74,7 +84,7 @@ def scan_folder(folder: Path, book: RuleBook, found: ScannedFiles) -> None:
             f"{folder} has {len(files)} files; only the first {FILES_MAX} were read"
         )
     if odd:
-        more = f", and {len(odd) - 1} more files like it" if len(odd) > 1 else ""
+        more = f", and {len(odd) - 1} more like it" if len(odd) > 1 else ""
         found.notices.append(f"left out: {odd[0]}{more}")
     if not found.scans:
         raise NotFound(f"there is no log in {folder}")
@@ -115,11 +125,9 @@ def scan_window(
     if is_binary(window.head[:PIECE]):
         raise InvalidInput(f"{name} is no text")
     if not window.size:
-        found.notices.append(f"{name} is empty")
+        found.empty.append(name)
     if window.skipped:
-        found.notices.append(
-            f"{name} is large: {window.skipped >> 20} MiB in the middle of it were not searched"
-        )
+        found.skipped[name] = window.skipped
     found.scans += scan_text(window.text_parts(), host, book)
 
 

@@ -12,7 +12,7 @@ from tpuherd.commands.find_logs import (
     no_logs_sentence,
     submission_times,
 )
-from tpuherd.commands.log_windows import HEAD_BYTES, TAIL_BYTES
+from tpuherd.commands.log_windows import HEAD_BYTES, TAIL_BYTES, large_notices
 from tpuherd.diagnosis.explain import (
     PREEMPTED,
     Finding,
@@ -67,12 +67,12 @@ def explain_job(
     runs = find_runs(look, shelf, store, now)
     if not runs:
         raise NotFound(no_logs_sentence(look, shelf))
-    notices: list[str] = []
+    skipped: dict[str, int] = {}
     if look.attempt is None:
         runs = latest_runs(runs)
-    explained = [explain_run(run, shelf, book, notices) for run in runs]
+    explained = [explain_run(run, shelf, book, skipped) for run in runs]
     failed = [one for one in explained if one.findings]
-    return failed or explained[:1], notices
+    return failed or explained[:1], large_notices(skipped)
 
 
 def latest_runs(runs: Sequence[RunLogs]) -> list[RunLogs]:
@@ -124,7 +124,9 @@ def load_attempts(target: str, folder: Path, now: float) -> list[tuple[str, Atte
         store.close()
 
 
-def explain_run(run: RunLogs, shelf: LogStore, book: RuleBook, notices: list[str]) -> Explanation:
+def explain_run(
+    run: RunLogs, shelf: LogStore, book: RuleBook, skipped: dict[str, int]
+) -> Explanation:
     """What the logs of one run say, together with what the engine knows of its end."""
     plain = Explanation(
         subject=run.subject,
@@ -136,7 +138,7 @@ def explain_run(run: RunLogs, shelf: LogStore, book: RuleBook, notices: list[str
     if run.account is not None and run.account.attempt.verdict in WELL:
         return plain
     exits = known_exits(run)
-    scans = [scan_log(log, shelf, book, exits, notices) for log in run.logs]
+    scans = [scan_log(log, shelf, book, exits, skipped) for log in run.logs]
     found = add_known_end(explain_hosts(scans, book), run, book)
     alarm = "" if found else next((scan.alarm for scan in scans if scan.alarm), "")
     return replace(plain, findings=found, alarm=alarm)
@@ -186,13 +188,12 @@ def demoted_role(finding: Finding) -> FindingRole:
 
 
 def scan_log(
-    log: HostLog, shelf: LogStore, book: RuleBook, exits: Mapping[str, int], notices: list[str]
+    log: HostLog, shelf: LogStore, book: RuleBook, exits: Mapping[str, int], skipped: dict[str, int]
 ) -> HostScan:
     """Scan the log of one host, without the middle of a large one."""
     end = shelf.end_offset(log.about.id, log.place)
     if end > HEAD_BYTES + TAIL_BYTES:
-        skipped = (end - HEAD_BYTES - TAIL_BYTES) >> 20
-        notices.append(f"{log.label}: {skipped} MiB in the middle of its log were not searched")
+        skipped[f"the log of {log.label}"] = end - HEAD_BYTES - TAIL_BYTES
     scanner, plain = LogScanner(log.label, book), PlainMerger()
     at = log.about.started
     for record in read_ends(log, shelf, end):

@@ -14,6 +14,7 @@ from tpuherd.diagnosis.parse_rules import parse_rules
 from tpuherd.errors import HerdError, InvalidInput, NotFound
 from tpuherd.settings import project_access
 from tpuherd.store.log_store import LogStore
+from tpuherd.targets import is_path
 from tpuherd.views.finding_lines import Explanation
 
 RULES_BYTES_MAX = 4 << 20
@@ -32,7 +33,7 @@ async def explain_logs(
     """Explain what the target names; return notices about what was left out, too."""
     book = load_rule_book(None if order.rules is None else console.folder / order.rules)
     path = console.folder / order.target
-    if order.attempt is not None and (order.target == "-" or "/" in order.target):
+    if order.attempt is not None and (order.target == "-" or is_path(order.target)):
         raise InvalidInput("--attempt is for jobs, not for files")
     if order.target == "-":
         window = LogWindow()
@@ -51,11 +52,6 @@ async def explain_logs(
                 ) from error
     explanation, notices = explain_path(Path(order.target) if path.is_absolute() else path, book)
     return [explanation], notices
-
-
-def is_path(target: str) -> bool:
-    """Whether it can't be the name of a job."""
-    return "/" in target or target in (".", "..")
 
 
 def explain_named_job(

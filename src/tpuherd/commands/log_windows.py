@@ -1,7 +1,7 @@
 """Reads the beginning and the end of a log of any size, in memory that does not grow with it."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 HEAD_BYTES, TAIL_BYTES = 1 << 20, 4 << 20  #: kept of the beginning and the end
 
@@ -47,3 +47,13 @@ class LogWindow:
             return [(1, (self.head + tail).decode(errors="replace"))]
         number = self._head.count(b"\n") + self._skipped_lines + 1
         return [(1, self.head.decode(errors="replace")), (number, tail.decode(errors="replace"))]
+
+
+def large_notices(skipped: Mapping[str, int]) -> list[str]:
+    """A sentence about logs (by name) of which so many bytes were left out; [] if there is none."""
+    if not skipped:
+        return []
+    amount = f"{sum(skipped.values()) / (1 << 20):.0f} MiB"
+    if len(skipped) > 1:
+        return [f"{len(skipped)} logs are large: {amount} in the middle of them were not searched"]
+    return [f"{next(iter(skipped))} is large: {amount} in the middle of it were not searched"]

@@ -56,6 +56,18 @@ def explain_lines(
     return explain_hosts((scanner.finish(exit),))
 
 
+def name_failure(ends: Iterable[tuple[Iterable[str], int | None]]) -> str:
+    """The rule that explains the end of one of these hosts, by its last lines and exit status.
+
+    "" if none does.
+    """
+    for lines, status in ends:
+        for found in explain_lines(lines, exit=status)[:1]:
+            if found.id != UNKNOWN_ERROR:  # its line says as much
+                return found.id
+    return ""
+
+
 def explain_hosts(scans: Sequence[HostScan], book: RuleBook = BOOK) -> tuple[Finding, ...]:
     """What the logs of all hosts of a run say together; the cause comes first."""
     scans = add_silent_host(scans, book)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.clock import Clock
+from tpuherd.diagnosis.explain import name_failure
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_failures import HostFailure, failure_message
@@ -129,6 +130,7 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
             "unfit": any(one.unfit for one in failures),
         }
         facts: dict[str, Any] = {"bid": prepare.bid, "message": message, "hosts": hosts}
+        facts["finding"] = name_failure((one.tail, one.exit) for one in failures)
         facts |= {"why": message, **{word: True for word, holds in words.items() if holds}}
         return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
     on = [host_fingerprint(status) for status in statuses]

@@ -105,8 +105,9 @@ _KINDS = (
         "slot.setup_failed",
         "bid message hosts",
         "{bid}: {message}",
-        "setup failed: `hosts` with `exit` and last lines; or a secret or the code is `missing`; or"
-        " it is `unfit`: only a change of the job helps",
+        "setup failed: `hosts` with `exit` and last lines, and `finding`, the [known"
+        " failure](failures.md) that they show; or a secret or the code is `missing`; or it is"
+        " `unfit`: only a change of the job helps",
     ),
     (
         "environment.installed",

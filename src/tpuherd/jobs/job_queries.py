@@ -24,6 +24,8 @@ from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names,
 from tpuherd.views.map_table import MAP_KINDS, map_page
 from tpuherd.views.trouble_line import problem_rows
 
+#: The latest of these says whether the slot has failed, and why.
+TELLING = ("slot.prepared", "slot.setup_failed", "attempt.launched", "attempt.ended")
 RECENT = 6  #: events in `herd why`
 
 
@@ -102,20 +104,25 @@ def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
 
 
 def slot_findings(store: Database, slots: Iterable[str]) -> dict[str, Any]:
-    """Return what explains the failure of slots whose latest attempt has ended."""
+    """Return what explains the failure of slots whose latest attempt or setup has failed."""
     found = {}
     for slot in slots:
         job = slot.rpartition("-")[0]
-        for _, event in store.read_events(
-            job=job, slot=slot, kinds=("attempt.launched", "attempt.ended"), limit=1, newest=True
-        ):
-            facts = event.facts
-            row = finding_row(
-                str(facts.get("finding", "")), facts.get("lines", ()), str(facts.get("bid", ""))
-            )
+        for _, event in store.read_events(job=job, slot=slot, kinds=TELLING, limit=1, newest=True):
+            row = event_finding(event.facts)
             if row is not None:
                 found[slot] = row
     return found
+
+
+def event_finding(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what explains the failure that an event reports, if a rule does."""
+    id = str(facts.get("finding", ""))
+    if not id:
+        return None
+    lines = [*facts.get("lines", ())]
+    lines += [line for host in facts.get("hosts", ()) for line in host.get("tail", ())]
+    return finding_row(id, lines, str(facts.get("bid", "")))
 
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:

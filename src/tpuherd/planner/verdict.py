@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpuherd.diagnosis.explain import UNKNOWN_ERROR, explain_lines
+from tpuherd.diagnosis.explain import name_failure
 from tpuherd.diagnosis.first_failure import (
     chips_failed,
     find_cause,
@@ -135,12 +135,7 @@ def explain_end(kind: Verdict, works: Iterable[HostRun]) -> str:
     """The rule that explains a bad end by the last lines of a host; "" if none does."""
     if kind not in {Verdict.FAILURE, Verdict.NODE_FAULT, Verdict.STALLED}:
         return ""
-    for work in works:
-        status = -work.signal if work.signal else work.exit
-        for found in explain_lines(work.tail, exit=status)[:1]:
-            if found.id != UNKNOWN_ERROR:  # its line is in the reason already
-                return found.id
-    return ""
+    return name_failure((work.tail, -work.signal if work.signal else work.exit) for work in works)
 
 
 def is_unfit(work: HostRun | None, gang: Gang) -> bool:
