@@ -471,6 +471,20 @@ def test_a_hostile_reply_does_not_stop_the_comparison(reply: Any, status: int) -
         assert isinstance(sentences([{**HEADER}, line]), list)
 
 
+def test_hostile_texts_are_cut_and_have_no_control_characters(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = "v2/\ud800\x1b[31mred\u202e" + "x" * 5000
+    good = find_line(altered(), "/nodes$", status=200)
+    many = [{**good, "path": f"v2/{number}", "reply": {}} for number in range(1500)]
+    file = write(tmp_path / "t", [{**HEADER}, {**good, "path": path}, *many])
+    assert run(("sim", "compare", str(file))) == 1
+    said = capfd.readouterr().out
+    assert "the model has no GET v2/??[31mred?xxx" in said
+    assert max(map(len, said.splitlines())) < 500
+    assert "1000 differences in 1501 exchanges" in said
+
+
 def test_replies_that_overlap_in_time_have_no_order() -> None:
     """The later request may be answered first."""
     lines = altered()

@@ -22,6 +22,15 @@ KINDS: Mapping[str, str] = {
 }
 
 
+FOUND_MAX = 1000  #: more would tell nothing new
+CHARS_MAX = 400
+
+
+def plain_text(text: str) -> str:
+    """Return a text of a transcript, which may be anything, cut and without control characters."""
+    return "".join(one if one.isprintable() else "?" for one in text[:CHARS_MAX])
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
     """One way in which the cloud and the model differ."""
@@ -40,7 +49,10 @@ class Findings:
     found: dict[tuple[str, str], Difference] = field(default_factory=dict)
 
     def add(self, kind: str, subject: str, sentence: str, line: int) -> None:
+        subject, sentence = plain_text(subject), plain_text(sentence)
         before = self.found.get((kind, sentence))
+        if before is None and len(self.found) >= FOUND_MAX:
+            return
         self.found[kind, sentence] = (
             Difference(kind=kind, subject=subject, sentence=sentence, line=line)
             if before is None
