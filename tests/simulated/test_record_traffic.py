@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,18 @@ def test_a_long_transcript_keeps_its_newest_two_parts(
     assert found == list(range(found[0], 35))
     assert lines(recording.file)[0]["kind"] == "transcript"
     assert stat.S_IMODE(recording.file.stat().st_mode) == 0o600
+
+
+def test_many_writers_tear_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record is one write to its own descriptor, as from different processes."""
+    monkeypatch.setattr(recordings, "PART_BYTES_MAX", 100_000)
+    flag = begin(tmp_path)
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda _: filled(flag, 60), range(8)))
+    file = stop_recording(flag).file
+    found = [one["n"] for one in lines(file) if one["kind"] == "filler"]
+    assert 80 < len(found) <= 480
+    assert set(found) <= set(range(60))
 
 
 def test_one_recording_at_a_time_and_no_file_is_overwritten(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ FOLDER = "recordings"
 FORMAT = 1  #: of transcripts; docs/reference/transcripts.md
 #: A transcript has two parts of at most this size; the older one is dropped.
 PART_BYTES_MAX = 32 << 20
-OLD = ".old"
+OLD, NEW = ".old", ".new"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,11 +153,18 @@ def append_record(recording: Recording, flag: Path, line: Mapping[str, Any]) -> 
 
 
 def rotate_transcript(recording: Recording, flag: Path) -> None:
-    """Make the file the older half and begin a new one, unless another process just did."""
+    """Make the file the older half and begin a new one, unless another process just did.
+
+    The new one has its header before anyone can append to it.
+    """
     with file_lock(flag.with_suffix(".lock")):
-        if recording.file.stat().st_size > PART_BYTES_MAX:
-            recording.file.replace(recording.old_part)
-            create_transcript(recording.file, recording.header)
+        if recording.file.stat().st_size <= PART_BYTES_MAX:
+            return
+        draft = recording.file.with_name(recording.file.name + NEW)
+        draft.unlink(missing_ok=True)
+        create_transcript(draft, recording.header)
+        recording.file.replace(recording.old_part)
+        draft.replace(recording.file)
 
 
 def stop_recording(flag: Path) -> Recording:
