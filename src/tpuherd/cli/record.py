@@ -31,14 +31,16 @@ def record() -> None:
     "--for",
     "lasting",
     default="12h",
+    metavar="TIME",
     show_default=True,
     help="When it ends by itself: 90m, 12h, 3d.",
 )
 def start(file: str, lasting: str) -> ParsedCommand:
-    """Record this project's traffic to FILE (default: herd-transcript.jsonl) from now on.
+    """Record this project's traffic from now on.
 
-    Use herd as usual meanwhile: the engine, the daemon and every command append to the file. It has
-    methods, fields, states, error codes and times; no names, addresses, keys or texts.
+    Use herd as usual meanwhile: the engine, the daemon and every command append to FILE
+    (herd-transcript.jsonl by default). It has methods, fields, states, error codes and times; no
+    names, addresses, keys or texts.
     """
     return make_parsed_command("herd record start", partial(run_record_start, file, lasting))
 
@@ -52,16 +54,17 @@ def stop() -> ParsedCommand:
 @record.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
-    """Show whether this project is being recorded, where to, and until when."""
+    """Show what is being recorded, and until when."""
     return make_parsed_command("herd record status", partial(run_record_status, json_))
 
 
 @record.command()
 @click.argument("file", required=False)
 def show(file: str | None) -> ParsedCommand:
-    """Print a transcript a line per record, to check it before you send it.
+    """Print a transcript, one line per record.
 
-    FILE is the current recording by default. The file itself has one JSON object a line.
+    FILE is the current recording by default. Check it before you send it; the file itself has one
+    JSON object a line.
     """
     return make_parsed_command("herd record show", partial(run_record_show, file))
 

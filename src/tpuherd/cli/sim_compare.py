@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 @click.pass_context
 def compare(ctx: click.Context, transcript: Path, json_: bool) -> None:
-    """Compare TRANSCRIPT, a file of `herd record`, with what the simulator does.
+    """Compare a transcript of a cloud with the simulator.
 
-    Lists every difference once: methods, errors, fields, values, order, changes of state, durations
-    and what hosts have. Status 1 if there are any.
+    TRANSCRIPT is a file of `herd record`. Lists every difference once: methods, errors, fields,
+    values, order, changes of state, durations and what hosts have. Status 1 if there are any.
     """
     from tpuherd_sim.compare.compare_transcript import compare_file
     from tpuherd_sim.compare.transcript_file import TranscriptError
