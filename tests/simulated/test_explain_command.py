@@ -5,6 +5,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +317,22 @@ def test_a_setup_after_the_last_attempt_is_explained(herd: Herd, stored: StoredR
                      kind=SETUP)  # fmt: skip
     stored.save()
     assert herd("gpt")[1].startswith("the setup of gpt-0: a new host installs updates")
+
+
+def test_of_many_slots_the_failed_ones_are_explained(herd: Herd, stored: StoredRun) -> None:
+    stored.attempt(Verdict.FAILURE, {0: "step 1\n"})
+    shelf = LogStore(stored.scope.logs_folder)
+    (about,) = shelf.list_logs()
+    place = replace(about.places[0], node="gpt-1-g1-7kq")
+    other = replace(about, id="gpt-1-a1-7kq", target="gpt-1", places=(place,))
+    shelf.write_info(other)
+    said = "Nothing in the logs of attempt 1 of {} points to a known failure.\n"
+    assert herd("gpt")[1] == said.format("gpt-0") + said.format("gpt-1")
+    writer = shelf.open_writer(other.id, place)
+    writer.put(0, Record(stored.story.now, 2, f"{FULL}\n".encode()))
+    writer.close()
+    assert herd("gpt")[1].startswith("attempt 1 of gpt-1: a disk of the host is full")
+    assert "gpt-0" not in herd("gpt")[1]
 
 
 def test_without_a_store_the_logs_are_enough(herd: Herd, stored: StoredRun) -> None:

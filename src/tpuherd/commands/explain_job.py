@@ -72,7 +72,7 @@ def explain_job(
         runs = latest_runs(runs)
     explained = [explain_run(run, shelf, book, skipped) for run in runs]
     failed = [one for one in explained if one.findings]
-    return failed or explained[:1], large_notices(skipped)
+    return failed or explained, large_notices(skipped)
 
 
 def latest_runs(runs: Sequence[RunLogs]) -> list[RunLogs]:

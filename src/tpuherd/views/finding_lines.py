@@ -57,7 +57,7 @@ def cause_lines(row: Mapping[str, Any]) -> Iterator[str]:
 def explanation_text(explanations: Sequence[Explanation]) -> str:
     """`herd explain`"""
     parts = ["\n".join(explanation_lines(one)) for one in explanations]
-    return "\n\n".join(parts)
+    return ("\n\n" if any(one.findings for one in explanations) else "\n").join(parts)
 
 
 def explanation_lines(explanation: Explanation) -> Iterator[str]:
