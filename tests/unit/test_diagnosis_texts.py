@@ -42,7 +42,7 @@ def test_the_lines_of_hosts_in_one_text_are_taken_apart() -> None:
     ("line", "label", "at", "rest"),
     [
         ("gpt-0/w3: a: b", "gpt-0/w3", None, "a: b"),
-        ("10:00:01 us-a/gpt/w0: x", "us-a/gpt/w0", 36001.0, "x"),
+        ("10:02:01 us-a/gpt/w0: x", "us-a/gpt/w0", 36121.0, "x"),
         ("gpt/w[0-2,4]:  x", "gpt/w[0-2,4]", None, " x"),
         ("(Trainer pid=12, ip=10.0.0.3) x", "Trainer pid=12, ip=10.0.0.3", None, "x"),
         ("(run(gpt) pid=12) x", "run(gpt) pid=12", None, "x"),
@@ -132,6 +132,7 @@ def test_rules_of_a_user() -> None:
     least = {name: GOOD[name] for name in ("id", "pattern", "cause", "fix")}
     assert parse_rules(json.dumps([least, {**GOOD, "id": "b", "class": "hw"}]), "r")[1].kind == "hw"
     assert parse_rules("[]", "r") == ()
+    assert parse_rules(json.dumps([{**GOOD, "cause": "x" * CHARS_MAX}]), "r")
     assert len(parse_rules(json.dumps([{**GOOD, "id": f"r{n}"} for n in range(RULES_MAX)]), "r"))
 
 
