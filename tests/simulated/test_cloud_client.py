@@ -196,7 +196,7 @@ def test_two_processes_that_change_a_nodes_metadata_undo_nothing(tmp_path: Path)
     async def work(user: User) -> None:
         metadata = {"startup-script": "true", "block-project-ssh-keys": "TRUE"}
         lock = tmp_path / "state" / "lock"
-        engine, adopt = (Cloud(user.cloud.rest, user.cloud.project, lock_file=lock) for _ in "ab")
+        engine, adopt = (Cloud(user.cloud.rest, user.cloud.project, lock_folder=lock) for _ in "ab")
 
         async def add_key(name: str, delay_s: float) -> None:
             await asyncio.sleep(delay_s)
@@ -212,6 +212,25 @@ def test_two_processes_that_change_a_nodes_metadata_undo_nothing(tmp_path: Path)
             assert node is not None
             keys = f"me:{PUBLIC} tpuherd"
             assert node.metadata == {**metadata, "ssh-keys": keys, parse.CARD: "the card"}
+
+    live(work)
+
+
+def test_nodes_do_not_wait_for_each_other_to_get_a_key(tmp_path: Path) -> None:
+    async def work(user: User) -> None:
+        cloud = Cloud(user.cloud.rest, user.cloud.project, clock=user.clock, lock_folder=tmp_path)
+        names = [f"pod-{number}" for number in range(20)]
+        for name in names:
+            await user.node(name)
+
+        async def seconds_for(some: list[str]) -> float:
+            begun = user.clock.now()
+            await asyncio.gather(*(cloud.install_key(ZONE, name, "me", PUBLIC) for name in some))
+            return user.clock.now() - begun
+
+        alone_s = await seconds_for(names[:1])
+        assert alone_s > 0
+        assert await seconds_for(names[1:]) < 3 * alone_s
 
     live(work)
 

@@ -1,8 +1,9 @@
-"""Changes the metadata of a node, one writer on this machine at a time.
+"""Changes the metadata of nodes, of each node one writer on this machine at a time.
 
 A node's metadata has no fingerprint: a change replaces all of it, a moment after the call. Two
 writers that read before either change is applied undo one another, such as an engine that adds an
-SSH key and `herd adopt`, which writes a card.
+SSH key and `herd adopt`, which writes a card. Nodes do not wait for each other: a hundred of them
+may become READY at once.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
+from zlib import crc32
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import parse
@@ -23,7 +26,8 @@ from tpuherd.files import try_lock
 TRIES = 5  #: while others write at the same time
 PATIENCE_S = 60.0  #: for another writer, and for the end of an operation
 LOCK_LOOK_S = 0.05
-OPERATION_LOOK_S = 0.5
+LOCKS = 1024  #: files, by a checksum of the node's name: two nodes rarely share one
+OPERATION_LOOK_S, OPERATION_LOOK_S_MAX = 0.05, 0.5  #: the first pause; each is twice the last
 OPERATION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 #: The node's new metadata, or None if it is as it should be.
@@ -31,28 +35,29 @@ MetadataChange = Callable[[Node], Mapping[str, str] | None]
 
 
 class MetadataWriter:
-    """Writes metadata of nodes; `lock_file` is shared by all processes of this user."""
+    """Writes metadata of nodes; locks in `lock_folder` are shared by all processes of this user."""
 
-    def __init__(self, rest: RestClient, clock: Clock, lock_file: Path | None) -> None:
+    def __init__(self, rest: RestClient, clock: Clock, lock_folder: Path | None) -> None:
         self._rest = rest
         self._clock = clock
-        self._lock_file = lock_file
-        self._lock = asyncio.Lock()
+        self._lock_folder = lock_folder
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def hold_lock(self) -> AsyncIterator[None]:
-        """Keep all other writers of this machine waiting."""
-        async with self._lock:
-            if self._lock_file is None:
+    async def hold_lock(self, path: str) -> AsyncIterator[None]:
+        """Keep all other writers to this node on this machine waiting."""
+        async with self._locks.setdefault(path, asyncio.Lock()):
+            if self._lock_folder is None:
                 yield
                 return
-            self._lock_file.parent.mkdir(parents=True, exist_ok=True)
+            self._lock_folder.mkdir(parents=True, exist_ok=True)
+            file = self._lock_folder / str(crc32(path.encode()) % LOCKS)
             end = self._clock.now() + PATIENCE_S
-            while (held := try_lock(self._lock_file)) is None:
+            while (held := try_lock(file)) is None:
                 if self._clock.now() > end:
                     raise NotReached(
                         f"another herd has been changing metadata of nodes for {PATIENCE_S:g} s",
-                        hint=f"its process has the lock of {self._lock_file}",
+                        hint=f"its process has the lock of {file}",
                     )
                 await self._clock.sleep(LOCK_LOOK_S)
             try:
@@ -65,7 +70,7 @@ class MetadataWriter:
         whether anything was written. NotFound if there is no such node.
         """
         wrote = False
-        async with self.hold_lock():
+        async with self.hold_lock(path):
             for _ in range(TRIES):
                 node = parse.parse_node(await self._rest.call_tpu("GET", path))
                 metadata = change(node)
@@ -89,13 +94,14 @@ class MetadataWriter:
         if not OPERATION_ID.fullmatch(operation.id):
             raise MalformedAnswer("the cloud named no operation when it changed a node")
         path = f"{zone_path}/operations/{operation.id}"
-        end = self._clock.now() + PATIENCE_S
+        end, pause_s = self._clock.now() + PATIENCE_S, OPERATION_LOOK_S
         while not operation.done:
             if self._clock.now() > end:
                 raise NotReached(
                     f"the cloud has not changed {operation.target} within {PATIENCE_S:g} s"
                 )
-            await self._clock.sleep(OPERATION_LOOK_S)
+            await self._clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, OPERATION_LOOK_S_MAX)
             operation = parse.parse_operation(await self._rest.call_tpu("GET", path))
         if operation.error is not None:
             raise OperationFailed(operation.error.sentence)

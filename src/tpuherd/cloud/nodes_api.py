@@ -44,13 +44,13 @@ class Cloud:
         *,
         project_keys: bool = False,
         clock: Clock | None = None,
-        lock_file: Path | None = None,
+        lock_folder: Path | None = None,
     ) -> None:
         self.rest = rest
         self.project_keys = project_keys  #: whether our key goes into the project's metadata
         self.project = project
         self.page = page
-        self._metadata = MetadataWriter(rest, clock or WallClock(), lock_file)
+        self._metadata = MetadataWriter(rest, clock or WallClock(), lock_folder)
 
     async def list_nodes(self) -> NodeList:
         """Every node in every zone, from all pages."""

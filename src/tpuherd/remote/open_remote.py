@@ -33,7 +33,7 @@ from tpuherd_host.agent.frames import PROTOCOL
 DESCRIPTORS = 65_536
 MAC_DESCRIPTORS = 10_240  #: the most that macOS allows by default
 
-METADATA_LOCK = "node-metadata.lock"  #: held while any herd of this user changes metadata
+METADATA_LOCKS = "node-metadata"  #: held while any herd of this user changes a node's metadata
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def open_cloud(
         )
         yield Cloud(
             rest, place.project, project_keys=place.project_keys, clock=clock,
-            lock_file=place.folders.state / METADATA_LOCK,
+            lock_folder=place.folders.state / METADATA_LOCKS,
         )  # fmt: skip
 
 
