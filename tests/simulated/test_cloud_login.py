@@ -316,14 +316,18 @@ def test_a_new_login_is_used_at_once(save: Save) -> None:
 
 def test_pending_requests_end_with_their_callers(save: Save) -> None:
     async def main() -> None:
+        asked = asyncio.Event()
+
         class Silent(httpx2.AsyncBaseTransport):
             async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+                asked.set()
                 await asyncio.Event().wait()
                 raise AssertionError
 
         async with httpx2.AsyncClient(transport=Silent()) as http:
             asking = asyncio.ensure_future(GoogleAuth(save(USER), http, Watch()).auth_headers())
-            await asyncio.sleep(0.5)
+            async with asyncio.timeout(20):
+                await asked.wait()
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
