@@ -315,8 +315,10 @@ class ConnectionPool:
                         f" although the key has been in the metadata for {ADMISSION_S:g} s",
                         hint="its guest agent may be broken: check its serial console",
                     ) from refusal
+            begun = self.clock.now()
             await self.directory.install_key(host, self.caller.login, self.caller.keys.public)
-            await self.clock.sleep(pause_s)
+            # The cloud takes a while for the change, and the host may have seen it already.
+            await self.clock.sleep(max(0.0, begun + pause_s - self.clock.now()))
             pause_s = min(pause_s * 1.5, 5.0)
 
     async def _connect(
