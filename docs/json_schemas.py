@@ -182,6 +182,36 @@ SET = object_of(
     }
 )
 
+CHIP = object_of({
+    "host": (TEXT, "its short name: gpt-0/w3"),
+    "node": (TEXT, ""),
+    "zone": (TEXT, ""),
+    "chip": (or_null(TEXT), "its file: /dev/accel0; null: the host did not answer, or has none"),
+    "hbm_used": (or_null(COUNT), "bytes; null here and below: not known"),
+    "hbm_total": (or_null(COUNT), "bytes"),
+    "duty_percent": (or_null(NUMBER), "how much of the time its TensorCores were busy"),
+    "bandwidth_percent": (or_null(NUMBER), "how much of the bandwidth of HBM is used"),
+    "idle_s": (or_null(NUMBER), "seconds since it was last used"),
+    "invalid": (TEXTS, "fields above that libtpu sent with a value that can't be true"),
+    "processes": (list_of(object_of({
+        "pid": (or_null(COUNT), "null: hidden from the login"),
+        "user": (TEXT, ""),
+        "command": (TEXT, ""),
+        "task": (TEXT, "of herd that it belongs to; empty: none"),
+    })), "that have the chip open"),
+    "load": (or_null(NUMBER), "of the host: processes that want to run, on average of a minute"),
+    "cores": (or_null(COUNT), "of the host"),
+    "ram_used": (or_null(COUNT), "bytes of the host"),
+    "ram_total": (or_null(COUNT), "bytes of the host"),
+    "disk_free": (or_null(COUNT), "bytes on the disk of the login's home"),
+    "disk_total": (or_null(COUNT), "bytes on this disk"),
+    "read_at": (NUMBER, "when, in seconds since 1970"),
+    "age_s": (NUMBER, "how old the values are"),
+    "answered": (FLAG, "whether the host answered"),
+    "notice": (TEXT, "of a preemption or maintenance; empty: none"),
+    "why": (TEXT, "why values are not known; empty: all are"),
+})  # fmt: skip
+
 #: By command.
 READING_SCHEMAS: Mapping[str, Schema] = {
     "herd ls --json": list_of(schema_of(results.JobSummary)),
@@ -190,6 +220,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd explain NAME --json": list_of(FINDING),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
+    "herd smi --json": list_of(CHIP),
     "herd wait NAME --json": object_of({
         **END,
         "jobs": (list_of(object_of(END)), "each of the jobs"),

@@ -1,6 +1,7 @@
 """Files to and from hosts, and logs that are read on this machine, as a user does it."""
 
 import json
+import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,6 +153,39 @@ def test_a_job_without_a_node_is_known(user: User) -> None:
 def test_a_single_word_with_a_terminal_is_a_shell_line(user: User) -> None:
     done = user.herd("ssh", "pod/w1", "echo one | tr o 0; exit 4")
     assert (done.returncode, done.stdout.split()) == (4, ["0ne"])
+
+
+def test_chips_in_use_show_what_the_host_says_and_idle_ones_say_why(user: User) -> None:
+    hold = (
+        'exec python3 -c \'import sys; x = bytearray(200 << 20); print("held", flush=True);'
+        ' print(open("/proc/self/statm").read(), flush=True); sys.stdin.read()\' 3</dev/accel1'
+    )
+    with user.begun("exec", "pod/w0", "-c", hold, stdin=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        while "held" not in holder.stdout.readline():
+            pass
+        resident = int(holder.stdout.readline().split()[-6]) * resource.getpagesize()
+        done = user.herd("smi", "pod/w[0-1]", "--json")
+        holder.stdin.close()
+        holder.wait()
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = json.loads(done.stdout)
+    assert [(row["host"], row["chip"]) for row in rows] == [
+        (f"pod/w{worker}", f"/dev/accel{chip}") for worker in (0, 1) for chip in range(4)
+    ]
+    held, idle = rows[1], rows[4:]
+    assert held["hbm_total"] == 32 << 30
+    assert held["hbm_used"] == pytest.approx(resident, rel=0.05)
+    assert 0 <= held["duty_percent"] <= 100
+    assert [one["command"].split()[0] for one in held["processes"]] == ["python3"]
+    assert [row["hbm_used"] for row in rows[:4] if row is not held] == [0, 0, 0]
+    assert {row["why"] for row in idle} == {"no program uses the chips"}
+    assert {(row["hbm_used"], row["duty_percent"]) for row in idle} == {(None, None)}
+    assert all(row["cores"] and row["ram_total"] for row in rows)
+    table = user.herd("smi", "pod/w1")
+    assert table.stdout.count("accel") == 4
+    assert "no program uses the chips" in table.stdout
 
 
 def test_a_recorded_pod_is_as_the_model_says(user: User, tmp_path: Path) -> None:

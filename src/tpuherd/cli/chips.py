@@ -28,9 +28,11 @@ def chips(target: str, json_: bool) -> ParsedCommand:
 
 async def run_chips(target: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.commands.ask_hosts import ask_hosts
+    from tpuherd.commands.chip_use import plain_chip_use
     from tpuherd.ports import RpcRequest
 
-    answers, status = await ask_hosts(target, RpcRequest(name="holders"), console, home)
+    said, status = await ask_hosts(target, RpcRequest(name="holders"), console, home)
+    answers = {host: plain_chip_use(answer) for host, answer in said.items()}
     if json_:
         await console.write(json.dumps(answers, indent=2).encode() + b"\n")
     else:

@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),
         "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
         "chips": ("Show which processes use the TPU chips.", "tpuherd.cli.chips:chips"),
+        "smi": ("Show what every chip of every host does.", "tpuherd.cli.smi:smi"),
         "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),
         "daemon": (
             "Inspect or stop the daemon that keeps SSH connections.",

@@ -131,6 +131,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cp": ("herd cp data.bin notes/ gpt:data", "herd cp 'gpt/w0:out/*.json' results"),
     "logs": ("herd logs gpt -f", "herd logs gpt --host w0 --grep loss --tail 20"),
     "chips": ("herd chips gpt",),
+    "smi": ("herd smi", "herd smi gpt -l 2", "herd smi gpt --json"),
     "clean": ("herd clean gpt", "herd clean gpt/w0 --all"),
     "daemon": ("herd daemon status",),
     "daemon status": ("herd daemon status",),
