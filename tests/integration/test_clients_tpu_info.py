@@ -1,15 +1,22 @@
-"""Google's tpu-info inside a host: chips, the processes that use them, and their memory."""
+"""Google's tpu-info inside a host: chips, the processes that use them, and their memory.
 
+`herd smi` reads the same service by code of its own, so the two must agree.
+"""
+
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.login import Login, logged_in
-from tests.conformance.world import client, run, started, until
+from tests.conformance.world import World, client, run, started, until
+from tests.integration.users import User
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-agent")]
 
+GIB = 1 << 30
 ZONES = {"v6e-8": "us-central1-b", "v2-8": "us-central1-f"}
 
 
@@ -19,10 +26,22 @@ def program() -> Path:
 
 
 @pytest.fixture(scope="module")
-def login(program: Path) -> Iterator[Login]:
+def world(program: Path) -> Iterator[World]:
     venv = str(program.parents[1])
-    options = ("--no-internet", "--time-scale", "600", "--offer", venv)
-    with started(*options) as world, logged_in(world) as login:
+    with started("--no-internet", "--time-scale", "600", "--offer", venv) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def user(world: World) -> Iterator[User]:
+    user = User(world.home, world)
+    yield user
+    user.leave()
+
+
+@pytest.fixture(scope="module")
+def login(world: World) -> Iterator[Login]:
+    with logged_in(world) as login:
         for kind, zone in ZONES.items():
             world.node(zone, kind, acceleratorType=kind, metadata={"ssh-keys": login.line})
         yield login
@@ -32,19 +51,33 @@ def login(program: Path) -> Iterator[Login]:
     ("kind", "devices", "file"),
     [("v6e-8", 8, "/dev/vfio/0"), ("v2-8", 8, "/dev/accel0")],  # two devices a chip on v2
 )
-def test_the_tables(login: Login, program: Path, kind: str, devices: int, file: str) -> None:
+def test_the_tables(
+    login: Login, program: Path, user: User, kind: str, devices: int, file: str
+) -> None:
     (ip,) = login.addresses(ZONES[kind], kind)
     idle = run([*login.ssh(ip), f"COLUMNS=160 {program}"], login.env).stdout
     assert "TPU Chips" in idle
-    hold = f"exec setsid nohup sudo sleep 900 < {file} > /dev/null 2>&1 &"
+    fill = "x = bytearray(700 << 20); import time; time.sleep(900)"
+    hold = f"exec setsid nohup sudo python3 -c '{fill}' < {file} > /dev/null 2>&1 &"
     run([*login.ssh(ip), hold], login.env)
 
     def busy() -> str:
         said = run([*login.ssh(ip), f"COLUMNS=160 sudo -E {program}"], login.env).stdout
-        return said if "GiB" in said else ""
+        return said if re.search(r"0\.[1-9]\d GiB /", said) else ""
 
     table = until(busy, "tpu-info to see the workload", seconds=20)
     assert table.count("GiB /") == devices
     held = run([*login.ssh(ip), f"sudo {program} --process"], login.env).stdout
-    assert "sleep" in held
+    assert "python3" in held
     assert f"{file}" in held
+    done = user.herd("smi", kind, "--json")
+    assert done.returncode == 0, done.stderr
+    chips = json.loads(done.stdout)
+    each = devices // len(chips)
+    assert re.findall(r"([\d.]+) GiB / ([\d.]+) GiB", table) == [
+        (f"{one['hbm_used'] / each / GIB:.2f}", f"{one['hbm_total'] / each / GIB:.2f}")
+        for one in chips
+        for _ in range(each)
+    ]
+    assert [one["chip"] for one in chips if one["processes"]] == [file]
+    assert all(one["duty_percent"] is not None for one in chips)
