@@ -11,7 +11,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import _socket
+    import socket
     from collections.abc import Callable, Sequence
 
     RunCommand = Callable[[list[str]], int]
@@ -67,7 +67,7 @@ def take_environment(project: str) -> None:
 
 def capture_command(words: list[str], run_command: "RunCommand") -> tuple[int, str, str]:
     """Run a command; return its exit status, and what it wrote to stdout and stderr."""
-    import _signal  # type: ignore[import-not-found]
+    import signal
 
     kept = [os.dup(number) for number in range(3)]
     pipes = [os.pipe(), os.pipe()]
@@ -83,8 +83,8 @@ def capture_command(words: list[str], run_command: "RunCommand") -> tuple[int, s
         for number, file in enumerate(kept):
             os.dup2(file, number)
             os.close(file)
-    for number in (_signal.SIGINT, _signal.SIGTERM):
-        _signal.signal(number, _signal.SIG_DFL)  # the launcher passes them to the daemon
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # the launcher passes them to the daemon
     out, err = (read_to_end(end).strip() for end, _ in pipes)
     return status, out, err
 
@@ -94,32 +94,29 @@ def read_to_end(file: int) -> str:
         return stream.read().decode(errors="replace")
 
 
-def connect_socket(address: str, port: int) -> "_socket.socket":
-    import _socket
+def connect_socket(address: str, port: int) -> "socket.socket":
+    import socket
 
-    family = _socket.AF_INET6 if ":" in address else _socket.AF_INET
-    connection = _socket.socket(family, _socket.SOCK_STREAM)
-    connection.settimeout(CONNECT_S)
-    connection.connect((address, port))
+    connection = socket.create_connection((address, port), CONNECT_S)
     connection.settimeout(None)
-    connection.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def relay_bytes(connection: "_socket.socket") -> None:
+def relay_bytes(connection: "socket.socket") -> None:
     """Carry bytes both ways until the host ends, or ssh reads no more."""
-    import _socket
-    import _thread
+    import socket
+    import threading
 
     def send_input() -> None:
         try:
             while piece := os.read(0, PIECE):
                 connection.sendall(piece)
-            connection.shutdown(_socket.SHUT_WR)
+            connection.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # the host is gone: the other direction ends, too
 
-    _thread.start_new_thread(send_input, ())
+    threading.Thread(target=send_input, daemon=True).start()
     try:
         while piece := connection.recv(PIECE):
             left = memoryview(piece)
