@@ -220,7 +220,6 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd explain NAME --json": list_of(FINDING),
     "herd events --json": EVENT,
     "herd logs NAME --json": LINE,
-    "herd smi --json": list_of(CHIP),
     "herd wait NAME --json": object_of({
         **END,
         "jobs": (list_of(object_of(END)), "each of the jobs"),
@@ -282,6 +281,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
             }
         )
     ),
+    "herd smi --json": list_of(CHIP),
     "herd nfs status TARGET --json": list_of(NFS_HOST),
     "herd run --json": MADE,
     "herd up --json": MADE,

@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -134,7 +136,15 @@ def test_the_version_of_ssh() -> None:
     assert judge_ssh_client("/bin/ssh", "dropbear").status is OK
 
 
-def test_dead_sockets_are_found_and_removed(machine: Machine) -> None:
+@pytest.fixture
+def short_home() -> Iterator[Path]:
+    """A folder for sockets, whose paths the kernel limits to about a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="home-") as name:
+        yield Path(name)
+
+
+def test_dead_sockets_are_found_and_removed(machine: Machine, short_home: Path) -> None:
+    machine = replace(machine, environ={**machine.environ, "HOME": str(short_home)})
     runtime = machine.folders.runtime
     runtime.mkdir(parents=True)
     runtime.chmod(0o755)
