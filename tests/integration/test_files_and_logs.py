@@ -6,7 +6,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tests.integration.users import User, empty_home, pod
 
@@ -171,6 +173,7 @@ def test_chips_in_use_show_what_the_host_says_and_idle_ones_say_why(user: User) 
         holder.wait()
     assert (done.returncode, done.stderr) == (0, "")
     rows = json.loads(done.stdout)
+    jsonschema.validate(rows, SCHEMAS["herd smi --json"])
     assert [(row["host"], row["chip"]) for row in rows] == [
         (f"pod/w{worker}", f"/dev/accel{chip}") for worker in (0, 1) for chip in range(4)
     ]
