@@ -123,7 +123,7 @@ async def run_probe(
     words = ["env", *unset, python, "-c", source]
     found: dict[Host, ProbeOutput] = {}
 
-    async def one(host: Host) -> ProbeOutput:
+    async def run_on_host(host: Host) -> ProbeOutput:
         env = place_environment(hosts, hosts.index(host))
         arguments = {"id": id, "argv": words, "env": dict(env), "keep_s": KEEP_S}
         verb = RpcRequest(name="run", arguments=arguments)
@@ -133,7 +133,7 @@ async def run_probe(
     try:
         async with (
             asyncio.timeout(None) as patience,
-            aclosing(fanout.run_on_each(hosts, one, seconds=LIMIT_S)) as results,
+            aclosing(fanout.run_on_each(hosts, run_on_host, seconds=LIMIT_S)) as results,
         ):
             async for done in results:
                 sentence = done.error.sentence if done.error is not None else ""
@@ -165,7 +165,7 @@ async def read_output(link: Link, verb: RpcRequest) -> ProbeOutput:
 async def remove_traces(hosts: Sequence[Host], id: str, reach: RemoteSession) -> None:
     """Stop the program where it still runs, and have the agents forget it."""
 
-    async def one(host: Host) -> None:
+    async def stop_on_host(host: Host) -> None:
         link = await reach.pool.get_link(host)
         try:
             stop = {"id": id, "grace_s": 0.0, "why": "herd check is over"}
@@ -174,7 +174,7 @@ async def remove_traces(hosts: Sequence[Host], id: str, reach: RemoteSession) ->
             return  # it never started there
         await link.call(RpcRequest(name="forget", arguments={"id": id}))
 
-    await fanout.run_on_all(hosts, one, seconds=STOP_S)
+    await fanout.run_on_all(hosts, stop_on_host, seconds=STOP_S)
 
 
 def parse_report(text: str) -> CollectiveReport | None:

@@ -62,10 +62,10 @@ async def check_hosts(
     labels = label_hosts(hosts)
     jobs = load_jobs(place, hosts, clock.now())
 
-    async def one(host: Host) -> HostAnswer:
+    async def ask_in_time(host: Host) -> HostAnswer:
         return await ask_host(host, jobs.get(slot_of(host)), reach, clock)
 
-    results = await fanout.run_on_all(hosts, one, seconds=ANSWER_S)
+    results = await fanout.run_on_all(hosts, ask_in_time, seconds=ANSWER_S)
     found = [judge_reach(labels[done.host], done) for done in results]
     checked = add_expectations(results, labels, jobs, reach)
     if place.world is not None:
@@ -212,7 +212,7 @@ async def fix_hosts(
     foreign = sorted(label for host, label in labels.items() if host.foreign)
     verb = RpcRequest(name="clean")
 
-    async def one(host: Host) -> Mapping[str, Any]:
+    async def clean_host(host: Host) -> Mapping[str, Any]:
         link = await reach.pool.get_link(host)
         try:
             return parse_clean_reply(await link.call(verb))
@@ -220,7 +220,7 @@ async def fix_hosts(
             raise OperationFailed(NONSENSE.format(error)) from error
 
     mine = [host for host in labels if not host.foreign]
-    done = await fanout.run_on_all(mine, one, seconds=CLEAN_S)
+    done = await fanout.run_on_all(mine, clean_host, seconds=CLEAN_S)
     said = summary_lines({labels[one.host]: one.value for one in done if one.value is not None})
     said += fanout.failure_lines(done)
     if foreign:

@@ -62,7 +62,7 @@ def judge_pythons(hosts: Sequence[CheckedHost]) -> Findings:
 
 
 def compare_python(hosts: Sequence[CheckedHost], name: str) -> Findings:
-    def judge(own: str, common: str, others: str) -> HostFinding:
+    def describe_difference(own: str, common: str, others: str) -> HostFinding:
         return report_problem(
             f"{name} is {own}, and {common} on {others}",
             "install the same on every host: a job's `requirements` does, and `herd sync` copies",
@@ -72,7 +72,7 @@ def compare_python(hosts: Sequence[CheckedHost], name: str) -> Findings:
         rows = [row for row in one.facts.pythons if row.name == name]
         return describe_python(rows[0]) if rows else NOTHING
 
-    return compare_hosts(hosts, versions, judge)
+    return compare_hosts(hosts, versions, describe_difference)
 
 
 def describe_python(one: HostPython) -> str:
@@ -96,13 +96,13 @@ def judge_images(hosts: Sequence[CheckedHost]) -> Findings:
         one.label: [all_right(describe_image(one))] for one in hosts
     }
 
-    def judge(own: str, common: str, others: str) -> HostFinding:
+    def describe_difference(own: str, common: str, others: str) -> HostFinding:
         return warn_of(
             f"runs {own}, and {others} {common}",
             "recreate the node if programs behave differently there",
         )
 
-    odd = compare_hosts(hosts, describe_image, judge)
+    odd = compare_hosts(hosts, describe_image, describe_difference)
     for one in hosts:
         runtime, wanted = one.facts.identity.image.runtime, one.expected.runtime
         if runtime and wanted and runtime != wanted:
@@ -131,7 +131,7 @@ def judge_same_settings(hosts: Sequence[CheckedHost]) -> Findings:
 
 
 def compare_variable(hosts: Sequence[CheckedHost], name: str) -> Findings:
-    def judge(own: str, common: str, others: str) -> HostFinding:
+    def describe_difference(own: str, common: str, others: str) -> HostFinding:
         return report_problem(
             f"{name} is {own}, and {common} on {others}",
             "set it in the job's env, which reaches every host alike",
@@ -141,7 +141,7 @@ def compare_variable(hosts: Sequence[CheckedHost], name: str) -> Findings:
         rows = [row for row in one.facts.settings.variables if row.where == LOGIN]
         return next((repr(row.value) for row in rows if row.name == name), "not set")
 
-    return compare_hosts(hosts, value, judge)
+    return compare_hosts(hosts, value, describe_difference)
 
 
 def judge_clocks(hosts: Sequence[CheckedHost]) -> Findings:

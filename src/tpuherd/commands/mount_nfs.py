@@ -32,11 +32,11 @@ class NfsTarget:
     async def ask(self, hosts: Sequence[Host], verb: str, asked: Mapping[str, Any]) -> Answers:
         """Call the agents of these hosts."""
 
-        async def one(host: Host) -> Mapping[str, Any]:
+        async def call_host(host: Host) -> Mapping[str, Any]:
             link = await self.reach.pool.get_link(host)
             return await link.call(RpcRequest(name=verb, arguments=asked))
 
-        return await fanout.run_on_all(hosts, one, seconds=SECONDS)
+        return await fanout.run_on_all(hosts, call_host, seconds=SECONDS)
 
     async def select(self, target: str) -> list[Host]:
         """Find other hosts, and ask before those of other herd users are changed."""

@@ -77,7 +77,7 @@ async def repeat_readings(
 async def read_hosts(hosts: Sequence[Host], reach: "RemoteSession") -> list[HostReading]:
     """Ask all hosts at once; one that does not answer is a reading that says why."""
 
-    async def one(host: Host) -> HostReading:
+    async def read_or_explain(host: Host) -> HostReading:
         await reach.pool.get_link(host)
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -86,7 +86,7 @@ async def read_hosts(hosts: Sequence[Host], reach: "RemoteSession") -> list[Host
             raise NotReached(f"no answer in {ANSWER_S:g} s") from error
 
     labels = label_hosts(hosts)
-    results = await fanout.run_on_all(hosts, one, seconds=CONNECT_S)
+    results = await fanout.run_on_all(hosts, read_or_explain, seconds=CONNECT_S)
     readings = [
         done.value or lost_reading(done.host, labels[done.host], done.error, reach.clock.now())
         for done in results

@@ -56,8 +56,8 @@ async def mount_nfs_folder(
         if any(isinstance(one, HostFailure) for one in found):
             return found
 
-    async def mount(watch: HostWatcher) -> None:
+    async def mount_on_host(watch: HostWatcher) -> None:
         await call_agent(watch, "nfs.mount", asked, MOUNT_S)
 
-    found = await gang.run_on_all(clients, mount)
+    found = await gang.run_on_all(clients, mount_on_host)
     return [one for one in found if isinstance(one, HostFailure)]

@@ -57,7 +57,7 @@ class SshFiles:
     def config(self) -> Path:
         return self.folder / "config"
 
-    def project(self, suffix: str) -> Path:
+    def project_file(self, suffix: str) -> Path:
         return self.folder / f"{suffix}.json"
 
     def known_hosts(self, suffix: str) -> Path:
@@ -121,7 +121,7 @@ def write_config(projects: Sequence[SshProject], plan: NamePlan, files: SshFiles
 def host_lines(project: SshProject, files: SshFiles) -> Iterator[str]:
     """Yield the options that depend on the project."""
     yield f"User {project.login}"
-    own = shlex.join((*project.herd, "ssh-proxy", str(files.project(project.suffix))))
+    own = shlex.join((*project.herd, "ssh-proxy", str(files.project_file(project.suffix))))
     yield f"ProxyCommand {own} %h %r"
     yield f'IdentityFile "{files.key}"'
     yield f'UserKnownHostsFile "{files.known_hosts(project.suffix)}"'

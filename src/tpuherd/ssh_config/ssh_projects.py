@@ -92,11 +92,15 @@ def edit_projects(files: SshFiles) -> Iterator[None]:
 def save_project(files: SshFiles, project: SshProject) -> None:
     content: dict[str, Any] = asdict(project)
     del content["suffix"]
-    atomic_write(files.project(project.suffix), json.dumps(content, indent=1))
+    atomic_write(files.project_file(project.suffix), json.dumps(content, indent=1))
 
 
 def remove_project(files: SshFiles, suffix: str) -> None:
-    for file in (files.project(suffix), files.known_hosts(suffix), files.folder / f"{suffix}.lock"):
+    for file in (
+        files.project_file(suffix),
+        files.known_hosts(suffix),
+        files.folder / f"{suffix}.lock",
+    ):
         file.unlink(missing_ok=True)
 
 
