@@ -29,7 +29,7 @@ from tpuherd.store.corruption import (
 )
 from tpuherd.store.damaged_file import refuse_wrong_heads
 from tpuherd.store.moved_marker import refuse_moved
-from tpuherd.store.schema import migrate_schema
+from tpuherd.store.schema import migrate_schema, refuse_newer
 from tpuherd.store.secret_files import SecretFiles
 from tpuherd.store.set_aside import set_aside
 from tpuherd.store.trouble_files import TroubleStore
@@ -77,6 +77,21 @@ class Database:
     def stored_jobs(self) -> Mapping[str, StoredJob]:
         with self._read_transaction() as connection:
             return job_table.read_jobs(connection)
+
+    def job_revisions(self) -> Mapping[str, tuple[int, float]]:
+        """What differs for each job once it was changed, or removed and submitted again."""
+        with self._read_transaction() as connection:
+            return job_table.read_revisions(connection)
+
+    def find_job(self, job: str) -> StoredJob | None:
+        with self._read_transaction() as connection:
+            return job_table.read_jobs(connection, job).get(job)
+
+    def check_format(self) -> None:
+        """Raise if the store was moved away or migrated by a newer herd since it was opened."""
+        refuse_moved(self.folder)
+        with self._read_transaction() as connection:
+            refuse_newer(connection)
 
     def put_job(
         self,
@@ -129,6 +144,15 @@ class Database:
             if newest and limit is not None:
                 after = log.number_before_newest(connection, chosen, after=after, limit=limit)
             yield from log.read_events(connection, chosen, after=after, limit=limit)
+
+    def events_before(
+        self, before: int, *, job: str | None, slot: str | None, limit: int
+    ) -> list[tuple[int, HistoryEvent]]:
+        """The last events before this number, in order."""
+        chosen = log.event_condition(job=job, slot=slot, kinds=None, before=before)
+        with self._read_transaction() as connection:
+            after = log.number_before_newest(connection, chosen, after=0, limit=limit)
+            return list(log.read_events(connection, chosen, after=after, limit=limit))
 
     def latest_event_time(self) -> float:
         """Time of the last events; a later engine never records an earlier time."""

@@ -89,10 +89,17 @@ def latest_time(connection: sqlite3.Connection) -> float:
 
 
 def event_condition(
-    *, job: str | None, slot: str | None, kinds: Collection[str] | None
-) -> tuple[str, list[str]]:
+    *,
+    job: str | None,
+    slot: str | None,
+    kinds: Collection[str] | None,
+    before: int | None = None,
+) -> tuple[str, list[str | int]]:
     """The SQL condition for these filters, and its values."""
-    parts, values = ["1"], []
+    parts, values = ["1"], list[str | int]()
+    if before is not None:
+        parts.append("seq < ?")
+        values.append(before)
     for column, value in (("job", job), ("slot", slot)):
         if value is not None:
             parts.append(f"{column} = ?")
@@ -105,7 +112,7 @@ def event_condition(
 
 def read_events(
     connection: sqlite3.Connection,
-    condition: tuple[str, list[str]],
+    condition: tuple[str, list[str | int]],
     *,
     after: int,
     limit: int | None,
@@ -150,7 +157,11 @@ def read_history(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 
 def number_before_newest(
-    connection: sqlite3.Connection, condition: tuple[str, list[str]], *, after: int, limit: int
+    connection: sqlite3.Connection,
+    condition: tuple[str, list[str | int]],
+    *,
+    after: int,
+    limit: int,
 ) -> int:
     """The number after which the newest `limit` events of these come."""
     where, values = condition

@@ -21,6 +21,12 @@ def read_jobs(connection: sqlite3.Connection, job: str | None = None) -> Mapping
     return {row[0]: parse_job_row(row) for row in rows}
 
 
+def read_revisions(connection: sqlite3.Connection) -> Mapping[str, tuple[int, float]]:
+    """The revision of each job and when it was made, without reading the documents."""
+    rows = connection.execute("SELECT job, revision, made_at FROM jobs")
+    return {job: (revision, made_at) for job, revision, made_at in rows}
+
+
 def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
     """A row's job. SQLite does not check contents: a malformed row is damage."""
     job, goal, document, snapshot, made_at, changed_at, revision, who, patient = row

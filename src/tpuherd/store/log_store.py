@@ -165,18 +165,27 @@ class LogStore:
         """The logical offset of the end of the stored log."""
         return find_end_offset(self._log_folder(id) / place.folder_name)
 
+    def segment_offsets(self, id: str, place: LogHost) -> list[int]:
+        """Where its segments begin, each at a record."""
+        folder = self._log_folder(id) / place.folder_name
+        return [offset for offset, _ in list_segments(folder)]
+
     def _log_folder(self, id: str) -> Path:
         """The folder of a log, checked to be within ours."""
         return self.folder / check_folder_name(id)
 
-    def read_records(self, id: str, place: LogHost, start: int = 0) -> Iterator[tuple[int, Record]]:
+    def read_records(
+        self, id: str, place: LogHost, start: int = 0, *, known: int = 0
+    ) -> Iterator[tuple[int, Record]]:
         """The records from this offset on, each with the offset of its end. If the oldest were
         removed, a JUMP to the first remaining one comes first.
+
+        `known`: an offset at which a record ends; what is before it is not read.
         """
         home = self._log_folder(id) / place.folder_name
         dropped = (home / DROPPED).exists()
         for offset, path in list_segments(home):
-            for end, record in read_segment(offset, path, start):
+            for end, record in read_segment(offset, path, start, known):
                 if dropped and offset > start:
                     yield offset, Record(record.at, JUMP, NUMBER.pack(offset))
                 dropped = False
@@ -213,7 +222,7 @@ class LogCursor:
     def read_new(self, id: str, place: LogHost) -> Iterator[tuple[float, int, bytes]]:
         """The time, port and text of each new record that is not older than `since`."""
         start = self._offsets.get((id, place), 0)
-        for offset, record in self._store.read_records(id, place, start):
+        for offset, record in self._store.read_records(id, place, start, known=start):
             self._offsets[id, place] = offset
             if record.at >= self._since:
                 lost = record.port in (GAP, JUMP)
@@ -330,8 +339,13 @@ def list_segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(path.stem), path) for path in folder.glob("*.log"))
 
 
-def read_segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Record]]:
-    """The records of a segment after an offset, up to the first malformed one."""
+def read_segment(
+    offset: int, path: Path, start: int, known: int = 0
+) -> Iterator[tuple[int, Record]]:
+    """The records of a segment after an offset, up to the first malformed one.
+
+    `known`: where a record ends, so that what is before need not be read.
+    """
     try:
         if offset + path.stat().st_size <= start:
             return
@@ -339,7 +353,8 @@ def read_segment(offset: int, path: Path, start: int) -> Iterator[tuple[int, Rec
     except FileNotFoundError:
         return
     with stream:
-        reader = RecordReader(offset)
+        reader = RecordReader(max(offset, known))
+        stream.seek(reader.offset - offset)
         try:
             while piece := stream.read(READ_MAX):
                 for record in reader.feed(piece):

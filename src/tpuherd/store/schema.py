@@ -60,6 +60,11 @@ def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS)
     ours = OLDEST + len(STEPS) - 1
     if schema_version(connection) == ours and (absent := TABLES - table_names(connection)):
         raise corrupt_error(f"the list of tables ({', '.join(sorted(absent))} missing)")
+    refuse_newer(connection, newest)
+
+
+def refuse_newer(connection: sqlite3.Connection, newest: int = OLDEST + len(STEPS) - 1) -> None:
+    """Raise InvalidInput if the store is of a format that only a newer herd reads."""
     if schema_version(connection) > newest:
         raise InvalidInput(
             f"the store was written by a newer herd (its format is {schema_version(connection)},"
