@@ -13,6 +13,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "up": ("herd up --name dev --accelerator v4-8",),
     "ls": ("herd ls",),
+    "ui": ("herd ui", "herd ui --port 8000 --no-browser"),
     "status": ("herd status gpt", "herd status gpt-0 --json"),
     "why": ("herd why gpt",),
     "explain": (
@@ -24,10 +25,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
     "types": ("herd types", "herd types v5e", "herd types v4-32"),
     "capacity": ("herd capacity",),
-    "metrics": (
-        "herd metrics -o /var/lib/prometheus/node-exporter/herd.prom",
-        "herd metrics --alerts -o herd-alerts.yml",
-    ),
     "plan": ("herd plan gpt",),
     "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),
     "sweep FILE": ("herd sweep lr.yaml",),

@@ -12,6 +12,7 @@ from tpuherd_sim.http.app import RouteHandler
 from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore, json_response
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request, Response
+from tpuherd_sim.model.records import Node
 from tpuherd_sim.model.world import World, log_length
 from tpuherd_sim.state_dir import WorldInfo
 from tpuherd_sim.tpu import host_reports
@@ -41,7 +42,10 @@ def world_routes(
         )
 
     async def nodes(request: Request) -> Response:
-        return json_response({"nodes": sorted(live_world.world.nodes)})
+        there = live_world.world.nodes
+        return json_response(
+            {"nodes": sorted(there), "about": [node_row(there[key]) for key in sorted(there)]}
+        )
 
     async def news(request: Request) -> Response:
         """Answer once the log has more lines than the client knows."""
@@ -104,6 +108,21 @@ def world_overview(world: World, now: float) -> Json:
         "rules": len(world.weather.rules),
         "planned": sum(due.verb == "weather.do" for due in world.agenda),
         "log": log_length(world),
+    }
+
+
+def node_row(node: Node) -> Json:
+    """What people see of a node, without asking the API."""
+    scheduling = node.spec.get("schedulingConfig") or {}
+    is_spot = scheduling.get("spot") or scheduling.get("preemptible")
+    tier = "spot" if is_spot else "reserved" if scheduling.get("reserved") else "on-demand"
+    return {
+        "node": node.id,
+        "zone": node.zone,
+        "type": node.type,
+        "tier": tier,
+        "state": node.state,
+        "hosts": len(node.workers),
     }
 
 

@@ -1,0 +1,105 @@
+"""Serves the page until cancelled; open event streams do not delay the end."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from starlette.types import ASGIApp
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from tpuherd.errors import InvalidInput
+from tpuherd.web.access_guard import LOOPBACK, AccessGuard, AccessRules
+from tpuherd.web.live_feed import LiveFeed
+from tpuherd.web.page_app import create_page_app
+from tpuherd.web.page_context import PageContext, PageServices
+
+PORT = 4373  #: "herd" on a telephone
+TRIES = 20  #: ports from there on, if it is in use
+BACKLOG = 128
+IDLE_S = 75
+
+
+@contextmanager
+def listen(host: str, port: int | None) -> Iterator[socket.socket]:
+    """Listen on a port, or on the first free one from PORT on; InvalidInput if there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    wanted = [port] if port is not None else [*range(PORT, PORT + TRIES), 0]
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for number in wanted:
+            try:
+                listener.bind((host, number))
+                break
+            except PermissionError:
+                raise InvalidInput(f"port {number} is reserved: choose one above 1023") from None
+            except OverflowError:
+                raise InvalidInput(f"{number} is not a port") from None
+            except socket.gaierror:
+                raise InvalidInput(f"{host} is not an address of this machine") from None
+            except OSError as error:
+                reason = error
+        else:
+            raise InvalidInput(
+                f"port {port} on {host} can't be used ({reason.strerror})",
+                hint="leave --port out to use a free one",
+            )
+        listener.listen(BACKLOG)
+        yield listener
+
+
+def access_rules(token: str, host: str, listener: socket.socket) -> AccessRules:
+    """Return who may use a server that listens at this address."""
+    names = {host.lower(), *LOOPBACK}
+    if host not in LOOPBACK:
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return AccessRules(
+        token=token,
+        port=listener.getsockname()[1],
+        names=frozenset(names),
+        any_address=host not in LOOPBACK,
+    )
+
+
+async def serve_page(context: PageContext, rules: AccessRules, listener: socket.socket) -> None:
+    """Serve until cancelled."""
+    feed = LiveFeed(context.open_store, context.clock)
+    services = PageServices(context=context, feed=feed)
+    app = AccessGuard(create_page_app(services), rules)
+    async with serve_connections(app, listener):
+        await feed.run()
+
+
+@asynccontextmanager
+async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+    """Answer connections within the block, and cut them at its end.
+
+    uvicorn's own Server would handle signals, and wait for every event stream to end.
+    """
+    config = Config(
+        app,
+        http=HttpToolsProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=IDLE_S,
+    )
+    config.load()
+    state = ServerState()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: HttpToolsProtocol(config, state, {}), sock=listener, backlog=BACKLOG
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in list(state.tasks):
+            task.cancel()
+        await asyncio.gather(*state.tasks, return_exceptions=True)
