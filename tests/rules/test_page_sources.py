@@ -1,0 +1,67 @@
+"""The page's JavaScript, CSS and HTML: text stays text, nothing comes from elsewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+STATIC = Path(__file__).parents[2] / "src" / "tpuherd" / "web" / "static"
+SOURCES = sorted(path for path in STATIC.rglob("*") if path.suffix in {".js", ".css", ".html"})
+MOST_LINES = 400
+
+#: What may not be in a source, and why.
+BANNED = {
+    r"\b(inner|outer)HTML\b|insertAdjacentHTML|document\.write|createContextualFragment"
+    r"|\bDOMParser\b|\bsrcdoc\b": "markup made from text can be injected",
+    r"\beval\s*\(|\bnew Function\b|set(?:Timeout|Interval)\(\s*['\"`]": "code made from text",
+    r"""(?:src|href|url\(|import\s*\(|from)\s*=?\s*["'(]*\s*(?:https?:)?//""": "a foreign request",
+    r"@import\b": "a style that the page does not list",
+}
+
+
+def name_source(path: Path) -> str:
+    return str(path.relative_to(STATIC))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name_source)
+def test_sources_make_no_markup_no_code_and_no_foreign_request(path: Path) -> None:
+    text = path.read_text("utf-8")
+    found = [
+        f"{name_source(path)}:{text.count(chr(10), 0, match.start()) + 1}: {why}: {match.group()}"
+        for pattern, why in BANNED.items()
+        for match in re.finditer(pattern, text)
+    ]
+    assert not found
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_the_bans_find_what_they_ban() -> None:
+    samples = (
+        "node.innerHTML = text",
+        "setTimeout('go()', 1)",
+        'import "x" from "https://cdn.example/x.js"',
+        '<script src="//cdn.example/x.js">',
+        "background: url(http://example/x.png)",
+        "@import 'other.css'",
+    )
+    for sample in samples:
+        assert any(re.search(pattern, sample) for pattern in BANNED), sample
+
+
+def test_html_has_neither_inline_scripts_nor_inline_styles() -> None:
+    text = (STATIC / "index.html").read_text("utf-8")
+    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+    assert not re.search(r"<style\b|\sstyle=|\son\w+=", text)
+
+
+def test_what_is_imported_or_linked_is_there() -> None:
+    """A module that is not there would leave a page blank."""
+    missing = []
+    for path in SOURCES:
+        text = path.read_text("utf-8")
+        names = re.findall(r"""(?:\bfrom|\bimport)\s+["'](\.[^"']+)["']""", text)
+        if path.suffix == ".html":
+            names += re.findall(r"""\b(?:src|href)="([\w./-]+\.(?:js|css|svg))\"""", text)
+        gone = [one for one in names if not (path.parent / one).exists()]
+        missing += [f"{name_source(path)}: {one}" for one in gone]
+    assert not missing
