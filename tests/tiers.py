@@ -57,6 +57,8 @@ LONG = (
     "integration/test_two_users.py",
     "integration/test_via.py",
     "integration/test_world_hosts.py::test_every_reset_request_returns",
+    "page/test_charts.py",
+    "page/test_pages.py",
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
     "unit/test_python_api.py::test_a_type_checker_accepts_correct_use",
