@@ -1,6 +1,7 @@
 """Which tests are too long for `make test`: `.ci/run` and `make test-long` run them.
 
-A row is a file below tests/, or one test of it. Tests marked `heavy` are for `make test-real` only.
+A row is a file below tests/, one test of it, or one case of a test. Tests marked `heavy` are for
+`make test-real` only.
 `pytest --durations=50` shows what belongs here: what takes more than about ten seconds by itself
 and whose law a shorter test guards too.
 """
@@ -11,17 +12,24 @@ LONG = (
     "conformance/test_routes.py::test_unreachable_hosts_do_not_delay_the_others",
     "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_buckets.py::test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts",
+    "integration/test_buckets.py::test_a_run_far_from_its_data_is_refused_and_nothing_is_stored",
+    "integration/test_check.py::test_a_target_that_does_not_exist_or_can_not_be_reached",
+    "integration/test_check.py::test_what_the_project_lacks_is_found_and_setup_mends_it",
     "integration/test_check_hosts.py",
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",
     "integration/test_clients_tpu_info.py",
+    "integration/test_daemon.py::test_another_version_replaces_an_idle_daemon[version]",
+    "integration/test_daemon.py::test_no_other_user_can_connect",
     "integration/test_daemon.py::test_the_daemon_ends_when_its_folder_is_gone",
     "integration/test_docs_pages.py",
     "integration/test_docs_run.py",
     "integration/test_engine_full_disk.py",
     "integration/test_engine_life.py::test_a_lost_store_is_rebuilt_from_the_cloud",
+    "integration/test_engine_life.py::test_a_running_setup_is_shown_and_can_be_replaced",
     "integration/test_engine_life.py::test_an_attempt_outlives_its_engine_and_is_not_started_again",
     "integration/test_engine_life.py::test_an_engine_is_killed_again_and_again",
+    "integration/test_engine_life.py::test_outputs_are_collected_before_the_node_goes",
     "integration/test_engine_life.py::test_term_ends_the_engine_at_once_and_nothing_else",
     "integration/test_engine_life.py::test_the_stacks_of_a_hanging_command_are_saved",
     "integration/test_engine_status.py",
@@ -29,8 +37,13 @@ LONG = (
     "integration/test_environment_life.py",
     "integration/test_exec_commands.py::test_a_dead_host_is_named_and_stops_no_other",
     "integration/test_exec_commands.py::test_a_flood_and_lines_of_a_megabyte",
+    "integration/test_exec_commands.py::test_a_slow_reader_slows_no_other_host",
+    "integration/test_exec_terminal.py::test_ctrl_c_can_detach_and_the_rest_is_seen_later",
     "integration/test_explain_life.py",
+    "integration/test_files_and_logs.py::test_a_job_without_a_node_is_known",
+    "integration/test_host_isolation.py::test_nodes_do_not_reach_each_other[namespaces-user]",
     "integration/test_host_isolation_unprivileged.py",
+    "integration/test_host_ssh_sessions.py::test_weather_and_dead_hosts[namespaces-user]",
     "integration/test_jax_pods.py",
     "integration/test_jobs_life.py",
     "integration/test_levanter.py::test_a_babysat_run_keeps_its_id_and_its_nodes_name",
@@ -41,12 +54,12 @@ LONG = (
     "integration/test_open.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_servers.py",
+    "integration/test_setup_command.py::test_a_refusal_in_the_middle_says_what_to_do",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",
     "integration/test_sweep_life.py",
     "integration/test_tpucare.py",
     "integration/test_train_checkpoints.py::test_an_impossible_partial_load_is_refused",
-    "integration/test_train_checkpoints.py::test_only_what_fits_is_loaded_and_every_other_array_is_named",
     "integration/test_train_formats.py",
     "integration/test_train_interruptions.py",
     "integration/test_train_loops.py",
@@ -59,8 +72,8 @@ LONG = (
     "integration/test_world_hosts.py::test_every_reset_request_returns",
     "page/test_charts.py",
     "page/test_pages.py",
-    "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
+    "unit/test_examples.py::test_every_file_is_packed_once_whatever_dies",
     "unit/test_python_api.py::test_a_type_checker_accepts_correct_use",
 )
 
@@ -70,8 +83,9 @@ FIRST = ("integration", "conformance", "simulated", "unit")
 
 def is_long(test: str) -> bool:
     """Whether a test, by its id, is listed here."""
-    name = test.removeprefix("tests/").partition("[")[0]
-    return name in LONG or name.partition("::")[0] in LONG
+    case = test.removeprefix("tests/")
+    name = case.partition("[")[0]
+    return any(row in LONG for row in (case, name, name.partition("::")[0]))
 
 
 def start_order(test: str) -> tuple[int, bool]:

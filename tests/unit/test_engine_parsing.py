@@ -15,6 +15,7 @@ from tpuherd.history.apply_event import apply_event
 from tpuherd.model.observed import HostRun, HostStatus, NodeState, RequestState, RunState
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent, Launch, Refusal
+from tpuherd.planner.step_events import checkpoint_facts
 from tpuherd.ports import Host
 from tpuherd_host.agent.state_machine.state import (
     CLOSING,
@@ -150,6 +151,18 @@ def test_a_live_step_is_dated_by_our_clock() -> None:
     assert agent_updates.merge_step_report(
         first, parse_report({"step": 2, "time": 6410.0}), 10010.0
     ).stepped_at == (10010.0)
+
+
+def test_what_checkpoints_cost_is_no_metric() -> None:
+    told = {"saves": 3, "save_blocked_s": 4.5, "save_took_s": -1.0, "loss": 2.0}
+    report = parse_report({"step": 9, "saved": 8, **told})
+    assert report.saving == {"saves": 3.0, "save_blocked_s": 4.5}
+    assert report.refused == ("save_took_s",)
+    assert report.metrics == {"loss": 2.0}
+    known = agent_updates.merge_step_report(
+        HostRun(attempt="a", word=RunState.RUNNING), report, 5.0
+    )
+    assert checkpoint_facts([known]) == report.saving
 
 
 def test_startup_times_are_no_metrics() -> None:

@@ -2,11 +2,13 @@
 
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.unit.event_stories import PRICE, START, StoryLog, nonsense, struck
-from tpuherd.accounting.accounts import build_accounts
+from tpuherd.accounting.accounts import Ledger, build_accounts, post_event
+from tpuherd.accounting.costs import cost_between, cost_by_state
 from tpuherd.accounting.goodput import (
     MEANINGS,
     GoodputState,
@@ -93,6 +95,7 @@ def test_the_account_matches_the_known_truth(seed: int) -> None:
     assert {state: time for state, time in story.truth.items() if time} == account.seconds
     assert account.steps_lost == story.lost
     assert account.cost == pytest.approx(story.cost)
+    assert sum(span.cost for span in account.billed) == pytest.approx(story.cost)
     goodput = story.truth[GoodputState.PRODUCTIVE] / (story.now - START)
     assert account.goodput == pytest.approx(goodput)
 
@@ -108,6 +111,8 @@ def test_every_second_has_one_state_whatever_the_log_says(seed: int) -> None:
         check_sums(account)
         goodput = account.goodput
         assert goodput is None or 0 <= goodput <= 1
+        money = sum(cost_by_state(account).values())
+        assert money == pytest.approx(sum(span.cost for span in account.billed))
         for recovery in find_recoveries(account):
             assert sum(recovery.seconds.values()) == max(0, recovery.until - recovery.at)
 
@@ -163,8 +168,90 @@ def test_a_recovery_is_split_into_its_parts() -> None:
     assert recovery.until - recovery.at == 3 + 1 + 50 + 20 + 30 + 10
     assert recovery.parts == {
         "detect": 3, "stop": 0, "pause": 0, "queue": 50, "provision": 20, "setup": 30,
-        "start": 10, "gap": 1,
+        "start": 6, "restore": 4, "compile": 0, "gap": 1,
     }  # fmt: skip
+
+
+def test_the_time_before_the_first_step_is_split_as_reported() -> None:
+    story = StoryLog()
+    story.get(10, 20, 30)
+    parts = {"python_s": 1.0, "import_s": 9.0, "compile_s": 25.0, "first_step_s": 5.0}
+    story.launch(60, step=101, resumed=100, restore_s=15, startup=parts)
+    story.truth[GoodputState.STARTING] -= 15 + 30
+    story.truth[GoodputState.RESTORE] += 15
+    story.truth[GoodputState.COMPILE] += 30
+    account = story.account()
+    assert account.seconds == story.truth
+    assert [span.state for span in account.spans[-3:]] == [
+        GoodputState.STARTING, GoodputState.RESTORE, GoodputState.COMPILE,
+    ]  # fmt: skip
+
+
+def test_a_start_that_claims_more_than_it_took_is_cut() -> None:
+    story = StoryLog()
+    story.get(10, 20, 30)
+    story.launch(60, step=1, restore_s=1e6, startup={"compile_s": 45.0})
+    account = story.account()
+    assert account.seconds[GoodputState.COMPILE] == 45
+    assert account.seconds[GoodputState.RESTORE] == 15
+    check_sums(account)
+
+
+def test_the_time_in_which_training_stands_still_for_checkpoints_is_saving() -> None:
+    story = StoryLog()
+    story.get(10, 20, 30)
+    story.launch(5, step=0)
+    story.wait(100, GoodputState.PRODUCTIVE)
+    facts: dict[str, Any] = {"saves": 4, "save_blocked_s": 8.0, "save_took_s": 20.0}
+    story.tell("attempt.saved", attempt=story.attempt, step=90, **facts)
+    story.wait(50, GoodputState.PRODUCTIVE)
+    story.tell("attempt.saved", attempt=story.attempt, step=100, **{**facts, "saves": 5,
+               "save_blocked_s": 10.0})  # fmt: skip
+    story.wait(40, GoodputState.WASTED)
+    last_at = story.now
+    story.wait(3, GoodputState.DETECT)
+    story.end(Verdict.PREEMPTED, last_at=last_at, step=140, saved=100, **{**facts, "saves": 6,
+              "save_blocked_s": 12.0})  # fmt: skip
+    story.lose()
+    story.get(50, 20, 30)
+    story.launch(10, step=101, resumed=100)
+    story.truth[GoodputState.PRODUCTIVE] -= 10
+    story.truth[GoodputState.WASTED] -= 2
+    story.truth[GoodputState.SAVING] += 12
+    account = story.account()
+    assert account.seconds == {state: time for state, time in story.truth.items() if time}
+    saves = account.runs[0].saves
+    assert saves is not None
+    assert (saves.count, saves.step, saves.blocked_s, saves.took_s) == (6, 100, 12.0, 20.0)
+
+
+def test_money_is_split_by_what_the_slot_did() -> None:
+    story = struck()
+    story.tell("bid.deleted", bid=story.bid)
+    story.ask()
+    account = story.account()
+    billed = {
+        GoodputState.HOST_SETUP: 30,
+        GoodputState.STARTING: 5,
+        GoodputState.PRODUCTIVE: 140,  # no attempt has shown yet what is lost of it
+        GoodputState.DETECT: 3,
+    }
+    assert cost_by_state(account) == pytest.approx(billed)  # a dollar a second
+    (span,) = account.billed
+    assert cost_between(account.billed, span.start - 9, span.start + 7) == pytest.approx(7)
+    assert cost_between(account.billed, span.end, span.end + 7) == 0
+
+
+def test_the_cost_of_an_earlier_job_of_the_same_name_is_kept() -> None:
+    story = struck()
+    story.tell("job.removed", slot="")
+    story.tell("bid.deleted", bid=story.bid)
+    story.tell("job.submitted", slot="")
+    story.wait(60, GoodputState.QUEUE_FIRST)
+    ledger = Ledger()
+    for event in story.events:
+        post_event(ledger, event)
+    assert sum(span.cost for span in ledger.past["gpt"]) == pytest.approx(30 + 5 + 143)
 
 
 def test_a_script_that_saves_and_resumes_itself_has_lost_nothing() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.unit.planner_scenes import ATTEMPT, NOW, bid, case, host, seen, sight, stood
 from tests.unit.toy_cloud import ZONES, Toy, offer, slot
-from tpuherd.accounting.slot_account import is_billed
+from tpuherd.accounting.costs import is_billed
 from tpuherd.history.apply_event import apply_event
 from tpuherd.model.observed import (
     BidObservation,

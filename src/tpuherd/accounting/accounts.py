@@ -3,8 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tpuherd.accounting.goodput import REST, SlotAccount
-from tpuherd.accounting.slot_account import AccountBuilder, add_event, build_account, current_state
+from tpuherd.accounting.costs import billed_spans
+from tpuherd.accounting.goodput import REST, BilledSpan, SlotAccount
+from tpuherd.accounting.slot_account import (
+    AccountBuilder,
+    add_event,
+    build_account,
+    current_state,
+)
 from tpuherd.history.event_kinds import has_required_facts
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
@@ -25,6 +31,8 @@ class Ledger:
     seq: int = 0  #: of the last event in it
     jobs: dict[str, JobTimes] = field(default_factory=dict)
     books: dict[str, AccountBuilder] = field(default_factory=dict)
+    past: dict[str, list[BilledSpan]] = field(default_factory=dict)
+    #: by job, of earlier jobs of the same name
 
 
 def build_accounts(events: Iterable[HistoryEvent], now: float) -> dict[str, SlotAccount]:
@@ -60,6 +68,8 @@ def post_event(ledger: Ledger, event: HistoryEvent) -> None:
             continue
         if event.kind == "job.submitted" and current_state(book) in REST:
             del books[name]  # it had ended; the job was submitted again
+            spans = (*book.billed, *billed_spans(book.slot_history.bids.values(), event.at))
+            ledger.past.setdefault(event.job, []).extend(spans)
         else:
             add_event(book, event)
 

@@ -21,7 +21,9 @@ class GoodputState(StrEnum):
     HOST_SETUP = "host_setup"
     STARTING = "starting"
     RESTORE = "restore"
+    COMPILE = "compile"
     PRODUCTIVE = "productive"
+    SAVING = "saving"
     WASTED = "wasted"
     STOPPING = "stopping"
     DETECT = "detect"
@@ -42,7 +44,9 @@ MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.HOST_SETUP: "code shipped, hosts set up",
     GoodputState.STARTING: "command started, before its first step",
     GoodputState.RESTORE: "reading the checkpoint, if the command reports it",
+    GoodputState.COMPILE: "compiling and the first step, if the command reports it",
     GoodputState.PRODUCTIVE: "work that counts",
+    GoodputState.SAVING: "standing still to save a checkpoint, if the command reports it",
     GoodputState.WASTED: "work beyond the checkpoint that the next attempt resumed from",
     GoodputState.STOPPING: "being stopped, saving",
     GoodputState.DETECT: "no sign of life before a loss was noticed",
@@ -67,6 +71,31 @@ class StateSpan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BilledSpan:
+    """A span of time in which a node was billed."""
+
+    start: float
+    end: float
+    bid: str
+    zone: str
+    per_hour: float | None  #: None: the price is not known
+
+    @property
+    def cost(self) -> float:
+        return (self.end - self.start) / 3600 * (self.per_hour or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SaveTotals:
+    """What an attempt has reported of its checkpoints."""
+
+    count: int  #: durable checkpoints that this attempt wrote
+    step: int  #: the last of them
+    blocked_s: float  #: seconds in which the training stood still for all of them
+    took_s: float | None  #: seconds until one is durable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptAccount:
     attempt: AttemptRecord
     zone: str = ""
@@ -76,6 +105,7 @@ class AttemptAccount:
     resumed: int | None = None  #: the step of the checkpoint that it resumed from
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     points: tuple[tuple[float, int], ...] = ()  #: when it reported which step
+    saves: SaveTotals | None = None  #: None: it does not report them
 
     @property
     def progress_since(self) -> float | None:
@@ -114,7 +144,9 @@ PARTS: Mapping[str, tuple[GoodputState, ...]] = {
     "queue": (GoodputState.CAPACITY_WAIT, GoodputState.QUEUE_FIRST),
     "provision": (GoodputState.PROVISION,),
     "setup": (GoodputState.HOST_SETUP,),
-    "start": (GoodputState.STARTING, GoodputState.RESTORE),
+    "start": (GoodputState.STARTING,),
+    "restore": (GoodputState.RESTORE,),
+    "compile": (GoodputState.COMPILE,),
     "gap": (GoodputState.CONTROLLER_GAP,),
 }
 #: The parts of the start of a command, if it reports them, in order.
@@ -148,6 +180,7 @@ class SlotAccount:
     per_hour: float = 0.0
     priced: bool = True  #: False: the price of some node is not known
     over_why: str = ""  #: why it is done, or was given up
+    billed: tuple[BilledSpan, ...] = ()  #: of all its nodes since then
     seconds: Mapping[GoodputState, float] = field(default_factory=dict)
 
     @property

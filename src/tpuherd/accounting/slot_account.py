@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tpuherd.accounting.costs import billed_spans, is_billed
 from tpuherd.accounting.goodput import (
     AttemptAccount,
+    BilledSpan,
     GoodputState,
+    SaveTotals,
     SlotAccount,
     StateSpan,
     seconds_by_state,
@@ -19,7 +22,8 @@ from tpuherd.history.apply_event import apply_slot_event
 from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
-WORKING = frozenset({GoodputState.PRODUCTIVE, GoodputState.STARTING, GoodputState.RESTORE})
+WORKING = frozenset({GoodputState.PRODUCTIVE, GoodputState.STARTING, GoodputState.RESTORE,
+                     GoodputState.COMPILE, GoodputState.SAVING})  # fmt: skip
 #: The state between the last sign of an attempt and the record of its end.
 UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
     Verdict.SUCCESS: (WORKING, GoodputState.CONTROLLER_GAP),
@@ -53,6 +57,7 @@ class AccountBuilder:
     marks: Mapping[str, int] = field(default_factory=dict)
     lost: int = 0
     why: str = ""
+    billed: list[BilledSpan] = field(default_factory=list)  #: of nodes that are gone
 
 
 def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -87,7 +92,10 @@ def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
         return
     if event.kind == "attempt.launched":
         handle_launched(book, event)
+    before = book.slot_history.bids
     book.slot_history = apply_slot_event(book.slot_history, event)
+    if event.kind == "bid.deleted" and event.facts["bid"] in before:
+        book.billed += billed_spans([before[event.facts["bid"]]], event.at)
     if book.runs and book.slot_history.attempt is not None:
         last = book.runs[-1]
         if last.attempt.id == book.slot_history.attempt.id:
@@ -193,12 +201,9 @@ def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
             relabel_spans(book, one.attempt.launched_at, until,
                 frozenset({GoodputState.PRODUCTIVE}),
                   GoodputState.STARTING)  # fmt: skip
+    parts = {name: float(value) for name, value in (facts.get("startup") or {}).items()}
     restored = float(facts.get("restore_s") or 0.0)
-    if restored:
-        start = max(run.attempt.launched_at, event.at - restored)
-        relabel_spans(
-            book, start, event.at, frozenset({GoodputState.STARTING}), GoodputState.RESTORE
-        )
+    relabel_startup(book, run, event.at, parts, restored)
     resumed = resumed_step(book, run, facts)
     if resumed is not None and len(book.runs) > 1:
         mark_wasted(book, resumed)
@@ -206,9 +211,25 @@ def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
             book.lost += max(0, book.reached - resumed)
             book.reached = resumed
         book.saved = resumed  # a checkpoint beyond it was not valid
-    startup = {**(facts.get("startup") or {}), **({"restore_s": restored} if restored else {})}
+    startup = {**parts, **({"restore_s": restored} if restored else {})}
     book.runs[-1] = replace(run, resumed=resumed, startup=startup)
     record_step(book, event.at, facts.get("step"))
+
+
+def relabel_startup(
+    book: AccountBuilder,
+    run: AttemptAccount,
+    until: float,
+    parts: Mapping[str, float],
+    restored: float,
+) -> None:
+    """Split the time before a first step: its last part was compiling, that before it restoring."""
+    compiled = parts.get("compile_s", 0.0) + parts.get("first_step_s", 0.0)
+    for seconds, state in ((compiled, GoodputState.COMPILE), (restored, GoodputState.RESTORE)):
+        start = max(run.attempt.launched_at, until - seconds)
+        if start < until:
+            relabel_spans(book, start, until, frozenset({GoodputState.STARTING}), state)
+        until = start
 
 
 def resumed_step(book: AccountBuilder, run: AttemptAccount, facts: Mapping[str, Any]) -> int | None:
@@ -228,6 +249,7 @@ def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
         record_step(book, event.facts.get("step_at") or event.at, step)
         book.saved = max(step, book.saved or 0)
         add_marks(book, event)
+        add_save_totals(book, event, event.at)
 
 
 def add_marks(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -237,6 +259,31 @@ def add_marks(book: AccountBuilder, event: HistoryEvent) -> None:
         **book.marks,
         **{name: event.facts[name] for name in names if name in event.facts},
     }
+
+
+def add_save_totals(book: AccountBuilder, event: HistoryEvent, at: float) -> None:
+    """Account for the time in which the training stood still for checkpoints since the last word
+    on them; it was some time before `at`."""
+    run, facts = book.runs[-1], event.facts
+    if facts.get("saves") is None:
+        return
+    known = run.saves
+    step = facts.get("saved") if event.kind == "attempt.ended" else facts.get("step")
+    took, blocked = facts.get("save_took_s"), float(facts.get("save_blocked_s") or 0.0)
+    totals = SaveTotals(
+        count=int(facts["saves"]),
+        step=int(step or 0),
+        blocked_s=blocked,
+        took_s=None if took is None else float(took),
+    )
+    book.runs[-1] = replace(run, saves=totals)
+    begun = run.progress_since
+    if begun is None or run.attempt.first_step_at is None:
+        return
+    more = blocked - (known.blocked_s if known is not None else 0.0)
+    if at - more > begun and more > 0:
+        relabel_spans(book, at - more, at, frozenset({GoodputState.PRODUCTIVE}),
+                      GoodputState.SAVING)  # fmt: skip
 
 
 def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -254,6 +301,8 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
     add_marks(book, event)
+    add_save_totals(book, event, event.at if last_at is None else last_at)
+    run = book.runs[-1]
     if facts.get("unfit") and run.attempt.first_step_at is None:
         relabel_spans(book, run.attempt.launched_at, event.at, frozenset({GoodputState.PRODUCTIVE}),
               GoodputState.STARTING)  # fmt: skip
@@ -334,6 +383,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
         pass_time(book, now)
     bids = tuple(book.slot_history.bids.values())
     billed = [bid for bid in bids if is_billed(bid)]
+    costs = (*book.billed, *billed_spans(bids, now))
     return SlotAccount(
         slot=book.slot,
         job=book.job,
@@ -352,15 +402,11 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
         steps_lost=book.lost,
         cost=book.slot_history.spent + sum(bid_cost(bid, now) for bid in bids),
         per_hour=sum(bid.offer.price or 0.0 for bid in billed),
-        priced=all(bid.offer.price is not None for bid in billed),
+        priced=all(span.per_hour is not None for span in costs),
         over_why=book.why,
+        billed=costs,
         seconds=seconds_by_state(book.spans),
     )
-
-
-def is_billed(bid: BidRecord) -> bool:
-    over = bid.lost_at is not None or bid.nodes_deleted_at is not None
-    return (bid.ready_at or bid.granted_at) is not None and not over
 
 
 def handle_bid_answer(book: AccountBuilder, event: HistoryEvent) -> None:

@@ -14,6 +14,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
         "types": ("Show what TPU types are, where, and at what price.", "tpuherd.cli.types:types"),
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
+        "metrics": ("Print metrics for Prometheus.", "tpuherd.cli.metrics:metrics"),
         "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),
         "map": ("Run a command for each line of a file.", "tpuherd.cli.map:map_"),

@@ -25,6 +25,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
     "types": ("herd types", "herd types v5e", "herd types v4-32"),
     "capacity": ("herd capacity",),
+    "metrics": (
+        "herd metrics -o /var/lib/prometheus/node-exporter/herd.prom",
+        "herd metrics --alerts -o herd-alerts.yml",
+    ),
     "plan": ("herd plan gpt",),
     "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),
     "sweep FILE": ("herd sweep lr.yaml",),

@@ -17,6 +17,8 @@ from tpuherd.compat.kept_contexts import context_file, forget_context
 from tpuherd.compat.levanter import job_name_for_node
 from tpuherd.errors import InvalidInput, NotReached, OperationFailed
 from tpuherd.job import Job
+from tpuherd.jobs.engine_control import ensure_engine
+from tpuherd.jobs.remove import wait_until_gone
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.results import CommandResult
@@ -181,13 +183,22 @@ class TpuAccess(AsyncHerd):
         if view.job is not None:
             await self.down(view.job.job, yes=True, wait=wait)
             forget_context(context_file(self.store_folder, view.job.job))
-        elif view.node is not None:
+            return
+        if view.node is not None:
             if view.holder:
                 raise InvalidInput(f"{host} can't be deleted here: {view.holder}")
             if not view.node.bid:
                 await self.delete_node(view.node)
-            while wait and host in await self.list_nodes(zone):
-                await self.clock.sleep(LOOK_S)
+        if wait:
+            await self._wait_until_deleted(host, zone)
+
+    async def _wait_until_deleted(self, host: str, zone: str) -> None:
+        """Wait for the node, and for the queued resource of its job, which goes after it."""
+        async with self._open_session() as here:
+            async for _ in wait_until_gone([job_name_for_node(host)], here):
+                ensure_engine(here.place, self._environ)
+        while host in await self.list_nodes(zone):
+            await self.clock.sleep(LOOK_S)
 
     async def delete_node(self, node: Node) -> None:
         """Delete a node that no job keeps, with the queued resource that created it."""

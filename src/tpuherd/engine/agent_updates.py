@@ -78,6 +78,7 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
         startup={**known.startup, **report.startup},
         saved=known.saved if saved is None else max(saved, known.saved or 0),
         marks={**known.marks, **report.marks},
+        saving={**known.saving, **report.saving},
         complete=known.complete or report.complete,
         stepped_at=at if newer else known.stepped_at,
         step_s=report.step_s or known.step_s,

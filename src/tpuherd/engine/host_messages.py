@@ -82,6 +82,7 @@ class StepReport(Struct, frozen=True, kw_only=True):
     complete: bool = False
     startup: dict[str, float] = {}  #: seconds of its parts
     marks: dict[str, int] = {}  #: steps of checkpoints that are kept
+    saving: dict[str, float] = {}  #: what its checkpoints cost
     metrics: dict[str, float] = {}
     refused: tuple[str, ...] = ()  #: names of invalid fields
 
@@ -201,9 +202,15 @@ def parse_report(content: Json | None) -> StepReport:
     found.pop("total", None)
     startup = {name: found.pop(name) for name in STARTUP if name in found}
     marks = {name: found.pop(name) for name in MARKS if name in found}
+    saving = {name: float(found.pop(name)) for name in SAVING if name in found}
     refused += found.pop("refused", ())
     return StepReport(
-        **found, startup=startup, marks=marks, metrics=metrics, refused=tuple(refused)
+        **found,
+        startup=startup,
+        marks=marks,
+        saving=saving,
+        metrics=metrics,
+        refused=tuple(refused),
     )
 
 
@@ -211,6 +218,9 @@ def parse_report(content: Json | None) -> StepReport:
 STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
 #: Checkpoints that stay: the best, and the newest milestone.
 MARKS = ("best_step", "milestone")
+#: Of the checkpoints that this attempt wrote: how many, how long the training stood still for all,
+#: how long it takes until one is durable.
+SAVING = ("saves", "save_blocked_s", "save_took_s")
 #: The fields of a report that have a fixed meaning.
 FIELDS: Mapping[str, Any] = {
     "step": Count,
@@ -221,6 +231,9 @@ FIELDS: Mapping[str, Any] = {
     "restore_s": Duration,
     "step_s": Duration,
     **dict.fromkeys(STARTUP, Duration),
+    "saves": Count,
+    "save_blocked_s": Duration,
+    "save_took_s": Duration,
     "time": Time,
     "complete": bool,
     "refused": Annotated[tuple[Short, ...], Meta(max_length=64)],  #: by the agent already

@@ -151,7 +151,9 @@ _KINDS = (
         "attempt step",
         "{attempt} step {step}",
         "a durable checkpoint covers `step`; at most once a minute, later more rarely;"
-        " `best_step` and `milestone` if the command keeps such checkpoints",
+        " `best_step` and `milestone` if the command keeps such checkpoints; if it reports them,"
+        " `saves`, how many this attempt wrote, `save_blocked_s`, the seconds in which training"
+        " stood still for all of them, and `save_took_s`, those until one is durable",
     ),
     (
         "attempt.stopping",
@@ -168,7 +170,7 @@ _KINDS = (
         " node fault, stopped, stalled or lost; `host` failed first, with `exit` and its last"
         " `lines`, and `finding` is the [known failure](failures.md) that they show; `step` is the"
         " latest that was reported, `last_at` the last sign of work,"
-        " `saved`, `best_step` and `milestone` its checkpoints",
+        " `saved`, `best_step`, `milestone` and `saves` its checkpoints, as in `attempt.saved`",
     ),
     (
         "attempt.stacks",

@@ -95,6 +95,8 @@ class HostRun:
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     saved: int | None = None  #: the latest step that a durable checkpoint covers
     marks: Mapping[str, int] = field(default_factory=dict)  #: steps of the best and a milestone
+    saving: Mapping[str, float] = field(default_factory=dict)
+    #: how many checkpoints it wrote, how long it stood still for all, how long one takes
     complete: bool = False  #: the script reported that the run is complete
     stepped_at: float | None = None
     logged_at: float | None = None

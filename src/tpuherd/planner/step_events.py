@@ -35,13 +35,14 @@ def record_progress(case: SlotContext) -> None:
     if case.now < due:
         case.wake_by(due)
         return
-    facts = {"attempt": attempt.id, "step": saved, **checkpoint_marks(works)}
+    facts = {"attempt": attempt.id, "step": saved, **checkpoint_facts(works)}
     case.record_event("attempt.saved", f"step {saved} is saved", facts)
 
 
-def checkpoint_marks(works: Sequence[HostRun]) -> dict[str, int]:
-    """The best step and the newest milestone, if the command reports them."""
-    return {name: step for work in works for name, step in work.marks.items()}
+def checkpoint_facts(works: Sequence[HostRun]) -> dict[str, float]:
+    """The best step, the newest milestone and what checkpoints cost, if the command reports it."""
+    marks = {name: step for work in works for name, step in work.marks.items()}
+    return {**marks, **{name: value for work in works for name, value in work.saving.items()}}
 
 
 def first_step_facts(works: list[HostRun]) -> dict[str, Any]:

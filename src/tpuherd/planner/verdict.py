@@ -22,7 +22,7 @@ from tpuherd.planner.gang_progress import (
     describe_end,
     pending_state,
 )
-from tpuherd.planner.step_events import checkpoint_marks
+from tpuherd.planner.step_events import checkpoint_facts
 
 LINES = 20  #: last lines kept of the host that failed first
 GOING = Pending()
@@ -45,7 +45,7 @@ class AttemptEnd:
     lines: tuple[str, ...] = ()
     finding: str = ""  #: the rule that explains it
     saved: int | None = None
-    marks: Mapping[str, int] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)  #: of its checkpoints
     step: int | None = None  #: the highest that any host reported
     last_at: float | None = None  #: the last sign of life
     sure: bool = True
@@ -122,7 +122,7 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
         finding=explain_end(kind, works if work is None else (work,)),
         saved=saved,
-        marks=checkpoint_marks(works),
+        marks=checkpoint_facts(works),
         step=max((work.step for work in works if work.step is not None), default=None),
         last_at=attempt_last_sign(attempt, kind, works, work),
         sure=gang.whole or gang.bid.lost_at is not None,

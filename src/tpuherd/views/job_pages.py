@@ -23,6 +23,7 @@ ATTEMPTS = 8  #: latest attempts shown
 LOSSES = 5
 BAR = 24
 LEAST_S = 0.05  #: shorter times are not shown
+BEFORE_RESTORE = ("python_s", "import_s", "meet_s")  #: what `start` consists of
 JOBS = ("JOB", "PHASE", "READY", "WHERE", "ATTEMPT", "AGE", "GOODPUT", "COST", "PER HOUR")
 SLOTS = ("SLOT", "PHASE", "WHERE", "ATTEMPT", "STEP", "SAVED", "GOODPUT", "COST", "PER HOUR")
 
@@ -175,8 +176,9 @@ def startup_text(row: Json) -> str:
 
 def recovery_text(recovery: Json) -> str:
     """One loss and the time of its recovery, in a sentence."""
+    first = {"startup": {key: recovery["startup"].get(key) for key in BEFORE_RESTORE}}
     parts = ", ".join(
-        f"{part} {format_span(seconds)}{startup_text(recovery) if part == 'start' else ''}"
+        f"{part} {format_span(seconds)}{startup_text(first) if part == 'start' else ''}"
         for part, seconds in recovery["parts"].items()
         if seconds > LEAST_S
     )

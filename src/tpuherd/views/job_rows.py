@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tpuherd.accounting.costs import is_billed
 from tpuherd.accounting.goodput import (
     STARTUP,
     AttemptAccount,
@@ -16,7 +17,7 @@ from tpuherd.accounting.goodput import (
     combined_goodput,
     find_recoveries,
 )
-from tpuherd.accounting.slot_account import is_billed, live_bids
+from tpuherd.accounting.slot_account import live_bids
 from tpuherd.model.slot_history import BidRecord, Verdict
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
@@ -33,7 +34,9 @@ WORDS: Mapping[GoodputState, str] = {
     GoodputState.HOST_SETUP: "setup",
     GoodputState.STARTING: "starting",
     GoodputState.RESTORE: "starting",
+    GoodputState.COMPILE: "starting",
     GoodputState.PRODUCTIVE: "running",
+    GoodputState.SAVING: "running",
     GoodputState.WASTED: "running",
     GoodputState.STOPPING: "stopping",
     GoodputState.DETECT: "recovering",

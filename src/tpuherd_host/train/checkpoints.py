@@ -77,6 +77,8 @@ class Checkpoints:
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
+        self.durable_count = 0  #: how many this process has seen saved
+        self.blocked_s = 0.0  #: for how long training stood still for all of them
         self.commits: dict[int, Commit] = {}  #: of complete steps, as far as process 0 read them
         self.marks: Mapping[str, int] = {}  #: the best step and the newest milestone
         self.skipped: set[int] = set()  #: damaged: removed once there is a newer whole one
@@ -114,6 +116,7 @@ class Checkpoints:
                     self._remove_old_steps()
                 self.newest = commit.step
                 self.took_s = process_env.monotonic_time() - began
+                self.durable_count += 1
             except Exception as error:  # noqa: BLE001  # raised where the save is awaited
                 self.trouble = error
 
@@ -121,7 +124,9 @@ class Checkpoints:
         self.busy.start()
         if wait:
             self.wait()
-        return process_env.monotonic_time() - began
+        blocked_s = process_env.monotonic_time() - began
+        self.blocked_s += blocked_s
+        return blocked_s
 
     def wait(self) -> None:
         """Wait for the save in progress; a failure is logged and does not end the training."""

@@ -237,12 +237,24 @@ class Run:
         report: dict[str, Any] = {"step": step, "total": self._total, **self._news}
         if self.is_main:  # the other processes don't know when all of it was on the disk
             report["saved"] = self._saved_step()
+            report.update(self._save_totals())
             report.update(self.checkpoints.marks if self.checkpoints else {})
         for name, value in self._metrics.items():
             ready = getattr(value, "is_ready", None)
             if ready is None or ready():
                 report[name] = float(value)
         return report
+
+    def _save_totals(self) -> dict[str, float]:
+        """Return what the checkpoints of this attempt cost so far."""
+        checkpoints = self.checkpoints
+        if checkpoints is None or not checkpoints.durable_count:
+            return {}
+        return {
+            "saves": checkpoints.durable_count,
+            "save_blocked_s": round(checkpoints.blocked_s, 3),
+            "save_took_s": round(checkpoints.took_s, 3),
+        }
 
     def _saved_step(self) -> int:
         return max(self._own, self.checkpoints.newest if self.checkpoints else 0)

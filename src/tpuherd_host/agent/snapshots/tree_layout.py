@@ -115,6 +115,7 @@ def find_destination(
     folder = agent_folder / "trees" / key
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     record = folder / "record.json"
+    there = stat_destination(dest)
     trees: List[Dict[str, object]] = []
     with suppress(FileNotFoundError, ValueError):
         trees = json.loads(record.read_text())["trees"]
@@ -123,7 +124,9 @@ def find_destination(
         above = above.parent
     if above.stat().st_dev != folder.stat().st_dev:
         folder = above / ".tpuherd-trees" / key
-    current = current_snapshot(dest, trees, force=force)
+    current = None
+    if there is not None:
+        current = snapshot_in_place(dest, there, trees, force=force)
     check_writable(above)
     return Destination(dest, folder, record, trees, current)
 
@@ -133,8 +136,12 @@ def check_writable(folder: Path) -> None:
         raise CallRefused("unfit", f"{folder} is not writable; name another destination")
 
 
-def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool) -> Optional[str]:
-    """Return the id of what is in place; None for nothing, CallRefused for someone else's files."""
+def stat_destination(dest: Path) -> Optional[os.stat_result]:
+    """Return the stat of what is in place, or None; CallRefused where no folder can be.
+
+    To be called before the record is read: who switches records the new tree first, so that every
+    tree that was seen in place is in a record read later.
+    """
     try:
         there = os.lstat(str(dest))
     except FileNotFoundError:
@@ -145,13 +152,21 @@ def current_snapshot(dest: Path, trees: List[Dict[str, object]], *, force: bool)
         ) from None
     if not stat.S_ISDIR(there.st_mode):
         raise CallRefused("unfit", f"{dest} is a file, not a folder; name another destination")
+    return there
+
+
+def snapshot_in_place(
+    dest: Path, there: os.stat_result, trees: List[Dict[str, object]], *, force: bool
+) -> Optional[str]:
+    """Return the id of the tree in place; CallRefused for someone else's files."""
     for tree in reversed(trees):
         if tree["inode"] == there.st_ino:
             return str(tree["id"])
     if not force and any(dest.iterdir()):
-        sentence = f"{dest} contains files that herd did not put there"
         raise CallRefused(
-            "unfit", f"{sentence}; name another destination, or --forceto merge with them"
+            "unfit",
+            f"{dest} contains files that herd did not put there; name another destination, or"
+            " --force to merge with them",
         )
     return None
 
