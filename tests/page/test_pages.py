@@ -6,7 +6,7 @@ import pytest
 
 from tests.page import fleets
 from tests.page.conftest import OpenTab
-from tests.page.fixture_server import FixtureServer
+from tests.page.fixture_server import STATIC, FixtureServer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -107,6 +107,13 @@ def test_an_error_is_a_sentence_and_the_page_recovers(
     page.get_by_role("button", name="Try again").click()
     page.get_by_role("heading", name="By zone, type and tier").wait_for()
     assert page.get_by_text("The store is damaged.").count() == 0
+
+
+def test_the_page_has_all_its_styles(open_tab: OpenTab) -> None:
+    page = open_tab().open("#/quota")
+    page.get_by_role("heading", name="Quota").wait_for()
+    names = "[...document.styleSheets].map((one) => one.href.split('/').at(-1))"
+    assert sorted(page.evaluate(names)) == sorted(file.name for file in STATIC.glob("*.css"))
 
 
 EMPTY: dict[str, tuple[str, Any, str]] = {
