@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tpuherd.commands.assign_values import ReadMetrics, list_chip_readings, why_missing
-from tpuherd.commands.chip_use import BasicFacts, ChipHolder, ChipUse, KnownNotices, parse_answer
+from tpuherd.commands.chip_use import (
+    USAGE_UNKNOWN,
+    BasicFacts,
+    ChipHolder,
+    ChipUse,
+    HostTasks,
+    HostUsage,
+    parse_answer,
+)
+from tpuherd.commands.running_attempts import find_training
 from tpuherd.commands.runtime_metrics import (
     METRICS,
     DeviceValues,
@@ -20,7 +29,7 @@ from tpuherd.commands.runtime_metrics import (
     split_by_chip,
 )
 from tpuherd.errors import OperationFailed
-from tpuherd.model.chip_readings import ChipReading, HostReading
+from tpuherd.model.chip_readings import ChipReading, HostReading, TrainingReading
 from tpuherd.views.smi_table import csv_text, fit_screen, list_chip_objects, smi_text
 
 GIB = 1 << 30
@@ -142,18 +151,18 @@ def replace_values(field: str, values: dict[int, float | int]) -> dict[str, dict
 
 
 def test_a_chip_has_its_values_and_its_process() -> None:
-    chips = list_chip_readings(use(HOLDER), told(**ALL), "v4")
+    chips = list_chip_readings(use(HOLDER), [told(**ALL)], "v4")
     assert [(chip.device, chip.hbm_used, chip.duty_percent) for chip in chips] == [
         ("/dev/accel0", 4 * GIB, 50.0),
         ("/dev/accel1", 8 * GIB, 99.6),
     ]
     assert [len(chip.processes) for chip in chips] == [0, 1]
-    assert why_missing(use(HOLDER), told(**ALL), chips) == ""
+    assert why_missing(use(HOLDER), [told(**ALL)], chips) == ""
 
 
 def test_on_v2_a_chip_is_two_devices() -> None:
     each: dict[int, float | int] = {0: 1, 1: 2, 2: 3, 3: 4}
-    chips = list_chip_readings(use(), told(hbm_used=each, duty_percent={0: 5, 1: 6}), "v2")
+    chips = list_chip_readings(use(), [told(hbm_used=each, duty_percent={0: 5, 1: 6})], "v2")
     assert [(chip.hbm_used, chip.duty_percent) for chip in chips] == [(3, 5), (7, 6)]
 
 
@@ -161,10 +170,10 @@ def test_on_v2_a_chip_is_two_devices() -> None:
 @pytest.mark.parametrize("field", ["hbm_used", "hbm_total", "duty_percent", "idle_s"])
 def test_a_value_that_cannot_be_true_is_invalid_and_no_number(field: str, value: float) -> None:
     hostile = told(**replace_values(field, {0: value, 1: 0}))
-    chips = list_chip_readings(use(), hostile, "v4")
+    chips = list_chip_readings(use(), [hostile], "v4")
     assert getattr(chips[0], field) is None
     assert chips[0].invalid == {field}
-    assert "can't be true" in why_missing(use(), hostile, chips)
+    assert "can't be true" in why_missing(use(), [hostile], chips)
     host = HostReading(host="h", node="h", zone="z", read_at=0, chips=chips)
     assert "invalid" in smi_text([host], 0).splitlines()[1]
     assert "invalid" in csv_text([host], 0, heading=False).splitlines()[0]
@@ -172,7 +181,8 @@ def test_a_value_that_cannot_be_true_is_invalid_and_no_number(field: str, value:
 
 
 def test_more_in_use_than_there_is_can_not_be_true() -> None:
-    chips = list_chip_readings(use(), told(**replace_values("hbm_used", {0: 17 * GIB, 1: 1})), "v4")
+    told_more = told(**replace_values("hbm_used", {0: 17 * GIB, 1: 1}))
+    chips = list_chip_readings(use(), [told_more], "v4")
     assert [(chip.hbm_used, chip.invalid) for chip in chips] == [
         (None, {"hbm_used"}),
         (1, frozenset()),
@@ -187,7 +197,7 @@ def test_more_in_use_than_there_is_can_not_be_true() -> None:
         (
             use(HOLDER),
             ReadMetrics(is_silent=True),
-            "its program serves no metrics on port 8431: it is starting, or its libtpu is old",
+            "its program serves no metrics: it is starting, or its libtpu is old",
         ),
         (use(HOLDER), ReadMetrics(trouble="no answer"), "no answer"),
         (
@@ -203,12 +213,58 @@ def test_more_in_use_than_there_is_can_not_be_true() -> None:
     ],
 )
 def test_a_missing_value_has_its_reason(chip_use: ChipUse, metrics: ReadMetrics, why: str) -> None:
-    chips = list_chip_readings(chip_use, metrics, "v4")
-    assert why_missing(chip_use, metrics, chips) == why
+    chips = list_chip_readings(chip_use, [metrics], "v4")
+    assert why_missing(chip_use, [metrics], chips) == why
+
+
+def program(pid: int, chip: int) -> ChipHolder:
+    return ChipHolder(device=f"/dev/accel{chip}", pid=pid, user="ann", command="python3 eval.py")
+
+
+def served(port: int, pid: int | None, **fields: dict[int, float | int]) -> ReadMetrics:
+    values = {name: DeviceValues(values=one) for name, one in fields.items()}
+    return ReadMetrics(port=port, pid=pid, values=values)
+
+
+@pytest.mark.parametrize(
+    ("ports", "duty"),
+    [
+        # Each program counts its own chips from 0.
+        ([(8431, 7, {0: 10.0}), (8432, 8, {0: 20.0})], [20.0, 10.0]),
+        # Each program uses the host's numbers.
+        ([(8431, 7, {1: 10.0}), (8432, 8, {0: 20.0})], [20.0, 10.0]),
+        # The first one tells of the whole host.
+        ([(8431, 7, {0: 20.0, 1: 10.0})], [20.0, 10.0]),
+        ([(8431, None, {0: 20.0, 1: 10.0})], [20.0, 10.0]),
+        # Only one of two answers.
+        ([(8432, 8, {0: 20.0})], [20.0, None]),
+        # Hidden programs, with numbers that do not meet.
+        ([(8431, None, {0: 20.0}), (8432, None, {1: 10.0})], [20.0, 10.0]),
+        # Hidden programs that both claim chip 0: none is believed.
+        ([(8431, None, {0: 20.0}), (8432, None, {0: 10.0})], [None, None]),
+        # What a known program says of its chip counts more.
+        ([(8431, None, {0: 99.0, 1: 98.0}), (8432, 8, {0: 20.0})], [20.0, 98.0]),
+    ],
+)
+def test_several_programs_on_a_host_each_tell_of_their_own_chips(
+    ports: list[tuple[int, int | None, dict[int, float | int]]], duty: list[float | None]
+) -> None:
+    two = use(program(7, chip=1), program(8, chip=0))
+    metrics = [served(port, pid, duty_percent=values) for port, pid, values in ports]
+    chips = list_chip_readings(two, metrics, "v4")
+    assert [chip.duty_percent for chip in chips] == duty
+    assert bool(why_missing(two, metrics, chips)) == (None in duty)
+
+
+def test_a_port_that_fails_is_named_if_others_answer() -> None:
+    two = use(program(7, chip=0), program(8, chip=1))
+    metrics = [served(8431, 7, duty_percent={0: 5.0}), ReadMetrics(port=8432, trouble="no gRPC")]
+    chips = list_chip_readings(two, metrics, "v4")
+    assert why_missing(two, metrics, chips).startswith("port 8432: no gRPC; ")
 
 
 def reading(host: str = "gpt-0/w0", **more: object) -> HostReading:
-    chips = list_chip_readings(use(HOLDER), told(**ALL), "v4")
+    chips = list_chip_readings(use(HOLDER), [told(**ALL)], "v4")
     facts = parse_answer(
         BasicFacts,
         {
@@ -217,7 +273,9 @@ def reading(host: str = "gpt-0/w0", **more: object) -> HostReading:
             "disk": {"total": 100 * 10**9, "free": 80 * 10**9, "files_free": 3},
         },
     )  # fmt: skip
-    fields = {"node": "n", "zone": "z", "read_at": 1000.0, "machine": facts.machine, "chips": chips}
+    usage = HostUsage(cpu_percent=31.4, net_in=1.5e6, net_out=2e3)
+    machine = facts.machine_reading(usage)
+    fields = {"node": "n", "zone": "z", "read_at": 1000.0, "machine": machine, "chips": chips}
     return HostReading(host=host, **{**fields, **more})  # type: ignore[arg-type]
 
 
@@ -230,10 +288,62 @@ def test_the_tables() -> None:
         "gpt-0/w0  accel0  4.0/16.0 GiB   50 %   1 %    0 s  -",
         "gpt-0/w0  accel1  8.0/16.0 GiB  100 %   2 %  3.0 s  42 ann python3 train.py",
         "",
-        "HOST      LOAD  CORES         RAM  DISK FREE    AGE  NOTE",
-        "gpt-0/w0  12.3    240  100/400 GB  80/100 GB  2.0 s  PREEMPTED",
-        "gpt-1/w0     -      -           -          -      -  no answer in 4 s",
+        "HOST      STEP  STEPS/S   CPU         RAM  DISK FREE    NET IN  NET OUT    AGE",
+        "gpt-0/w0     -        -  31 %  100/400 GB  80/100 GB  1.5 MB/s   2 kB/s  2.0 s",
+        "gpt-1/w0     -        -     -           -          -         -        -      -",
+        "",
+        "gpt-0/w0: PREEMPTED",
+        "gpt-1/w0: no answer in 4 s",
     ]
+
+
+def test_the_step_and_what_is_odd_about_a_host() -> None:
+    training = TrainingReading(slot="gpt-0", attempt=2, step=1200, step_s=0.12, age_s=600.0)
+    odd = reading(training=training, clock_ahead_s=-7200.0, late_s=90.0)
+    same = reading("gpt-0/w1", late_s=90.0)
+    _, hosts, notes = smi_text([odd, same], 1000.0).split("\n\n")
+    assert hosts.splitlines()[1].split()[:4] == ["gpt-0/w0", "1200", "8.33", "31"]
+    assert notes.splitlines() == [
+        "gpt-0/w[0-1]: libtpu's values are 1 m 30 s old",
+        "gpt-0/w0: its clock is 2 h 00 m behind this machine's",
+        "gpt-0/w0: gpt-0 has reported no step for 10 m 00 s",
+    ]
+    row = list_chip_objects([odd], 1000.0)[0]
+    assert (row["step"], row["attempt"], row["slot"]) == (1200, 2, "gpt-0")
+    assert row["step_rate"] == pytest.approx(8.33, rel=0.01)
+
+
+def test_the_attempt_that_reported_last_tells_the_step() -> None:
+    def attempt(id: str, phase: str = "running", **report: object) -> dict[str, object]:
+        return {"id": id, "kind": "attempt", "phase": phase, "slot": "gpt-0", "report": report}
+
+    found = find_training(
+        [
+            attempt("a", step=5, time=900.0),
+            attempt("b", step=9, step_s=0.5, time=990.0),
+            attempt("c", step=99, time=999.0, phase="ended"),
+            attempt("d"),
+        ],
+        1000.0,
+    )
+    assert found is not None
+    assert (found.step, found.step_rate, found.age_s) == (9, 2.0, 10.0)
+    assert find_training([], 1000.0) is None
+    with pytest.raises(OperationFailed, match="makes no sense"):
+        find_training([{"id": "\x1b", "phase": "running"}], 1000.0)
+
+
+@pytest.mark.parametrize("step_s", [math.nan, -1.0, 1e300, 0.0, "x"])
+def test_a_step_time_that_cannot_be_true_gives_no_rate(step_s: object) -> None:
+    one = {
+        "id": "a",
+        "kind": "attempt",
+        "phase": "running",
+        "report": {"step": 1, "step_s": step_s},
+    }
+    found = find_training([one], 1000.0)
+    assert found is not None
+    assert (found.step, found.step_rate) == (1, None)
 
 
 def test_an_unknown_value_is_a_dash_and_never_a_zero() -> None:
@@ -245,7 +355,7 @@ def test_an_unknown_value_is_a_dash_and_never_a_zero() -> None:
 
 def test_a_narrow_terminal_cuts_the_process_only() -> None:
     long = ChipHolder(device="/dev/accel0", pid=1, user="ann", command="python3 " + "x" * 300)
-    chips = list_chip_readings(use(long), told(**ALL), "v4")
+    chips = list_chip_readings(use(long), [told(**ALL)], "v4")
     text = smi_text([reading(chips=chips)], 1000.0, 80).split("\n\n")[0]
     assert max(map(len, text.splitlines())) <= 80
     assert "1 ann python3 x" in text
@@ -253,7 +363,7 @@ def test_a_narrow_terminal_cuts_the_process_only() -> None:
 
 def test_escapes_in_names_are_shown_and_have_no_effect() -> None:
     bad = ChipHolder(device="/dev/accel0", pid=1, user="\x1b[2J", command="a\nb\x07 \u202ec")
-    chips = list_chip_readings(use(bad), told(**ALL), "v4")
+    chips = list_chip_readings(use(bad), [told(**ALL)], "v4")
     hostile = reading(chips=chips, why="\x1b]0;x\x07\nnext")
     for text in (smi_text([hostile], 1000.0), csv_text([hostile], 1000.0, heading=True)):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
@@ -290,7 +400,7 @@ def test_a_screen_that_is_too_small_says_what_it_leaves_out() -> None:
     ],
 )
 def test_notices(notices: dict[str, str], sentence: str) -> None:
-    assert parse_answer(KnownNotices, {"notices": notices}).sentence == sentence
+    assert parse_answer(HostTasks, {"notices": notices}).notice == sentence
 
 
 @pytest.mark.parametrize(
@@ -300,3 +410,21 @@ def test_notices(notices: dict[str, str], sentence: str) -> None:
 def test_an_agent_that_talks_nonsense_is_refused(content: dict[str, object]) -> None:
     with pytest.raises(OperationFailed, match="makes no sense"):
         parse_answer(BasicFacts, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"cpu_percent": math.nan}, {"cpu_percent": 101.5}, {"net_in": -1.0}, {"net_out": 1e300},
+        {"metrics": [{"port": 0}]}, {"metrics": [{"port": 8431, "pid": -1}]},
+        {"metrics": [{"port": 8431}] * 65},
+    ],
+)  # fmt: skip
+def test_rates_and_ports_that_cannot_be_true_are_refused(content: dict[str, object]) -> None:
+    with pytest.raises(OperationFailed, match="makes no sense"):
+        parse_answer(HostUsage, content)
+
+
+def test_an_older_agent_has_no_rates_and_one_port_is_tried() -> None:
+    assert [one.port for one in USAGE_UNKNOWN.metrics] == [8431]
+    assert USAGE_UNKNOWN.cpu_percent is None

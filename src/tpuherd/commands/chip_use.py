@@ -9,14 +9,25 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from tpuherd.engine.host_messages import NOTICES, Count, Few, Short, Text, Time
+from tpuherd.commands.runtime_metrics import PORT
+from tpuherd.engine.host_messages import (
+    ATTEMPTS_MAX,
+    NOTICES,
+    Count,
+    Few,
+    Short,
+    Text,
+    Time,
+)
 from tpuherd.errors import OperationFailed
 from tpuherd.model.chip_readings import MachineReading
 
 ROWS_MAX = 4096
 DEVICES_MAX = 256
+PORTS_MAX = 64
 NONSENSE = "its agent's answer makes no sense: {}"
 NOTHING_TO_SAY = ("", "FALSE", "NONE")  #: values of notices when all is well
+Rate = Annotated[float, Meta(ge=0, le=1e15)]
 Pid = Annotated[int, Meta(ge=0, le=1 << 31)]
 Parsed = TypeVar("Parsed")
 
@@ -54,6 +65,26 @@ class ChipFacts(Struct, frozen=True, kw_only=True):
     generation: Short = ""
 
 
+class MetricsServer(Struct, frozen=True, kw_only=True):
+    """A port of the host where libtpu's values may be read."""
+
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    pid: Pid | None = None  #: None: hidden from the login
+
+
+class HostUsage(Struct, frozen=True, kw_only=True):
+    """The answer to `usage`."""
+
+    cpu_percent: Annotated[float, Meta(ge=0, le=101)] | None = None
+    net_in: Rate | None = None
+    net_out: Rate | None = None
+    metrics: Annotated[tuple[MetricsServer, ...], Meta(max_length=PORTS_MAX)] = ()
+
+
+#: What we assume of a host whose agent is older than `usage`.
+USAGE_UNKNOWN = HostUsage(metrics=(MetricsServer(port=PORT),))
+
+
 class BasicFacts(Struct, frozen=True, kw_only=True):
     """What `herd smi` needs of the answer to `facts`."""
 
@@ -64,8 +95,7 @@ class BasicFacts(Struct, frozen=True, kw_only=True):
     disk: FreeDisk | None = None
     chips: Annotated[tuple[ChipFacts, ...], Meta(max_length=DEVICES_MAX)] = ()
 
-    @property
-    def machine(self) -> MachineReading:
+    def machine_reading(self, usage: HostUsage) -> MachineReading:
         total, free = self.memory.total, self.memory.available
         return MachineReading(
             load=self.load[0] if self.load else None,
@@ -74,6 +104,9 @@ class BasicFacts(Struct, frozen=True, kw_only=True):
             ram_total=total,
             disk_free=self.disk.free if self.disk else None,
             disk_total=self.disk.total if self.disk else None,
+            cpu_percent=usage.cpu_percent,
+            net_in=usage.net_in,
+            net_out=usage.net_out,
         )
 
     @property
@@ -82,13 +115,14 @@ class BasicFacts(Struct, frozen=True, kw_only=True):
         return self.chips[0].generation if self.chips else ""
 
 
-class KnownNotices(Struct, frozen=True, kw_only=True):
+class HostTasks(Struct, frozen=True, kw_only=True):
     """What `herd smi` needs of the answer to `attempts`."""
 
     notices: Annotated[dict[Short, Short], Meta(max_length=64)] = {}
+    attempts: Annotated[list[Any], Meta(max_length=ATTEMPTS_MAX)] = []
 
     @property
-    def sentence(self) -> str:
+    def notice(self) -> str:
         """What the cloud has announced; "": nothing."""
         return ", ".join(
             "preempted" if what == "preempted" else f"{what}: {value}"

@@ -13,10 +13,12 @@ import h2.exceptions
 from tpuherd.commands.forward_port import ByteReader, ByteWriter
 from tpuherd.errors import NotReached, OperationFailed
 
-REPLY_BYTES_MAX = 1 << 20
+REPLY_BYTES_MAX = 1 << 18
+HEARD_BYTES_MAX = 1 << 20  #: of all answers and whatever comes with them
 NOT_FOUND, UNIMPLEMENTED = 5, 12
 MESSAGE_MAX = 200
 NO_GRPC = "it does not speak gRPC"
+TOO_LONG = "its answer is too long"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,11 +57,15 @@ async def call_methods(
         http.send_headers(stream, request_headers(path))
         http.send_data(stream, struct.pack(">BI", 0, len(request)) + request, end_stream=True)
         calls[stream] = PendingCall()
+    heard = 0
     try:
         while any(call.reply is None for call in calls.values()):
             writer.write(http.data_to_send())
             await writer.drain()
             data = await reader.read(1 << 16)
+            heard += len(data)
+            if heard > HEARD_BYTES_MAX:
+                raise OperationFailed(NO_GRPC if foreign else TOO_LONG)
             if not data and foreign:
                 raise OperationFailed(NO_GRPC)
             if not data:
@@ -92,7 +98,7 @@ def handle_event(
             http.acknowledge_received_data(event.flow_controlled_length or 0, stream)
             calls[stream].body += data or b""
             if len(calls[stream].body) > REPLY_BYTES_MAX:
-                raise OperationFailed("its answer is too long")
+                raise OperationFailed(TOO_LONG)
         case h2.events.StreamEnded(stream_id=int(stream)) if stream in calls:
             calls[stream].reply = parse_reply(calls[stream])
         case h2.events.StreamReset() | h2.events.ConnectionTerminated():

@@ -9,23 +9,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import asyncssh
-
 from tpuherd.commands.assign_values import ReadMetrics, list_chip_readings, why_missing
-from tpuherd.commands.chip_use import BasicFacts, ChipUse, KnownNotices, parse_answer
-from tpuherd.commands.command_types import label_hosts, resolve_hosts
-from tpuherd.commands.grpc_calls import NOT_FOUND, UNIMPLEMENTED, call_methods
-from tpuherd.commands.runtime_metrics import (
-    METRICS,
-    PORT,
-    SERVICE,
-    InvalidMetrics,
-    metric_request,
-    parse_device_values,
+from tpuherd.commands.chip_use import (
+    USAGE_UNKNOWN,
+    BasicFacts,
+    ChipUse,
+    HostTasks,
+    HostUsage,
+    parse_answer,
 )
-from tpuherd.errors import HerdError, NotReached, OperationFailed
+from tpuherd.commands.command_types import label_hosts, resolve_hosts
+from tpuherd.commands.read_port_metrics import read_port_metrics
+from tpuherd.commands.running_attempts import find_training
+from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.chip_readings import HostReading
-from tpuherd.ports import Host, RpcRequest
+from tpuherd.ports import Host, Link, RpcRequest
 from tpuherd.remote import fanout
 from tpuherd.targets import natural_key, split_bid_name
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 60.0  #: a new host's agent must be started first
 ANSWER_S = 20.0
-METRICS_S = 5.0
+VERBS = ("facts", "holders", "attempts")
 RESOLVE_S = 60.0  #: between two looks for replaced nodes while all hosts answer
 RESOLVE_LOST_S = 10.0  #: the same while a host does not
 
@@ -102,48 +100,32 @@ def lost_reading(host: Host, label: str, error: HerdError | None, now: float) ->
 
 async def read_host(host: Host, label: str, reach: "RemoteSession") -> HostReading:
     link = await reach.pool.get_link(host)
-    said = await asyncio.gather(
-        *(link.call(RpcRequest(name=name)) for name in ("facts", "holders", "attempts"))
+    said, usage = await asyncio.gather(
+        asyncio.gather(*(link.call(RpcRequest(name=name)) for name in VERBS)), ask_usage(link)
     )
-    facts = parse_answer(BasicFacts, said[0])
-    use = parse_answer(ChipUse, said[1])
-    metrics = await read_metrics(host, reach)
+    facts, use = parse_answer(BasicFacts, said[0]), parse_answer(ChipUse, said[1])
+    tasks = parse_answer(HostTasks, said[2])
+    metrics = await asyncio.gather(*(read_port_metrics(host, one, reach) for one in usage.metrics))
     chips = list_chip_readings(use, metrics, facts.generation)
-    measured = [one.measured_at for one in metrics.values.values() if one.measured_at is not None]
-    late_s = facts.time - min(measured) if measured else 0.0
+    now = reach.clock.now()
     return HostReading(
-        host=label, node=host.node, zone=host.zone, read_at=reach.clock.now(),
-        late_s=max(0.0, late_s), machine=facts.machine, chips=chips,
-        notice=parse_answer(KnownNotices, said[2]).sentence,
+        host=label, node=host.node, zone=host.zone, read_at=now,
+        late_s=values_age_s(metrics, facts.time), machine=facts.machine_reading(usage),
+        chips=chips, training=find_training(tasks.attempts, facts.time),
+        clock_ahead_s=facts.time - now, notice=tasks.notice,
         why=why_missing(use, metrics, chips),
     )  # fmt: skip
 
 
-async def read_metrics(host: Host, reach: "RemoteSession") -> ReadMetrics:
-    """Ask libtpu for all metrics; what it does not tell is missing, with the reason."""
+async def ask_usage(link: Link) -> HostUsage:
     try:
-        async with asyncio.timeout(METRICS_S):
-            ends = await reach.pool.open_tunnel(host, PORT)
-            try:
-                asked = [metric_request(kind.name) for kind in METRICS]
-                replies = await call_methods(ends, SERVICE, asked)
-            finally:
-                ends[1].close()
-    except TimeoutError:
-        return ReadMetrics(trouble=f"libtpu's metrics did not answer in {METRICS_S:g} s")
-    except OperationFailed as error:
-        return ReadMetrics(trouble=f"port {PORT} is not libtpu's: {error.sentence}")
-    except (NotReached, OSError, asyncssh.Error):
-        return ReadMetrics(is_silent=True)
-    values, absent = {}, []
-    for kind, reply in zip(METRICS, replies, strict=True):
-        if reply.status in (NOT_FOUND, UNIMPLEMENTED):
-            absent.append(kind.title)
-        elif reply.status:
-            return ReadMetrics(trouble=f"libtpu's metrics: {reply.message or reply.status}")
-        else:
-            try:
-                values[kind.field] = parse_device_values(reply.content)
-            except InvalidMetrics as error:
-                return ReadMetrics(trouble=f"libtpu's metrics make no sense: {error}")
-    return ReadMetrics(values=values, absent=tuple(absent))
+        return parse_answer(HostUsage, await link.call(RpcRequest(name="usage")))
+    except NotFound:  # the agent is of an older herd, and stays as long as it has work
+        return USAGE_UNKNOWN
+
+
+def values_age_s(metrics: Sequence[ReadMetrics], now: float) -> float:
+    """Return how old the oldest value is, by the host's own clock."""
+    stamps = [value.measured_at for one in metrics for value in one.values.values()]
+    known = [at for at in stamps if at is not None and 0 < at <= now]
+    return now - min(known) if known else 0.0

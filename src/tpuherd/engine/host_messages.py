@@ -53,6 +53,7 @@ class AttemptStatus(Struct, frozen=True, kw_only=True):
     kind: Literal["command", "attempt", "setup"] = "attempt"
     phase: str = RUNNING
     slot: Short = ""
+    number: Count = 0
     stage: Few = 0
     stages: Few = 1
     stage_name: Text = ""
@@ -80,6 +81,7 @@ class StepReport(Struct, frozen=True, kw_only=True):
     step_s: float | None = None
     time: float | None = None
     complete: bool = False
+    profiler_port: int | None = None  #: of JAX's profiler server in the script
     startup: dict[str, float] = {}  #: seconds of its parts
     marks: dict[str, int] = {}  #: steps of checkpoints that are kept
     saving: dict[str, float] = {}  #: what its checkpoints cost
@@ -236,6 +238,7 @@ FIELDS: Mapping[str, Any] = {
     "save_took_s": Duration,
     "time": Time,
     "complete": bool,
+    "profiler_port": Annotated[int, Meta(ge=1, le=65535)],
     "refused": Annotated[tuple[Short, ...], Meta(max_length=64)],  #: by the agent already
 }
 TITLES: Mapping[object, str] = {

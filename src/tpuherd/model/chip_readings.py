@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+STEP_S_MIN = 1e-9  #: no step is faster
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChipProcess:
@@ -29,7 +31,7 @@ class ChipReading:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MachineReading:
-    """The processors, memory and disk of a host."""
+    """The processors, memory, disk and network of a host."""
 
     load: float | None  #: processes that want to run, on average of a minute
     cores: int | None
@@ -37,6 +39,25 @@ class MachineReading:
     ram_total: int | None
     disk_free: int | None  #: where the login's home is
     disk_total: int | None
+    cpu_percent: float | None = None  #: of all processors
+    net_in: float | None = None  #: bytes per second, like the next
+    net_out: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingReading:
+    """How far the attempt is that runs on a host, as its script reported last."""
+
+    slot: str
+    attempt: int
+    step: int | None
+    step_s: float | None  #: the usual time of a step
+    age_s: float  #: of the report
+
+    @property
+    def step_rate(self) -> float | None:
+        """Steps per second."""
+        return 1.0 / self.step_s if self.step_s and self.step_s > STEP_S_MIN else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +71,8 @@ class HostReading:
     late_s: float = 0.0  #: how old libtpu's values were when they were read
     machine: MachineReading | None = None  #: None: the host did not answer
     chips: tuple[ChipReading, ...] = ()
+    training: TrainingReading | None = None
+    clock_ahead_s: float = 0.0  #: the host's clock, compared with ours
     notice: str = ""  #: preempted, or what maintenance does to it
     why: str = ""  #: why values are missing
 

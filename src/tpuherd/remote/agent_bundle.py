@@ -18,6 +18,10 @@ from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 
 #: The agent, and modules for attempts: the archive is on their path.
 PACKAGE = Path(tpuherd_host.__file__).parent
+#: Programs that hosts get on their standard input when they are used.
+SENT_ALONE = frozenset(
+    ("bucket_probe.py", "collective_probe.py", "open_server.py", "record_probe.py")
+)
 EPOCH = (1980, 1, 1, 0, 0, 0)  #: the earliest date that a zip can hold
 MAIN = f"""\
 import sys
@@ -61,7 +65,7 @@ def current_agent(kept_in: Path | None = None) -> Zipapp:
 @cache
 def agent_sources() -> Mapping[str, str]:
     """All sources by their paths in the archive."""
-    files = sorted(PACKAGE.rglob("*.py"))
+    files = sorted(file for file in PACKAGE.rglob("*.py") if file.name not in SENT_ALONE)
     return {"__main__.py": MAIN} | {
         file.relative_to(PACKAGE.parent).as_posix(): file.read_text(encoding="utf-8")
         for file in files

@@ -2,33 +2,66 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tpuherd.model.chip_readings import ChipProcess, ChipReading, HostReading, MachineReading
-from tpuherd.views.format_text import NOTHING, format_span, format_table, wrap_text
+from tpuherd.targets import fold_names
+from tpuherd.views.format_text import NOTHING, format_bytes, format_span, format_table, wrap_text
 from tpuherd.views.printable import show_controls
 
 CHIP_HEAD = ("HOST", "CHIP", "HBM", "DUTY", "BAND", "IDLE", "PROCESS")
-HOST_HEAD = ("HOST", "LOAD", "CORES", "RAM", "DISK FREE", "AGE", "NOTE")
+HOST_HEAD = (
+    "HOST", "STEP", "STEPS/S", "CPU", "RAM", "DISK FREE", "NET IN", "NET OUT", "AGE",
+)  # fmt: skip
 PROCESS_MIN, PROCESS_MAX = 16, 60  #: characters of a process that are shown
 INVALID = "invalid"
 GIB = 1 << 30
+SKEW_S = 30.0  #: a clock that is so far off is worth a note
+OLD_S = 60.0  #: so are values of this age
 
 
 def smi_text(readings: Sequence[HostReading], now: float, width: int | None = None) -> str:
-    """Return a line for each chip, then one for each host."""
+    """Return a line for each chip, one for each host, and what there is to say of hosts."""
     chips = [
         (one.host, *chip_cells(chip), process_text(chip.processes))
         for one in readings
         for chip in one.chips
     ]
     hosts = [host_cells(one, now) for one in readings]
-    tables = [format_table([HOST_HEAD, *hosts], right=(1, 2, 3, 4, 5), width=width)]
+    right = tuple(range(1, len(HOST_HEAD)))
+    tables = [format_table([HOST_HEAD, *hosts], right=right, width=width)]
     if chips:
         cut = cut_processes([CHIP_HEAD, *chips], width)
         tables.insert(0, format_table(cut, right=(2, 3, 4, 5), width=width))
-    return "\n\n".join(tables)
+    notes = list(note_lines(readings))
+    return "\n\n".join([*tables, "\n".join(notes)] if notes else tables)
+
+
+def note_lines(readings: Sequence[HostReading]) -> Iterator[str]:
+    """What is announced, missing or wrong: a line for all hosts of which it is true."""
+    notes: dict[str, list[str]] = {}
+    for one in readings:
+        for note in host_notes(one):
+            notes.setdefault(show_controls(" ".join(note.split())), []).append(one.host)
+    urgent = {one.notice.upper() for one in readings if one.notice}
+    for note in sorted(notes, key=lambda note: note not in urgent):
+        yield f"{fold_names(notes[note])}: {note}"
+
+
+def host_notes(one: HostReading) -> Iterator[str]:
+    if one.notice:
+        yield one.notice.upper()
+    if one.why:
+        yield one.why
+    if one.late_s >= OLD_S:
+        yield f"libtpu's values are {format_span(one.late_s)} old"
+    if one.machine is not None and abs(one.clock_ahead_s) >= SKEW_S:
+        way = "ahead of" if one.clock_ahead_s > 0 else "behind"
+        yield f"its clock is {format_span(abs(one.clock_ahead_s))} {way} this machine's"
+    training = one.training
+    if training is not None and training.step is not None and training.age_s >= OLD_S:
+        yield f"{training.slot} has reported no step for {format_span(training.age_s)}"
 
 
 def cut_processes(rows: Sequence[Sequence[str]], width: int | None) -> list[Sequence[str]]:
@@ -91,22 +124,35 @@ def process_text(processes: Sequence[ChipProcess]) -> str:
 
 
 def host_cells(one: HostReading, now: float) -> tuple[str, ...]:
-    notes = [text for text in (one.notice.upper(), one.why) if text]
+    training = one.training
+    step = training.step if training is not None else None
     return (
-        one.host, *machine_cells(one.machine),
+        one.host,
+        NOTHING if step is None else str(step),
+        rate_text(training.step_rate if training is not None else None),
+        *machine_cells(one.machine),
         NOTHING if one.machine is None else span_text(one.age_s(now)),
-        show_controls(" ".join("; ".join(notes).split())) or NOTHING,
-    )  # fmt: skip
+    )
+
+
+def rate_text(rate: float | None) -> str:
+    """8.33, 0.125, 412"""
+    if rate is None:
+        return NOTHING
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def machine_cells(machine: MachineReading | None) -> tuple[str, ...]:
     if machine is None:
-        return (NOTHING,) * 4
+        return (NOTHING,) * 5
     return (
-        NOTHING if machine.load is None else f"{machine.load:.1f}",
-        NOTHING if machine.cores is None else str(machine.cores),
+        percent_text(machine.cpu_percent),
         pair_text(machine.ram_used, machine.ram_total),
         pair_text(machine.disk_free, machine.disk_total),
+        *(
+            NOTHING if rate is None else f"{format_bytes(round(rate))}/s"
+            for rate in (machine.net_in, machine.net_out)
+        ),
     )
 
 
@@ -126,7 +172,6 @@ def list_chip_objects(readings: Sequence[HostReading], now: float) -> list[Mappi
 
 
 def chip_object(one: HostReading, chip: ChipReading, now: float) -> Mapping[str, Any]:
-    machine = one.machine
     return {
         "host": one.host, "node": one.node, "zone": one.zone, "chip": chip.device or None,
         "hbm_used": chip.hbm_used, "hbm_total": chip.hbm_total,
@@ -136,12 +181,27 @@ def chip_object(one: HostReading, chip: ChipReading, now: float) -> Mapping[str,
             {"pid": it.pid, "user": it.user, "command": it.command, "task": it.task}
             for it in chip.processes
         ],
-        "load": machine and machine.load, "cores": machine and machine.cores,
-        "ram_used": machine and machine.ram_used, "ram_total": machine and machine.ram_total,
-        "disk_free": machine and machine.disk_free, "disk_total": machine and machine.disk_total,
+        **host_object(one),
         "read_at": round(one.read_at, 3), "age_s": round(one.age_s(now), 3),
-        "answered": machine is not None, "notice": one.notice, "why": one.why,
+        "answered": one.machine is not None, "notice": one.notice, "why": one.why,
     }  # fmt: skip
+
+
+def host_object(one: HostReading) -> Mapping[str, Any]:
+    """What is the same for all chips of a host."""
+    machine, training = one.machine, one.training
+    names = (
+        "load", "cores", "cpu_percent", "ram_used", "ram_total", "disk_free", "disk_total",
+        "net_in", "net_out",
+    )  # fmt: skip
+    return {
+        **{name: getattr(machine, name) if machine is not None else None for name in names},
+        "slot": training and training.slot,
+        "attempt": training and training.attempt,
+        "step": training and training.step,
+        "step_rate": training and training.step_rate,
+        "clock_ahead_s": round(one.clock_ahead_s, 3) if machine is not None else None,
+    }
 
 
 BLANK = chip_object(

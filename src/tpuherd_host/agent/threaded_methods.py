@@ -3,7 +3,7 @@
 from typing import Dict
 
 from tpuherd_host.agent.environments import rpc_environments
-from tpuherd_host.agent.host import check_facts, clean, host_facts, stack_traces
+from tpuherd_host.agent.host import check_facts, clean, host_facts, host_usage, stack_traces
 from tpuherd_host.agent.nfs import rpc_nfs
 from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
@@ -12,6 +12,7 @@ THREADED: Dict[str, ThreadedMethod] = {
     "check": check_facts.collect_check_facts,
     "facts": host_facts.collect_facts,
     "holders": clean.list_chip_users,
+    "usage": host_usage.measure_usage,
     "clean": clean.clean_host,
     "snapshot.have": rpc_snapshots.report_destination,
     "snapshot.receive": rpc_snapshots.receive_snapshot,

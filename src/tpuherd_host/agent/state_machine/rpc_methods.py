@@ -90,6 +90,9 @@ Host
            "preload","tools":{name: path|null}}
   holders  {} → {"holders":[{"device","pid":n|null,"user","command","since","work","ours":bool}],
            "devices":[…]}; pid null: a lock whose holder is hidden
+  usage    {} → {"over_s","cpu_percent":n|null,"net_in":bytes a second|null,"net_out":same,
+           "metrics":[{"port","pid":n|null}]}: since an earlier call, or over a moment; "metrics":
+           who serves libtpu's values
   clean    {"all"=false,"grace_s"=10} → {"ended":[{"pid","command","work","user"}],"left":[same],
            "removed":[lock files],"mended":[folders],"holders":[…]}. Only leftovers of earlier
            tasks; with all: also live tasks, and all processes on the chips.
