@@ -201,15 +201,44 @@ CHIP = object_of({
     })), "that have the chip open"),
     "load": (or_null(NUMBER), "of the host: processes that want to run, on average of a minute"),
     "cores": (or_null(COUNT), "of the host"),
+    "cpu_percent": (or_null(NUMBER), "of all processors of the host, since the last look"),
     "ram_used": (or_null(COUNT), "bytes of the host"),
     "ram_total": (or_null(COUNT), "bytes of the host"),
     "disk_free": (or_null(COUNT), "bytes on the disk of the login's home"),
     "disk_total": (or_null(COUNT), "bytes on this disk"),
+    "net_in": (or_null(NUMBER), "bytes per second that the host receives"),
+    "net_out": (or_null(NUMBER), "bytes per second that it sends"),
+    "slot": (or_null(TEXT), "whose attempt runs on the host; null here and below: none"),
+    "attempt": (or_null(COUNT), "its number"),
+    "step": (or_null(COUNT), "the last step that its script reported"),
+    "step_rate": (or_null(NUMBER), "steps per second"),
+    "clock_ahead_s": (or_null(NUMBER), "of the host's clock, compared with this machine's"),
     "read_at": (NUMBER, "when, in seconds since 1970"),
     "age_s": (NUMBER, "how old the values are"),
     "answered": (FLAG, "whether the host answered"),
     "notice": (TEXT, "of a preemption or maintenance; empty: none"),
     "why": (TEXT, "why values are not known; empty: all are"),
+})  # fmt: skip
+
+PROCESS_STACK = object_of({
+    "host": (TEXT, "its short name: gpt-0/w3"),
+    "slot": (TEXT, "whose attempt it is"),
+    "attempt": (TEXT, "its id"),
+    "step": (or_null(COUNT), "the last step that the attempt reported on this host"),
+    "pid": (or_null(COUNT), ""),
+    "command": (TEXT, ""),
+    "text": (TEXT, "the stacks, as py-spy, Python or the kernel writes them"),
+})  # fmt: skip
+PROFILE = object_of({
+    "folder": (TEXT, "for TensorBoard's --logdir"),
+    "hosts": (list_of(object_of({
+        "host": (TEXT, "its short name: gpt-0/w3"),
+        "slot": (TEXT, "whose attempt it is"),
+        "file": (TEXT, "its trace on this machine"),
+        "bytes": (COUNT, "of the file"),
+        "step_s_before": (or_null(NUMBER), "the median time of a step; null: it is not reported"),
+        "step_s_during": (or_null(NUMBER), "the same while it was traced"),
+    })), "that were traced"),
 })  # fmt: skip
 
 #: By command.
@@ -282,6 +311,8 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         )
     ),
     "herd smi --json": list_of(CHIP),
+    "herd stacks TARGET --json": list_of(PROCESS_STACK),
+    "herd profile TARGET --json": PROFILE,
     "herd nfs status TARGET --json": list_of(NFS_HOST),
     "herd run --json": MADE,
     "herd up --json": MADE,

@@ -25,6 +25,7 @@ class OptionalFields(TypedDict, total=False):
     env: Mapping[str, str | int | float | bool] | None
     secrets: Words | Mapping[str, Mapping[str, str] | None] | None
     checkpoint: str | None
+    profiler: bool | None
     buckets: Mapping[str, str] | None
     data_rate: str | None
     egress_budget: str | float | None

@@ -24,7 +24,7 @@ from tpuherd.daemon.handshake import (
 #: Commands that the daemon runs, with their former names. All others, and help, run here.
 IN_DAEMON = OWN_COMMAND | {
     *("exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs", "hosts", "forward"),
-    *("smi", "ssh-config", "ssh-proxy", "nfs"),
+    *("smi", "stacks", "ssh-config", "ssh-proxy", "nfs"),
 }
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above

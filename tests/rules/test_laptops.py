@@ -52,6 +52,10 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     },
     "tpuherd/settings/project_access.py": {"/sys/": "where it is missing, it is not Google's"},
     "tpuherd_host/train/process_env.py": {"/proc/": "else the time of the import"},
+    "tpuherd_host/train/profiler_server.py": {
+        "/proc/": "only with SO_BINDTODEVICE",
+        "\0h": "only with SO_BINDTODEVICE",
+    },
     "tpuherd_host/train/stack_dump.py": {
         "SIGRTMAX": "only with memfd_create",
         "memfd_create": "only where it exists",

@@ -40,6 +40,7 @@ FULL = {
     "env": {"A": "0.10"},
     "secrets": {"B": {"env": "B"}, "KEY": {"file": "~/key"}},
     "checkpoint": "gs://bucket/gpt",
+    "profiler": True,
     "buckets": {"bucket": "US-CENTRAL2", "old": "ignore"},
     "data_rate": "250MB/s",
     "egress_budget": 50.0,

@@ -52,6 +52,8 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
         "chips": ("Show which processes use the TPU chips.", "tpuherd.cli.chips:chips"),
         "smi": ("Show what every chip of every host does.", "tpuherd.cli.smi:smi"),
+        "stacks": ("Show where a job's processes are.", "tpuherd.cli.stacks:stacks"),
+        "profile": ("Take a trace of a running job.", "tpuherd.cli.profile:profile"),
         "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),
         "daemon": (
             "Inspect or stop the daemon that keeps SSH connections.",

@@ -137,6 +137,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "logs": ("herd logs gpt -f", "herd logs gpt --host w0 --grep loss --tail 20"),
     "chips": ("herd chips gpt",),
     "smi": ("herd smi", "herd smi gpt -l 2", "herd smi gpt --json"),
+    "stacks": ("herd stacks gpt", "herd stacks gpt/w3"),
+    "profile": ("herd profile gpt", "herd profile gpt/w0 --seconds 2 --output traces --no-open"),
     "clean": ("herd clean gpt", "herd clean gpt/w0 --all"),
     "daemon": ("herd daemon status",),
     "daemon status": ("herd daemon status",),

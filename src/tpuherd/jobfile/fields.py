@@ -241,6 +241,12 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "Where the script saves its checkpoints; the script gets it as HERD_CHECKPOINT.", ATTEMPT,
     ),
     job_field(
+        "profiler", FLAG, "true",
+        "Have the script start JAX's profiler server, which `herd profile` needs, if it uses"
+        " `tpuherd_host.train`. It costs nothing until a trace is taken:"
+        " docs/howto/performance.md.", ATTEMPT,
+    ),
+    job_field(
         "buckets", mapping_type(BUCKET, "a bucket's name", LOCATION), "{t5-data: US}",
         "Locations of buckets. herd finds every `gs://` in the job and in the files that `run`"
         " names, and looks its location up; state it here where herd can't: a region, a"
@@ -392,7 +398,7 @@ ALSO = {
     "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost", "bucket": "checkpoint",
     "egress": "egress_budget", "throughput": "data_rate",
     "python_version": "python", "requirements_file": "requirements", "pip": "requirements",
-    "dependencies": "requirements",
+    "dependencies": "requirements", "profile": "profiler", "profiling": "profiler",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
     "disks": "data_disks", "mounts": "nfs", "filestore": "nfs",
     "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",

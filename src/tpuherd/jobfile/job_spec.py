@@ -55,6 +55,7 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""
+    profiler: bool = False
     buckets: Mapping[str, str] = field(default_factory=dict)  #: locations, looked up or stated
     data_rate: float = 100e6  #: bytes a second that each host is assumed to read
     egress_budget: float = 0.0  #: dollars a day; 0: data must be near

@@ -26,6 +26,7 @@ KNOWN = frozenset(
     "pip pip3 uv uvx pipx conda mamba micromamba poetry pdm apt apt-get dpkg curl wget echo export"
     " mkdir touch true test cd ln chmod sysctl ulimit git".split()
 )
+PROFILER_PORT = 9012  #: of JAX's profiler server; the next free one if a program has it
 BEFORE = frozenset(("sudo", "env", "nice", "time", "exec", "command", "-E", "-n", "-y", "-m"))
 APT = re.compile(r"(?:^|[\s;&|(])apt(?:-get)?\s")
 #: Prepended to a step that uses these tools, which an image may lack.
@@ -77,7 +78,11 @@ def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
         "HERD_SLOT": slot.name.rpartition("-")[2],
         "HERD_SLOTS": str(job.copies),
     }
-    return {**variables, **({"HERD_CHECKPOINT": job.checkpoint} if job.checkpoint else {})}
+    if job.checkpoint:
+        variables["HERD_CHECKPOINT"] = job.checkpoint
+    if job.profiler:
+        variables["HERD_PROFILER_PORT"] = str(PROFILER_PORT)
+    return variables
 
 
 def run_id(slot: Slot, stored: StoredJob) -> str:

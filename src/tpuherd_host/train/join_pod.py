@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from tpuherd_host.train import process_env, stack_dump
+from tpuherd_host.train import process_env, profiler_server, stack_dump
 from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed, jax, multihost
 from tpuherd_host.train.process_group import PeerSilent, ProcessGroup, describe_odd_host
 from tpuherd_host.train.sample_split import InvalidSetup
@@ -96,6 +96,8 @@ def init(*, use_jax: bool = True) -> Pod:
         process_env.set_default_variable("HERD_PROCESS", str(PODS[0].index))
         process_env.set_default_variable("HERD_PROCESSES", str(PODS[0].count))
         process_env.replace_variable(INITIALIZED, str(os.getpid()))
+        if use_jax and is_installed("jax"):
+            profiler_server.start_profiler(environ)
     return PODS[0]
 
 
