@@ -37,7 +37,7 @@ class ReadMetrics:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChipValues:
+class ToldValues:
     """What is known of one chip."""
 
     values: Mapping[str, Any]
@@ -55,7 +55,7 @@ def list_chip_readings(
     devices = sorted(set(use.devices), key=natural_key)
     known = generations().get(RENAMED.get(generation, generation))
     each = known.devices_per_chip if known else 1
-    found = [ChipValues(values={}) for _ in devices]
+    found = [ToldValues(values={}) for _ in devices]
     narrow, wide = split_sources(use, metrics, devices, each)
     sure: set[int] = set()
     for one, places in narrow:
@@ -66,7 +66,7 @@ def list_chip_readings(
     for one in wide:
         for place, values in read_places(one, range(len(devices)), each).items():
             if place not in sure:  # of two that tell of a chip, neither is to be trusted
-                found[place] = ChipValues(values={}) if place in told else values
+                found[place] = ToldValues(values={}) if place in told else values
                 told.add(place)
     return tuple(
         ChipReading(
@@ -99,7 +99,7 @@ def split_sources(
     return narrow, wide
 
 
-def read_places(one: ReadMetrics, places: Sequence[int], each: int) -> dict[int, ChipValues]:
+def read_places(one: ReadMetrics, places: Sequence[int], each: int) -> dict[int, ToldValues]:
     """Return what a port tells of these chips; those of which it tells nothing are left out."""
     fields: dict[int, dict[str, Any]] = {}
     invalid: dict[int, set[str]] = {place: set() for place in places}
@@ -121,7 +121,7 @@ def read_places(one: ReadMetrics, places: Sequence[int], each: int) -> dict[int,
             found["hbm_used"] = None
             invalid[place].add("hbm_used")
     return {
-        place: ChipValues(values=found, invalid=frozenset(invalid[place]))
+        place: ToldValues(values=found, invalid=frozenset(invalid[place]))
         for place, found in fields.items()
     }
 
