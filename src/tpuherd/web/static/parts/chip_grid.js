@@ -91,6 +91,7 @@ export class ChipGrid {
     this.cells = cells;
     this.height = height + 2 * MARGIN;
     this.canvas.style.height = `${this.height}px`;
+    this.canvas.style.width = `${this.width + 2 * MARGIN}px`;
     if (this.focus >= cells.length) this.focus = cells.length - 1;
     this.#repaint();
   }
@@ -178,7 +179,6 @@ function fitCanvas(canvas, width, height) {
   canvas.width = Math.ceil((width + 2 * MARGIN) * ratio);
   canvas.height = Math.ceil(height * ratio);
   canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, MARGIN * ratio, MARGIN * ratio);
-  canvas.style.width = `${width + 2 * MARGIN}px`;
 }
 
 function describeChip({ node, host, chip }, slot, now) {

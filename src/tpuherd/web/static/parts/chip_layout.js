@@ -45,12 +45,25 @@ export function layoutNodes(nodes, width, { size, labels }) {
   return { boxes, cells, height: y + deepest };
 }
 
+/** Columns that make a full rectangle, if there is one that is not too flat. */
+function countColumns(hosts) {
+  const square = Math.ceil(Math.sqrt(hosts));
+  for (let columns = square; columns <= 2 * square; columns += 1) if (hosts % columns === 0) return columns;
+  return square;
+}
+
+/** The width of all nodes side by side. */
+export function measureRow(nodes, { size, labels }) {
+  const widths = nodes.map((node) => layoutNode(node, size, labels ? LABEL : 0).width);
+  return widths.reduce((sum, one) => sum + one + NODE_GAP, -NODE_GAP);
+}
+
 function layoutNode(node, size, top) {
   const chips = Math.max(1, node.chips_per_host || 1);
   const across = chips % 4 === 0 ? Math.max(2, chips / 4) : Math.ceil(Math.sqrt(chips));
   const down = Math.ceil(chips / across);
   const hosts = Math.max(1, node.hosts.length);
-  const columns = Math.ceil(Math.sqrt(hosts));
+  const columns = countColumns(hosts);
   const step = size + 1;
   const hostWidth = across * step - 1 + HOST_GAP;
   const hostHeight = down * step - 1 + HOST_GAP;

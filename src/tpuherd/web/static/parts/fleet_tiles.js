@@ -43,12 +43,12 @@ function countFleet(state) {
   const cost = state.cost ?? {};
   const known = cost.price_known !== false;
   return {
-    chips: [formatNumber(working), `of ${formatNumber(chips)} on ${countOf(state.nodes.size, "node")}`],
-    slots: [formatNumber(running), `of ${formatNumber(slots.length)} in ${countOf(state.jobs.size, "job")}`],
+    chips: [formatNumber(working), `of ${formatNumber(chips)} · ${countOf(state.nodes.size, "node")}`],
+    slots: [formatNumber(running), `of ${formatNumber(slots.length)} · ${countOf(state.jobs.size, "job")}`],
     waiting: [formatNumber(waiting), waiting ? "for capacity or a turn" : "nothing waits", waiting ? "warn-text" : ""],
     urgent: [formatNumber(urgent), urgent ? "failing or recovering" : "nothing fails", urgent ? "bad-text" : ""],
-    duty: [formatPercent(duty), "of the chips that report"],
-    goodput: [formatShare(weighGoodput(slots)), "of the time that counts"],
+    duty: [formatPercent(duty), "where it is known"],
+    goodput: [formatShare(weighGoodput(slots)), "mean of the slots"],
     rate: [formatMoney(cost.per_hour, known), "an hour"],
     cost: [formatMoney(cost.today, known), `${formatMoney(cost.total, known)} in all`],
   };

@@ -1,7 +1,7 @@
 // The jobs, one row each; only what changed is written again.
 
 import { h, reconcile, setProp, setText } from "../dom.js";
-import { countOf, formatMoney, formatNumber, formatShare, formatSpan, NOTHING } from "../format.js";
+import { formatMoney, formatNumber, formatShare, formatSpan, NOTHING } from "../format.js";
 import { jobHref, sweepHref } from "../routes.js";
 import { makeAgo, setAgo } from "./ago.js";
 import { makePhaseBar, updatePhaseBar } from "./phase_bar.js";
@@ -9,7 +9,7 @@ import { jobRank } from "./states.js";
 
 const collator = new Intl.Collator("en", { numeric: true });
 const COLUMNS = [
-  ["Job", ""], ["Phases", ""], ["Progress", ""], ["Nodes", ""], ["Goodput", "num"], ["Cost", "num"], ["An hour", "num"], ["Age", "num"], ["Last sign", ""],
+  ["Job", ""], ["Phases", ""], ["Progress", ""], ["Nodes", ""], ["Goodput", "num"], ["Cost", "num"], ["Age", "num"],
 ];
 export const ORDERS = {
   urgency: { title: "most urgent first", compare: (one, other) => jobRank(one) - jobRank(other) },
@@ -37,27 +37,35 @@ export function updateJobList(table, jobs, order, live) {
 
 function makeRow(job, live) {
   const cells = COLUMNS.slice(1).map(([title, style]) => h("td", { class: style, data: { title } }));
-  const [phases, progress, , , , , , sign] = cells;
+  const [phases, progress, nodes, , cost, age] = cells;
   phases.append(makePhaseBar());
   progress.append(h("span"), h("span", { class: "bar", "aria-hidden": "true" }, h("span")));
-  sign.append(makeAgo(live));
-  const kind = h("span", { class: "muted job-kind" });
-  return h("tr", null, h("th", { scope: "row" }, h("a", { href: jobHref(job.job), dir: "auto" }, job.job), " ", kind), cells);
+  for (const cell of [nodes, cost]) cell.append(h("span"), h("div", { class: "muted" }));
+  age.append(h("span"), h("div", { class: "muted" }, makeAgo(live)));
+  const kind = h("div", { class: "muted job-kind" });
+  return h("tr", null, h("th", { scope: "row" }, h("a", { href: jobHref(job.job), dir: "auto" }, job.job), kind), cells);
 }
 
 function updateRow(row, job, live) {
-  const [name, phases, progress, nodes, goodput, cost, rate, age, sign] = row.cells;
-  const link = name.firstElementChild;
-  setProp(link, "href", job.kind === "sweep" ? sweepHref(job.job) : jobHref(job.job));
+  const [name, phases, progress, nodes, goodput, cost, age] = row.cells;
+  setProp(name.firstElementChild, "href", job.kind === "sweep" ? sweepHref(job.job) : jobHref(job.job));
   setText(name.lastElementChild, job.kind === "job" ? "" : job.kind);
   updatePhaseBar(phases.firstElementChild, job);
   updateProgress(progress, job);
-  setText(nodes, nodeText(job));
+  setText(nodes.firstElementChild, `${formatNumber(job.ready)} of ${formatNumber(job.slots)}`);
+  setText(nodes.lastElementChild, placeText(job));
   setText(goodput, formatShare(job.goodput));
-  setText(cost, formatMoney(job.cost, job.price_known));
-  setText(rate, job.per_hour ? formatMoney(job.per_hour, job.price_known) : NOTHING);
-  setText(age, formatSpan(job.age_s));
-  setAgo(sign.firstElementChild, live, lastSign(job, live.state.nodes));
+  setText(cost.firstElementChild, formatMoney(job.cost, job.price_known));
+  setText(cost.lastElementChild, job.per_hour ? `${formatMoney(job.per_hour, job.price_known)} an hour` : "");
+  setText(age.firstElementChild, formatSpan(job.age_s));
+  updateSign(age.lastElementChild, lastSign(job, live.state.nodes), live);
+}
+
+/** The last sign of any host; a job without hosts has none. */
+function updateSign(place, at, live) {
+  place.hidden = at === null;
+  place.title = "last sign of a host";
+  setAgo(place.firstElementChild, live, at);
 }
 
 function updateProgress(cell, job) {
@@ -81,11 +89,10 @@ export function measureProgress(slots) {
   return { text: `${range} of ${total}`, share: shares.reduce((sum, one) => sum + one, 0) / shares.length };
 }
 
-function nodeText(job) {
+/** 2 slices of v4-32 · us-central2-b */
+function placeText(job) {
   const slices = job.slices > 1 ? `${job.slices} slices of ` : "";
-  const ready = `${formatNumber(job.ready)} of ${formatNumber(job.slots)}`;
-  const where = [...(job.type ?? []).map((type) => slices + type), ...(job.zones ?? [])];
-  return where.length ? `${ready} · ${where.join(", ")}` : job.slots ? ready : countOf(0, "node");
+  return [slices + (job.type ?? []).join(", "), (job.zones ?? []).join(", ")].filter(Boolean).join(" · ");
 }
 
 function lastSign(job, nodes) {

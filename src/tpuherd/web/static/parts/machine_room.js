@@ -1,16 +1,19 @@
 // The fleet as a machine room: each job with the chips of its nodes, coloured as chosen.
 
-import { createPainter, h, reconcile, replace, setText } from "../dom.js";
+import { createPainter, h, reconcile, replace, setProp, setText } from "../dom.js";
 import { countOf } from "../format.js";
 import { jobHref } from "../routes.js";
 import { ChipGrid, countChips } from "./chip_grid.js";
-import { chooseSize } from "./chip_layout.js";
+import { chooseSize, measureRow } from "./chip_layout.js";
 import { HEAT_STEPS, MODES, paintChip, readPalette } from "./chip_paint.js";
 import { makeHostTable } from "./host_table.js";
 import { makeEmpty } from "./notice.js";
 import { makePhaseBar, updatePhaseBar } from "./phase_bar.js";
 import { nodeState, stateShape } from "./states.js";
 
+const SHORT_ROW = 460; // pixels: jobs of shorter rows stand side by side
+const LEAST_ROW = 200;
+const GRID_MARGIN = 8;
 const MOST_LABELS = 96; // nodes; more of them are too small for numbers
 
 /** Cards of jobs with their chips; call `update` after changes. */
@@ -149,8 +152,11 @@ export class MachineRoom {
     const whole = { ...look, labels: nodes.length <= MOST_LABELS && look.size > 8 };
     const signature = `${whole.size} ${whole.labels} ${whole.mode}`;
     if (group.look !== signature || !group.shape) group.grid.setLook(whole);
-    if (group.shape !== shape) group.grid.setNodes(nodes);
-    else if (changes && (changes.all || changes.jobs.has(group.name))) group.grid.renew(new Map(nodes.map((node) => [node.node, node])));
+    if (group.shape !== shape) {
+      const wide = measureRow(nodes, whole) + GRID_MARGIN;
+      setProp(group.element, "style", { width: wide > SHORT_ROW ? "100%" : `${Math.max(LEAST_ROW, wide)}px` });
+      group.grid.setNodes(nodes);
+    } else if (changes && (changes.all || changes.jobs.has(group.name))) group.grid.renew(new Map(nodes.map((node) => [node.node, node])));
     else if (changes) group.grid.renew(pickNodes(nodes, changes.nodes));
     group.look = signature;
     group.shape = shape;
@@ -224,7 +230,12 @@ function stateEntries({ nodes, jobs }) {
     const entry = entries.get(key) ?? entries.set(key, [word, state, 0]).get(key);
     entry[2] += countChips(node);
   }
-  return [...entries.values()].sort((one, other) => other[2] - one[2]).map(([word, state, many]) => [`${word} ${many.toLocaleString("en-US")}`, state, stateShape(state)]);
+  const rows = [...entries.values()].sort((one, other) => other[2] - one[2]);
+  const isShared = (word) => rows.filter((row) => row[0] === word).length > 1;
+  return rows.map(([word, state, many]) => {
+    const text = isShared(word) ? `${word}: ${state.replaceAll("_", " ")}` : word;
+    return [`${text} ${many.toLocaleString("en-US")}`, state, stateShape(state)];
+  });
 }
 
 function heatEntries() {

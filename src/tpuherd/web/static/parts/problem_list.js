@@ -1,7 +1,7 @@
 // What is wrong now, on top of all else.
 
 import { h, reconcile, setText } from "../dom.js";
-import { formatAgo } from "../format.js";
+import { formatSpan } from "../format.js";
 import { makeNotice } from "./notice.js";
 
 /** The titles of problems' sources, as `herd ls` prints them. */
@@ -28,7 +28,7 @@ function* collectProblems(state, now) {
   for (const one of state.problems ?? []) {
     const title = `Problem with ${SOURCES[one.source] ?? one.source}: ${one.message}`;
     const times = one.count > 1 ? `, seen ${one.count} times` : "";
-    yield { key: `${title} ${one.hint}`, kind: "bad", title, text: one.hint, when: `since ${formatAgo(one.since, now)}${times}` };
+    yield { key: `${title} ${one.hint}`, kind: "bad", title, text: one.hint, when: `for ${formatSpan(now - one.since)}${times}` };
   }
   for (const text of state.notices ?? []) yield { key: text, kind: "warn", title: text, text: "", when: "" };
   if (state.loaded && state.engine && !state.engine.running && needsEngine(state)) {

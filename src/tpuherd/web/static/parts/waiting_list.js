@@ -10,7 +10,7 @@ const MOST = 12;
 export function makeWaitingList() {
   const list = h("ul", { class: "reasons" });
   const note = h("p", { class: "card-note" });
-  const title = h("h2", { id: "waiting-title" }, "What waits, and why");
+  const title = h("h2", { id: "waiting-title" }, "What waits or fails, and why");
   return h("section", { class: "card", "aria-labelledby": "waiting-title" }, h("div", { class: "card-head" }, title), list, note);
 }
 
