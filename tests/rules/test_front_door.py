@@ -14,6 +14,7 @@ import tpuherd
 from tpuherd.cli import main as command_line
 from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
 from tpuherd.cli.examples import EXAMPLES
+from tpuherd.commands.terminal_facts import choose_colour
 
 HERD = [sys.executable, "-m", "tpuherd.launcher"]
 HEAVY = {
@@ -236,7 +237,7 @@ def test_no_traceback_reaches_a_user(
     ids=str,
 )
 def test_the_user_decides_about_color(environment: dict[str, str], colour: bool | None) -> None:
-    assert command_line.choose_colour(environment) is colour
+    assert choose_colour(environment) is colour
 
 
 def test_no_help_page_is_wider_than_80_columns() -> None:

@@ -17,6 +17,7 @@ from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
 from tpuherd.cli.print_text import print_text
 from tpuherd.commands.invocation import Invocation
+from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.near_names import near_names
 
 INTERRUPTED = 130
@@ -140,12 +141,3 @@ def print_refusal(refusal: click.ClickException) -> None:
         said_by = refusal.ctx.command_path
     sentence = refusal.format_message()
     print_text(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)
-
-
-def choose_colour(environment: Mapping[str, str]) -> bool | None:
-    """Whether to colour; None: only on a terminal."""
-    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
-        return False
-    if environment.get("FORCE_COLOR") or environment.get("CLICOLOR_FORCE", "0") != "0":
-        return True
-    return None

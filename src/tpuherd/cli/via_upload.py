@@ -10,11 +10,12 @@ from typing import Any
 
 from tpuherd.cli.ask_user import TerminalPrompter
 from tpuherd.cli.job_options import read_job_input
-from tpuherd.cli.main import choose_colour, herd
+from tpuherd.cli.main import herd
 from tpuherd.cli.map_submission import MapInput
 from tpuherd.cli.parsed_command import ParsedCommand
 from tpuherd.cli.submit_job import RunOptions
 from tpuherd.commands.console import Console
+from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.errors import InvalidInput
 from tpuherd.exit_status import ABORTED
 from tpuherd.jobfile.fields import SECRETS

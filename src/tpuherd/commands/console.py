@@ -11,9 +11,11 @@ from typing import TypedDict
 
 from tpuherd.commands.async_files import FileReader, FileWriter
 from tpuherd.commands.invocation import Invocation
+from tpuherd.commands.terminal_facts import has_unicode
 from tpuherd.exit_status import ReaderGone
 from tpuherd.views.format_text import wrap_text
 from tpuherd.views.printable import show_lines
+from tpuherd.views.text_width import to_ascii
 
 __all__ = ["Console", "ReaderGone"]
 
@@ -23,6 +25,11 @@ LOCAL_FLAGS = 3  #: their index in termios attributes
 class TableStyle(TypedDict):
     colour: bool
     width: int | None  #: None: unlimited
+
+
+class ScreenStyle(TypedDict):
+    colour: bool
+    width: int
 
 
 class Console:
@@ -46,6 +53,7 @@ class Console:
         }  # a shared file needs one order
         self._terminals = [os.isatty(file) for file in files]
         self._colour = colour
+        self._unicode = has_unicode(environ)
 
     def is_terminal(self, port: int) -> bool:
         return self._terminals[port]
@@ -81,12 +89,18 @@ class Console:
     def table_style(self) -> TableStyle:
         return {"colour": self.has_colour(1), "width": self.line_width(1)}
 
+    @property
+    def screen_style(self) -> ScreenStyle | None:
+        """How to draw for the user's terminal; None for files and pipes, which get plain text."""
+        width = self.line_width(1)
+        return None if width is None else {"colour": self.has_colour(1), "width": width}
+
     async def print_text(self, text: str, port: int = 1, *, coloured: bool = False) -> None:
         """Print text for people, with escapes made visible; `coloured`: our own colors stay."""
         text = show_lines(text, colours=coloured)
         width = self.line_width(port)
         if width is not None:
-            text = wrap_text(text, width)
+            text = wrap_text(text if self._unicode else to_ascii(text), width)
         await self.write(f"{text}\n".encode(errors="replace"), port)
 
     async def print_notice(self, sentence: str) -> None:

@@ -22,6 +22,7 @@ from tpuherd.cli import main as command_line
 from tpuherd.cli.parsed_command import ParsedCommand, run_parsed_command
 from tpuherd.clock import Clock, WallClock
 from tpuherd.commands.console import Console
+from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.daemon.handshake import (
     NO,
     OTHER,
@@ -211,7 +212,7 @@ class Daemon:
         command, status, out, err = parse_command_line(request)
         if command is not None and not command.name.startswith("herd daemon"):
             self._commands[me] = " ".join(request.arguments)[:200]
-        colour = command_line.choose_colour(request.environ)
+        colour = choose_colour(request.environ)
         console = Console(files, request.folder, request.environ, colour=colour)
 
         def release(status: int) -> None:

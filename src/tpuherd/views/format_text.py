@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from tpuherd.views.text_width import COLOUR, cell_width, pad_text, paint_text
+
 #: Words that are colored on a terminal.
 TINTS: Mapping[str, int] = {
     "running": 32,
@@ -102,7 +104,7 @@ def format_table(
             cells = []
             for at, (cell, most) in enumerate(zip(row, widths, strict=True)):
                 text = parts[at][depth].strip() if depth < len(parts[at]) else ""
-                flush = text.rjust(most) if at in right else text.ljust(most)
+                flush = pad_text(text, most, right=at in right)
                 cells.append(colour_word(cell, flush, colour=colour))
             line = "  ".join(cells).rstrip()
             lines.append(f"\x1b[{DIM}m{line}\x1b[0m" if colour and not number else line)
@@ -112,11 +114,11 @@ def format_table(
 def fit_columns(rows: Sequence[Sequence[str]], width: int | None) -> list[int] | None:
     """The width of each column; None if the longest words together exceed `width`."""
     columns = range(len(rows[0]))
-    widths = [max(len(row[at]) for row in rows) for at in columns]
+    widths = [max(cell_width(row[at]) for row in rows) for at in columns]
     gaps = 2 * (len(widths) - 1)
     if width is None:
         return widths
-    least = [max(len(word) for row in rows for word in row[at].split(" ")) for at in columns]
+    least = [max(cell_width(word) for row in rows for word in row[at].split(" ")) for at in columns]
     if sum(least) + gaps > width:
         return None if sum(widths) + gaps > width else widths
     while sum(widths) + gaps > width:  # shrink the widest
@@ -136,27 +138,32 @@ def list_fields(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         )
 
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")  #: has no width
+#: What stays on one line: a word, or a number with its unit.
+WORD = re.compile(r" *(?:\d[\d.]* (?:[dhms](?!\w)|%)|[^ ]+)")
 
 
-def wrap_text(text: str, width: int) -> str:
-    """Lines of at most `width` where words allow it; continuation lines are indented."""
-    return "\n".join(part for line in text.split("\n") for part in wrap_line(line, width))
+def wrap_text(text: str, width: int, hang: int | None = None) -> str:
+    """Lines of at most `width` where words allow it.
+
+    Continuation lines are indented by `hang`, or by two more than their line.
+    """
+    return "\n".join(part for line in text.split("\n") for part in wrap_line(line, width, hang))
 
 
-def wrap_line(line: str, width: int) -> Iterator[str]:
+def wrap_line(line: str, width: int, hang: int | None = None) -> Iterator[str]:
     """Split a line between words."""
-    if len(COLOUR.sub("", line)) <= width:
+    if cell_width(line) <= width:
         yield line
         return
-    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    plain = COLOUR.sub("", line)
+    indent = " " * (len(plain) - len(plain.lstrip(" ")) + 2 if hang is None else hang)
     part, taken = "", 0
-    for word in re.findall(r" *[^ ]+", line):
-        room = len(COLOUR.sub("", word))
+    for word in WORD.findall(line):
+        room = cell_width(word)
         if part.strip() and taken + room > width:
             yield part
             word = indent + word.lstrip(" ")
-            part, taken, room = "", 0, len(COLOUR.sub("", word))
+            part, taken, room = "", 0, cell_width(word)
         part, taken = part + word, taken + room
     yield part
 
@@ -165,4 +172,4 @@ def colour_word(word: str, text: str, *, colour: bool) -> str:
     """Add the color of a word, if it has one."""
     if not colour or word not in TINTS:
         return text
-    return f"\x1b[{TINTS[word]}m{text}\x1b[0m"
+    return paint_text(text, str(TINTS[word]), colour=True)
