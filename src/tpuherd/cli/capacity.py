@@ -26,5 +26,12 @@ async def run_capacity(json_: bool, console: "Console", home: "HostAccess") -> i
 
     async with open_store_session(console) as here:
         rows = capacity_rows(here.store, here.now)
-        await here.print_content(rows, partial(capacity_text, **console.table_style), json_=json_)
+        style = console.screen_style
+        if style is None:
+            text = partial(capacity_text, **console.table_style)
+        else:
+            from tpuherd.views.plan_screens import capacity_screen
+
+            text = partial(capacity_screen, **style)
+        await here.print_content(rows, text, json_=json_)
     return 0

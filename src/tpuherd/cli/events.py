@@ -81,7 +81,12 @@ async def print_event(here: "StoreSession", seq: int, event: HistoryEvent, *, js
     if json_:
         await here.console.write(f"{json_text(event_json(seq, event))}\n".encode(errors="replace"))
         return
-    when = format_moment(event.at, here.now)
-    await here.console.print_text(
-        f"{when}  {event.slot or event.job or '-':<12}  {event_line(event)}"
-    )
+    when, name = format_moment(event.at, here.now), event.slot or event.job or "-"
+    style = here.console.screen_style
+    if style is None:
+        await here.console.print_text(f"{when}  {name:<12}  {event_line(event)}")
+    else:
+        from tpuherd.views.event_screen import event_screen
+
+        text = event_screen(when, event, name=name, **style)
+        await here.console.print_text(text, coloured=True)

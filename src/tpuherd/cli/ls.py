@@ -30,5 +30,12 @@ async def run_ls(json_: bool, console: "Console", home: "HostAccess") -> int:
     async with open_store_session(console) as here:
         await here.print_troubles(apart=json_)
         rows = job_rows(here.store, here.now)
-        await here.print_content(rows, partial(jobs_text, **console.table_style), json_=json_)
+        style = console.screen_style
+        if style is None:
+            text = partial(jobs_text, **console.table_style)
+        else:
+            from tpuherd.views.job_screens import jobs_screen
+
+            text = partial(jobs_screen, **style)
+        await here.print_content(rows, text, json_=json_)
     return 0

@@ -7,6 +7,7 @@ import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.views.format_text import format_table
+from tpuherd.views.printable import show_values
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
@@ -33,6 +34,14 @@ async def run_plan(name: str | None, json_: bool, console: "Console", home: "Hos
         found = await preview_plan(name, here)
     if json_:
         await print_json(console, found)
+        return 0
+    style = console.screen_style
+    if style is not None:
+        from tpuherd.views.plan_screens import plan_screen
+
+        rows = [step_row(step) for step in found.steps]
+        told = show_values((dict(found.states), rows, found.frozen))
+        await console.print_text(plan_screen(*told, **style), coloured=True)
         return 0
     if found.frozen:
         await print_lines(console, f"Deletions are paused: {found.frozen}")

@@ -296,19 +296,22 @@ def parse_weather(words: tuple[str, ...]) -> dict[str, str]:
 @as_json
 def log(follow: bool, state_dir: Path | None, json_: bool) -> None:
     """Show what happened in a world."""
-    from tpuherd.cli.sim_text import log_line
+    from tpuherd.cli.sim_text import LOG_INDENT, log_line
     from tpuherd_sim.client import find_running_world, send_request
 
     with report_trouble():
         facts = find_running_world(world_folder(state_dir))
-        since = 0
+        since, signs = 0, sys.stdout.isatty()
         while True:
             found = send_request(facts, "GET", "log", query=f"since={since}")
             for entry in found["lines"]:
                 if json_:
                     click.echo(json.dumps(entry))
                 else:
-                    print_text(log_line(entry["at"], entry["sentence"]))
+                    print_text(
+                        log_line(entry["at"], entry["name"], entry["sentence"], signs=signs),
+                        hang=LOG_INDENT,
+                    )
             since = found["next"]
             if found["more"]:
                 continue

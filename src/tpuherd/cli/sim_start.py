@@ -14,7 +14,7 @@ import click
 
 from tpuherd.background import PASSED, close_inherited_files, start_and_hear
 from tpuherd.cli.print_text import print_text
-from tpuherd.cli.sim_text import log_line, welcome_text
+from tpuherd.cli.sim_text import LOG_INDENT, log_line, welcome_text
 from tpuherd.clock import WallClock
 from tpuherd_sim.state_dir import WorldError, WorldInfo, prepare_folder
 
@@ -59,7 +59,8 @@ class WorldPrinter:
         elif self._terminal or self._on_ready:
             from tpuherd_sim.weather.log_text import log_sentence
 
-            print_text(log_line(note.at, log_sentence(note)))
+            line = log_line(note.at, note.name, log_sentence(note), signs=self._terminal)
+            print_text(line, hang=LOG_INDENT)
 
     def on_problem(self, sentence: str) -> None:
         print_text(sentence, err=True)

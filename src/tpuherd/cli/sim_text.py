@@ -7,10 +7,22 @@ from typing import Any
 import click
 
 from tpuherd.cli.formats import clock_text
+from tpuherd.views.phase_signs import NO_SIGN, WARNING, WORKING, WRONG, PhaseSign
+from tpuherd.views.text_width import paint_text
 from tpuherd_sim.state_dir import WorldInfo
 
 Json = Mapping[str, Any]
 NAMES_MAX = 10
+LOG_INDENT = 14  #: of what does not fit behind the time and the sign
+LOG_SIGNS: Mapping[str, PhaseSign] = {
+    **dict.fromkeys(("node.ready", "host.up", "request.active"), WORKING),
+    **dict.fromkeys(("node.preempted", "node.terminated", "node.repairing"), WRONG),
+    **dict.fromkeys(("node.refused", "request.failed", "request.suspended"), WRONG),
+    **dict.fromkeys(("host.lost", "host.rebooted", "host.failed"), WRONG),
+    **dict.fromkeys(("node.warned", "maintenance.announced", "maintenance.begun"), WARNING),
+    **dict.fromkeys(("weather.clear", "weather.dropped", "weather.reachable"), NO_SIGN),
+    **dict.fromkeys(("weather.healthy", "weather.unhang", "weather.free-disk"), NO_SIGN),
+}
 MODES = {
     "none": "none: nodes become READY, but have no hosts",
     "processes": "plain processes: no root, network or /proc of their own",
@@ -79,8 +91,18 @@ def format_age(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-def log_line(at: float, sentence: str) -> str:
-    return f"{click.style(clock_text(at), dim=True)}  {sentence}"
+def log_line(at: float, name: str, sentence: str, *, signs: bool) -> str:
+    """Return a line of the log, with a sign of what it means if `signs`."""
+    sign = log_sign(name)
+    mark = paint_text(sign.sign, sign.tint, colour=True) + " " if signs else ""
+    return f"{click.style(clock_text(at), dim=True)}  {mark}{sentence}"
+
+
+def log_sign(name: str) -> PhaseSign:
+    """Return what an entry means: the weather struck, something failed, something works."""
+    if name in LOG_SIGNS:
+        return LOG_SIGNS[name]
+    return WARNING if name.startswith("weather.") else NO_SIGN
 
 
 def first_names(names: Sequence[str]) -> str:

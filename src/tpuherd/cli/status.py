@@ -20,19 +20,28 @@ if TYPE_CHECKING:
 def status(name: str, json_: bool) -> ParsedCommand:
     """Show a job or a slot: its nodes, its attempts and how they ended, and its lost time.
 
-    NAME is a job (gpt) or a slot (gpt-0). Each second since submission is counted once.
+    NAME is a job (gpt) or a slot (gpt-0). Each second since submission is counted once. A terminal
+    shows first what is wrong and what to type next, then a timeline of each slot, with curves of
+    its step rate and loss.
     """
     return make_parsed_command("herd status", partial(run_status, name, json_))
 
 
 async def run_status(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_queries import job_status
+    from tpuherd.jobs.job_queries import job_status_accounts
 
     async with open_store_session(console) as here:
-        page = job_status(here.store, here.now, name)
+        page, accounts = job_status_accounts(here.store, here.now, name)
         page["problems"] = problem_rows(here.current_troubles())
         if not json_:
             await here.print_troubles()
-        await here.print_content(page, partial(job_text, **console.table_style), json_=json_)
+        style = console.screen_style
+        if style is None or json_:
+            text = partial(job_text, **console.table_style)
+        else:
+            from tpuherd.views.job_screens import status_screen
+
+            text = partial(status_screen, accounts=accounts, curves={}, **style)
+        await here.print_content(page, text, json_=json_)
     return 0

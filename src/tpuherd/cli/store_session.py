@@ -18,7 +18,8 @@ from tpuherd.model.trouble import LOGIN, TroubleRecord
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.store.set_aside import read_notices
-from tpuherd.views.printable import json_text, show_values
+from tpuherd.views.printable import json_text, show_controls, show_values
+from tpuherd.views.text_width import paint_text
 from tpuherd.views.trouble_line import trouble_line
 
 
@@ -53,8 +54,13 @@ class StoreSession:
     async def print_troubles(self, *, apart: bool = False) -> None:
         """Print them, on stderr if `apart`."""
         found = self.current_troubles()
+        port = 2 if apart else 1
+        mark = ""
+        if self.console.is_terminal(port):
+            mark = paint_text("✗ ", "1;31", colour=self.console.has_colour(port))
         for one in found:
-            await self.console.print_text(trouble_line(one, self.now), 2 if apart else 1)
+            line = f"{mark}{show_controls(trouble_line(one, self.now))}"
+            await self.console.print_text(line, port, coloured=True)
         if found and not apart:
             await self.console.print_text("")
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
 
+PIPE_COLUMNS = 80  #: of a plot in a file or pipe
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
@@ -98,7 +99,13 @@ async def run_sweep_status(
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
-        text = csv_text if csv_ else partial(sweep_text, **console.table_style)
+        style = console.screen_style
+        if csv_ or style is None:
+            text = csv_text if csv_ else partial(sweep_text, **console.table_style)
+        else:
+            from tpuherd.views.sweep_screen import sweep_screen
+
+            text = partial(sweep_screen, **style)
         await here.print_content(page, text, json_=json_)
     return 0
 
@@ -116,7 +123,13 @@ async def run_sweep_best(name: str, json_: bool, console: "Console", home: "Host
         row = next((one for one in page["trials"] if one["trial"] == page["best"]), None)
         if row is None:
             raise NotFound(f"no trial of {page['sweep']} is complete and has a value yet")
-        await here.print_content(row, partial(best_text, show_values(page)), json_=json_)
+        style, told = console.screen_style, show_values(page)
+        text = partial(best_text, told)
+        if style is not None:
+            from tpuherd.views.sweep_screen import best_screen
+
+            text = partial(best_screen, told, colour=style["colour"])
+        await here.print_content(row, text, json_=json_)
     return 0
 
 
@@ -126,10 +139,16 @@ async def run_sweep_plot(name: str, picture: bool, console: "Console", home: "Ho
 
     async with open_store_session(console) as here:
         page, search = sweep_status(here.store, here.now, name)
-        columns = console.terminal_size()[1]
+        style = console.screen_style
 
         def text(page: Any) -> str:
-            return draw_svg(page, search)[:-1] if picture else draw_sketch(page, search, columns)
+            if picture:
+                return draw_svg(page, search)[:-1]
+            if style is None:
+                return draw_sketch(page, search, PIPE_COLUMNS)
+            from tpuherd.views.sweep_screen import plot_screen
+
+            return plot_screen(page, search, **style)
 
         await here.print_content(page, text, json_=False)
     return 0

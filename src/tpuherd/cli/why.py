@@ -37,17 +37,21 @@ async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess"
     async with open_store_session(console) as here:
         now = here.now
         _, recent, engine = slot_reasons(here.store, now, name)
-        lines = [
-            (f"{format_span(max(0.0, now - one.at))} ago", event_line(one)) for _, one in recent
-        ]
+        events = [(f"{format_span(max(0.0, now - one.at))} ago", one) for _, one in recent]
         content = why_as_json(here.store, now, name)
         content["problems"] = problem_rows(here.current_troubles())
-        lines = show_values(lines)
         if not json_:
             await here.print_troubles()
+        style = console.screen_style
 
         def text(told: Mapping[str, Any]) -> str:
-            return why_text(told, lines, current=engine or is_at_rest(here.store))
+            current = engine or is_at_rest(here.store)
+            if style is None:
+                lines = show_values([(when, event_line(one)) for when, one in events])
+                return why_text(told, lines, current=current)
+            from tpuherd.views.event_screen import why_screen
+
+            return why_screen(told, events, current=current, **style)
 
         await here.print_content(content, text, json_=json_)
     return 0

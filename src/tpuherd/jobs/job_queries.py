@@ -53,10 +53,17 @@ def job_rows(store: Database, now: float) -> list[dict[str, Any]]:
 
 def job_status(store: Database, now: float, name: str) -> dict[str, Any]:
     """Return what `herd status` shows of a job or a slot."""
+    return job_status_accounts(store, now, name)[0]
+
+
+def job_status_accounts(
+    store: Database, now: float, name: str
+) -> tuple[dict[str, Any], Mapping[str, SlotAccount]]:
+    """Return that, and the accounts from which a terminal gets timelines."""
     job, slot = resolve_name(store, name)
     view = load_scene(store, now)
     names = job_slot_names(view, job) if slot is None else (slot,)
-    return job_page(view, job, names)
+    return job_page(view, job, names), view.accounts
 
 
 def job_attempts(store: Database, now: float, name: str) -> list[tuple[str, AttemptAccount]]:

@@ -112,6 +112,16 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
 
 def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
     yield f"{slot['slot']}: {slot['why'] or slot['phase']}"
+    yield from fact_lines(slot)
+    if slot["seconds"]:
+        yield "  where the time went"
+        rows = [("", "", "", ""), *time_cells(slot["seconds"])]
+        for line in format_table(rows, right=(1, 2), colour=colour).splitlines()[1:]:
+            yield f"    {line}"
+
+
+def fact_lines(slot: Json) -> Iterator[str]:
+    """Yield a slot's checkpoints, bids, attempts and losses."""
     kept = {"best": slot["best_step"], "milestone": slot["milestone"]}
     if marks := [
         f"{name} {format_number(step)}" for name, step in kept.items() if step is not None
@@ -134,11 +144,6 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
         yield "  losses"
         for recovery in slot["recoveries"][-LOSSES:]:
             yield f"    {recovery_text(recovery)}"
-    if slot["seconds"]:
-        yield "  where the time went"
-        rows = [("", "", "", ""), *time_cells(slot["seconds"])]
-        for line in format_table(rows, right=(1, 2), colour=colour).splitlines()[1:]:
-            yield f"    {line}"
 
 
 def attempt_lines(attempt: Json) -> Iterator[str]:
@@ -193,18 +198,23 @@ def recovery_text(recovery: Json) -> str:
 
 def time_cells(seconds: Mapping[str, float]) -> list[tuple[str, str, str, str]]:
     """Each state with its time, share and a bar, the longest first."""
-    total = sum(seconds.values())
-    ordered = sorted(seconds.items(), key=lambda item: -item[1])
-    ordered = [(name, time) for name, time in ordered if time > LEAST_S]
     return [
         (
             MEANINGS[GoodputState(name)],
             format_span(time),
-            format_share(time / total if total else None),
-            "█" * round(BAR * time / total) if total else "",
+            format_share(share),
+            "█" * round(BAR * share) if share else "",
         )
-        for name, time in ordered
+        for name, time, share in ordered_times(seconds)
     ]
+
+
+def ordered_times(seconds: Mapping[str, float]) -> list[tuple[str, float, float | None]]:
+    """Each state with its time and share, the longest first."""
+    total = sum(seconds.values())
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    return [(name, time, time / total if total else None) for name, time in ordered
+            if time > LEAST_S]  # fmt: skip
 
 
 def why_text(content: Json, recent: Sequence[tuple[str, str]], *, current: bool) -> str:
