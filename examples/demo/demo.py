@@ -118,6 +118,7 @@ def report(world: World, story: tell.Story) -> None:
     world.herd("down", "--all", "--yes")
     left = tell.left(json.loads((world.folder / "world.json").read_text()))
     story.aside(f"herd down --all: the cloud lists {', '.join(left) or 'nothing'}")
+    story.picture()
 
 
 def interpreter(offered: Path | None) -> Path | None:

@@ -1,6 +1,7 @@
 """Prints what happens, when, and what it cost in the end."""
 
 import json
+import os
 import sys
 import time
 import urllib.request
@@ -9,14 +10,18 @@ from typing import Any
 
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import SlotAccount, find_recoveries
+from tpuherd.commands.terminal_facts import choose_colour, has_unicode
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.views.format_text import format_money, format_share, format_span, format_table
 from tpuherd.views.job_pages import recovery_text, time_cells
 from tpuherd.views.job_rows import recovery_row
+from tpuherd.views.slot_pictures import timeline_lines
+from tpuherd.views.sparkline import sparkline
+from tpuherd.views.text_width import to_ascii
 
 Facts = Mapping[str, Any]
 HOUR_S = 3600.0
-BARS = "▁▂▃▄▅▆▇█"
+FILE_COLUMNS = 100  #: of the picture in a file or pipe
 #: Log lines that are part of the story.
 TELLING = ("herd:", "finished:")
 
@@ -50,7 +55,8 @@ class Story:
         self.zone = ""  #: where the training is
         self.losses: dict[int, float] = {}
         self.told: set[str] = set()
-        colours = sys.stdout.isatty()
+        chosen = choose_colour(os.environ)
+        colours = sys.stdout.isatty() if chosen is None else chosen
         self.bold, self.dim, self.red, self.plain = (
             ("\033[1m", "\033[2m", "\033[31m", "\033[0m") if colours else ("",) * 4
         )
@@ -118,7 +124,16 @@ class Story:
         yield f"(in a training of one hour, these losses would have cost {share})"
         if self.losses:
             losses = list(self.losses.values())
-            yield f"loss {losses[0]:.3f} {curve(losses)} {losses[-1]:.3f}"
+            yield f"loss {losses[0]:.3f} {sparkline(losses)} {losses[-1]:.3f}"
+
+    def picture(self) -> None:
+        """Print the timeline of the job: what it waited for, when it worked, what it lost."""
+        colours = sys.stdout.isatty()
+        width = os.get_terminal_size().columns if colours else FILE_COLUMNS
+        accounts = [*build_accounts(self.events, self.events[-1].at).values()]
+        self.chapter("The whole job in one line")
+        for line in timeline_lines(accounts, {}, colour=bool(self.bold), width=width - 2):
+            print(f"  {line if has_unicode(os.environ) else to_ascii(line)}", flush=True)
 
 
 def times(account: SlotAccount) -> Iterator[str]:
@@ -126,13 +141,6 @@ def times(account: SlotAccount) -> Iterator[str]:
     seconds = {str(state): time for state, time in account.seconds.items() if round(time, 1)}
     rows = [("", "", "", ""), *time_cells(seconds)]
     yield from format_table(rows, right=(1, 2)).splitlines()[1:]
-
-
-def curve(values: list[float]) -> str:
-    """Draw numbers as a line of bars."""
-    low, high = min(values), max(values)
-    scale = (len(BARS) - 1) / ((high - low) or 1)
-    return "".join(BARS[round((value - low) * scale)] for value in values)
 
 
 def asked(story: Story, facts: Facts) -> str | None:
