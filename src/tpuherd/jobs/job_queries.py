@@ -17,6 +17,7 @@ from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
 from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
+from tpuherd.views.capacity_table import capacity_hours
 from tpuherd.views.capacity_table import capacity_rows as learnt
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.finding_lines import finding_row
@@ -134,6 +135,12 @@ def event_finding(facts: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def capacity_rows(store: Database, now: float) -> list[dict[str, Any]]:
     return learnt((event for _, event in store.read_events(kinds=OF_CAPACITY)), now)
+
+
+def capacity_page(store: Database, now: float) -> dict[str, Any]:
+    """Return what zones gave, in all and by the hour of the day."""
+    events = [event for _, event in store.read_events(kinds=OF_CAPACITY)]
+    return {"rows": learnt(events, now), "hours": capacity_hours(events)}
 
 
 def resolve_name(store: Database, name: str) -> tuple[str, str | None]:

@@ -1,6 +1,6 @@
 """Keeps the rows of the page and of `herd top` up to date, reading only what is new in the store.
 
-    view = LiveView(store, clock)
+    view = LiveView(store, samples, clock)
     view.refresh()      # Changes: the names of what differs since the last call
     view.overview()     # everything, as JSON
     view.change_rows(changes)   # only what changed
@@ -12,6 +12,7 @@ Use it only in the thread that opened the store.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, time, timedelta
 
 from tpuherd.accounting.accounts import Ledger, post_event
 from tpuherd.accounting.goodput import REST, SlotAccount
@@ -21,8 +22,11 @@ from tpuherd.errors import NotFound
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.ledger_cache import load_ledger
 from tpuherd.jobs.open_project import no_job_message
+from tpuherd.jobs.project_metrics import project_metrics
+from tpuherd.model.samples import HostSample
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.store.set_aside import read_notices
 from tpuherd.views.job_rows import Json, StoreView, job_page, job_slot_names
 from tpuherd.views.overview_rows import (
@@ -33,6 +37,7 @@ from tpuherd.views.overview_rows import (
     overview_event_row,
     overview_job_row,
     overview_slot_rows,
+    sampled_host_row,
     total_cost,
 )
 from tpuherd.views.slot_timeline import incident_rows, job_timeline, state_rows
@@ -105,8 +110,9 @@ class Touched:
 class LiveView:
     """All rows, as of the last refresh."""
 
-    def __init__(self, store: Database, clock: Clock) -> None:
+    def __init__(self, store: Database, samples: SampleStore, clock: Clock) -> None:
         self._store = store
+        self._sample_store = samples
         self._clock = clock
         self._ledger: Ledger = load_ledger(store)
         self._counter = -1
@@ -122,6 +128,10 @@ class LiveView:
         self._nodes: dict[str, Json] = {}
         self._nodes_of: dict[str, Names] = {}  #: by slot
         self._surroundings: Json = {}
+        self._samples: Mapping[str, HostSample] = {}
+        self._samples_counter = -1
+        self._hosts: dict[str, Json] = {}  #: rows without samples, by name
+        self._midnight = (0.0, 0.0)  #: of the local day, and until when it is that day
         self._first = Touched(slots=set(self._ledger.books))
 
     def refresh(self) -> Changes:
@@ -144,6 +154,7 @@ class LiveView:
         changes = self._build_rows(touched, gone, now)
         return replace(
             changes,
+            hosts=self._read_samples(),
             surroundings=around,
             events=tuple(touched.events),
             skipped_events=touched.skipped,
@@ -178,6 +189,15 @@ class LiveView:
             "nodes": [self._node_json(name) for name in sorted(changes.nodes & self._nodes.keys())],
             "removed_nodes": sorted(changes.removed_nodes - self._nodes.keys()),
         }
+
+    def host_rows(self, hosts: Names) -> dict[str, Json]:
+        """The rows of these hosts with their last samples; only of nodes that are shown."""
+        return {name: self._host_json(name) for name in sorted(hosts & self._hosts.keys())}
+
+    def metrics(self) -> str:
+        """What Prometheus is told."""
+        now = self._clock.now()
+        return project_metrics(self._store, now, self._samples, self._ledger)
 
     def job(self, name: str) -> Json:
         """The page of one job, with its timeline; NotFound if there is none."""
@@ -253,6 +273,16 @@ class LiveView:
         changed = found != self._surroundings
         self._surroundings = found
         return changed
+
+    def _read_samples(self) -> Names:
+        """Read the last samples if there are new ones; return the hosts that have one."""
+        counter = self._sample_store.change_counter()
+        if counter == self._samples_counter:
+            return NONE
+        self._samples_counter = counter
+        found = self._sample_store.latest_hosts()
+        before, self._samples = self._samples, found
+        return frozenset(name for name, sample in found.items() if before.get(name) != sample)
 
     # ---- accounts and rows ---------------------------------------------------------------------
 
@@ -334,18 +364,40 @@ class LiveView:
             account = self._accounts.get(slot)
             rows = {} if account is None else node_rows(account)
             for name in self._nodes_of.get(slot, NONE) - rows.keys():
-                del self._nodes[name]
+                for host in self._nodes.pop(name)["hosts"]:
+                    self._hosts.pop(host["host"], None)
                 removed.add(name)
             changed.update(name for name, row in rows.items() if self._nodes.get(name) != row)
             self._nodes.update(rows)
             self._nodes_of[slot] = frozenset(rows)
+            self._hosts.update(
+                {host["host"]: host for row in rows.values() for host in row["hosts"]}
+            )
         return changed, removed
 
     def _job_json(self, job: str, rows: Mapping[str, Json]) -> Json:
         return {**self._job_rows[job], "slot_rows": list(rows.values())}
 
     def _node_json(self, name: str) -> Json:
-        return self._nodes[name]
+        row = self._nodes[name]
+        return {**row, "hosts": [self._host_json(host["host"]) for host in row["hosts"]]}
+
+    def _host_json(self, name: str) -> Json:
+        empty, sample = self._hosts[name], self._samples.get(name)
+        return empty if sample is None else sampled_host_row(empty, sample)
 
     def _cost(self) -> Json:
-        return {**total_cost(self._accounts.values()), "today": None}
+        now = self._clock.now()
+        if not self._midnight[0] <= now < self._midnight[1]:
+            self._midnight = local_day(now)
+        past = (span for spans in self._ledger.past.values() for span in spans)
+        return total_cost(self._accounts.values(), past, self._midnight[0], now)
+
+
+def local_day(now: float) -> tuple[float, float]:
+    """When this day began on this machine, and when the next one begins."""
+    today = datetime.fromtimestamp(now, UTC).astimezone().date()
+    begin, end = (
+        datetime.combine(day, time()).astimezone() for day in (today, today + timedelta(days=1))
+    )
+    return begin.timestamp(), end.timestamp()

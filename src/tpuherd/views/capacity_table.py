@@ -1,8 +1,8 @@
 """What the log shows about capacity: how each zone answered and how long its nodes lived."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.views.format_text import NOTHING, format_span, format_table
@@ -13,6 +13,7 @@ HEAD = ("ZONE", "TYPE", "TIER", "REQUESTED", "REFUSED", "GRANTED", "MEDIAN WAIT"
         "LAST REFUSAL")  # fmt: skip
 
 ZoneKey = tuple[str, str, str]
+K = TypeVar("K")
 
 
 @dataclass(slots=True)
@@ -29,7 +30,6 @@ class ZoneTally:
 
 @dataclass(slots=True)
 class OpenBid:
-    key: ZoneKey
     asked_at: float
     counted_kinds: set[str] = field(default_factory=set)
     ready_at: float | None = None
@@ -37,19 +37,52 @@ class OpenBid:
 
 def capacity_rows(events: Iterable[HistoryEvent], now: float) -> list[dict[str, Any]]:
     """A row for each zone, type and tier ever requested."""
-    bids: dict[str, OpenBid] = {}
-    tallies: dict[ZoneKey, ZoneTally] = {}
+    tallies = tally_bids(events, zone_key)
+    return [capacity_row(key, tallies[key], now) for key in sorted(tallies)]
+
+
+def capacity_hours(events: Iterable[HistoryEvent]) -> list[dict[str, Any]]:
+    """The same by the hour of the day (UTC) at which nodes were requested."""
+    tallies = tally_bids(events, lambda event: (*zone_key(event), int(event.at // 3600 % 24)))
+    return [
+        {
+            "zone": zone,
+            "type": type,
+            "tier": tier,
+            "hour": hour,
+            "requested": tally.asked,
+            "refused": tally.refused,
+            "granted": tally.granted,
+            "wait_s": middle_value(tally.waits_s),
+            "life_s": middle_value(tally.lives_s),
+        }
+        for (zone, type, tier, hour), tally in sorted(tallies.items(), key=lambda one: one[0])
+    ]
+
+
+def zone_key(event: HistoryEvent) -> ZoneKey:
+    """Where an event requests a node, and of what kind."""
+    offer = event.facts.get("offer") or {}
+    return str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier"))
+
+
+def tally_bids(
+    events: Iterable[HistoryEvent], key_of: Callable[[HistoryEvent], K]
+) -> dict[K, ZoneTally]:
+    """Count what became of bids, by a key of the event that requested them."""
+    bids: dict[str, tuple[OpenBid, ZoneTally]] = {}
+    tallies: dict[K, ZoneTally] = {}
     for event in events:
         name = str(event.facts.get("bid", ""))
         if event.kind in {"bid.requested", "bid.adopted"} and name not in bids:
-            offer = event.facts.get("offer") or {}
-            key = (str(offer.get("zone")), str(offer.get("type")), str(offer.get("tier")))
-            bids[name] = OpenBid(key=key, asked_at=event.at)
-            tallies.setdefault(key, ZoneTally()).asked += event.kind == "bid.requested"
-        elif name in bids and event.kind not in bids[name].counted_kinds:
-            bids[name].counted_kinds.add(event.kind)
-            count_event(tallies[bids[name].key], bids[name], event)
-    return [capacity_row(key, tallies[key], now) for key in sorted(tallies)]
+            tally = tallies.setdefault(key_of(event), ZoneTally())
+            tally.asked += event.kind == "bid.requested"
+            bids[name] = OpenBid(asked_at=event.at), tally
+        elif name in bids and event.kind not in bids[name][0].counted_kinds:
+            bid, tally = bids[name]
+            bid.counted_kinds.add(event.kind)
+            count_event(tally, bid, event)
+    return tallies
 
 
 def count_event(tally: ZoneTally, bid: OpenBid, event: HistoryEvent) -> None:

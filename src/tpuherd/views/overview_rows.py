@@ -5,8 +5,10 @@ What is unknown is null. Times are seconds since 1970; money is dollars.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from tpuherd.accounting.goodput import GoodputState, SlotAccount
+from tpuherd.accounting.costs import cost_between
+from tpuherd.accounting.goodput import BilledSpan, GoodputState, SlotAccount
 from tpuherd.catalogue import accelerators
+from tpuherd.model.samples import CHIP_VALUES, HOST_VALUES, ChipSample, HostSample, Series
 from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -127,11 +129,6 @@ def host_names(bid: BidRecord) -> list[str]:
     return [f"{node}/w{worker}" for node in nodes for worker in range(bid.offer.hosts)]
 
 
-#: What a sample tells of a host, apart from its chips.
-OF_HOST = ("cpu", "ram_used", "ram_total", "disk_free", "disk_total", "net_in", "net_out")
-OF_CHIPS = ("hbm_used", "hbm_total", "duty")
-
-
 def empty_host_row(name: str, worker: int, chips: int) -> Json:
     """A host without a sample; `worker` counts through all nodes of a multislice run."""
     unknown: list[None] = [None] * chips
@@ -139,9 +136,42 @@ def empty_host_row(name: str, worker: int, chips: int) -> Json:
         "host": name,
         "worker": worker,
         "at": None,
-        **dict.fromkeys(OF_HOST),
-        **{name: list(unknown) for name in OF_CHIPS},
+        **dict.fromkeys(HOST_VALUES),
+        **{value: list(unknown) for value in CHIP_VALUES},
         "why": "",
+    }
+
+
+def sampled_host_row(empty: Json, sample: HostSample) -> Json:
+    """The same host with its last sample; it has as many chips as its type says."""
+    blank = [ChipSample()] * len(empty["duty"])
+    chips = [*sample.chips, *blank][: len(blank)]
+    return {
+        **empty,
+        "at": sample.at,
+        "cpu": sample.cpu_percent,
+        "ram_used": sample.ram_used,
+        "ram_total": sample.ram_total,
+        "disk_free": sample.disk_free,
+        "disk_total": sample.disk_total,
+        "net_in": sample.net_in,
+        "net_out": sample.net_out,
+        "hbm_used": [chip.hbm_used for chip in chips],
+        "hbm_total": [chip.hbm_total for chip in chips],
+        "duty": [chip.duty_percent for chip in chips],
+        "why": sample.why,
+    }
+
+
+def series_row(series: Series) -> Json:
+    """A series for a chart, its points as [at, low, mean, high]."""
+    name = series.name
+    return {
+        "slot": name.slot,
+        "host": name.host,
+        "chip": name.chip,
+        "name": name.name,
+        "points": series.points,
     }
 
 
@@ -156,11 +186,18 @@ def overview_event_row(seq: int, event: HistoryEvent) -> Json:
     }
 
 
-def total_cost(accounts: Iterable[SlotAccount]) -> Json:
-    """The money of all jobs ever, without that of today."""
-    known = list(accounts)
+def total_cost(
+    accounts: Iterable[SlotAccount], past: Iterable[BilledSpan], midnight: float, now: float
+) -> Json:
+    """The money of all jobs: ever, since midnight, and for an hour as it is now.
+
+    `past`: what earlier jobs of the same names were billed.
+    """
+    known, before = list(accounts), list(past)
+    today = sum(cost_between(account.billed, midnight, now) for account in known)
     return {
-        "total": sum(account.cost for account in known),
+        "today": today + cost_between(before, midnight, now),
+        "total": sum(account.cost for account in known) + cost_between(before, 0.0, now),
         "per_hour": sum(account.per_hour for account in known),
         "price_known": all(account.priced for account in known),
     }

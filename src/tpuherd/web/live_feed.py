@@ -17,6 +17,7 @@ from tpuherd.clock import Clock
 from tpuherd.errors import HerdError
 from tpuherd.jobs.live_view import Changes, LiveView, join_changes
 from tpuherd.store.database import Database
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.job_rows import Json
 from tpuherd.web.json_answers import StoreUnavailable, encode_json
 
@@ -104,6 +105,10 @@ class LiveFeed:
         """Return the page of a job."""
         return await self._in_thread(lambda: self._current_view().job(name))
 
+    async def metrics(self) -> str:
+        """Return what Prometheus is told."""
+        return await self._in_thread(lambda: self._current_view().metrics())
+
     @contextmanager
     def subscribe(self, after: int | None) -> Iterator[PageSubscription]:
         """Receive all changes after a state; None: those from now on."""
@@ -138,7 +143,7 @@ class LiveFeed:
         try:
             if self._view is None:
                 self._store = self._open_store()
-                self._view = LiveView(self._store, self._clock)
+                self._view = LiveView(self._store, SampleStore(self._store.folder), self._clock)
                 self._view.refresh()
                 self._restart()
             else:
@@ -195,6 +200,9 @@ class LiveFeed:
             found.append(("changes", {**view.change_rows(changes), "seq": self._seq}))
         if changes.events:
             found.append(("events", list(changes.events)))
+        if changes.hosts:
+            hosts = view.host_rows(changes.hosts)
+            found.append(("samples", {"now": self._clock.now(), "hosts": hosts}))
         return b"".join(encode_message(name, content, self._seq) for name, content in found)
 
     def _send(self, message: bytes) -> None:

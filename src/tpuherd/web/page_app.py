@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -21,6 +21,7 @@ from tpuherd.web.query_endpoints import query_routes
 from tpuherd.web.world_endpoints import world_routes
 
 STREAM_TYPE = "text/event-stream"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 NOT_KEPT = {"Cache-Control": "no-store"}
 RETRY = b"retry: 1000\n\n"  #: how soon a browser comes back
 NUMBER_MAX = 2.0**53
@@ -107,7 +108,11 @@ def live_routes(services: PageServices) -> list[Route]:
 
         return event_stream(messages())
 
+    async def metrics(request: Request) -> Response:
+        return PlainTextResponse(await feed.metrics(), media_type=METRICS_TYPE)
+
     return [
+        Route("/metrics", metrics),
         Route("/api/overview", overview),
         Route("/api/jobs/{job}", job),
         Route("/api/stream", stream),

@@ -1,29 +1,34 @@
 """What the page asks the store for when it is looked at: events, sweeps, capacity, quota."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from tpuherd.clock import Clock
-from tpuherd.jobs.job_queries import capacity_rows, resolve_name
+from tpuherd.jobs.job_queries import capacity_page, resolve_name
 from tpuherd.jobs.quota_report import report_quota
 from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.remote.open_remote import open_remote_session
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
-from tpuherd.views.overview_rows import overview_event_row
+from tpuherd.store.sample_store import SampleStore
+from tpuherd.views.overview_rows import overview_event_row, series_row
 from tpuherd.web.json_answers import json_answer, read_number
 from tpuherd.web.page_context import PageContext, PageServices
 
 EVENTS, EVENTS_MAX = 200, 1000  #: of one answer
 NUMBER_MAX = 2**53
+POINTS, POINTS_MAX = 600, 5000  #: of one series
+SINCE_S = 86400.0  #: of series, unless said
 
 
 def query_routes(services: PageServices) -> list[Route]:
     context = services.context
+    samples = SampleStore(context.scope.store_folder)
 
     async def events(request: Request) -> Response:
         job = request.query_params.get("job") or None
@@ -42,7 +47,11 @@ def query_routes(services: PageServices) -> list[Route]:
         )
 
     async def capacity(request: Request) -> Response:
-        return json_answer({"rows": await context.query_store(capacity_rows)})
+        return json_answer(await context.query_store(capacity_page))
+
+    async def series(request: Request) -> Response:
+        find = series_query(request, samples, context.clock.now())
+        return json_answer({"series": await anyio.to_thread.run_sync(find)})
 
     async def quota(request: Request) -> Response:
         return json_answer(await read_quota(context, context.clock))
@@ -50,6 +59,7 @@ def query_routes(services: PageServices) -> list[Route]:
     return [
         Route("/api/events", events),
         Route("/api/sweeps/{job}", sweep),
+        Route("/api/jobs/{job}/series", series),
         Route("/api/capacity", capacity),
         Route("/api/quota", quota),
     ]
@@ -66,3 +76,24 @@ async def read_quota(context: PageContext, clock: Clock) -> Mapping[str, Any]:
     place = project_access.resolve_access(context.environ, world=context.scope.world)
     async with open_remote_session(place, clock) as session:
         return (await report_quota(place, session.cloud, clock)).as_json()
+
+
+def series_query(
+    request: Request, samples: SampleStore, now: float
+) -> Callable[[], list[dict[str, Any]]]:
+    """What a request for series asks, to be found in a thread."""
+    job, query = request.path_params["job"], request.query_params
+    names = [name for name in query.get("names", "").split(",") if name]
+    until = read_number(request, "until", least=0, most=NUMBER_MAX) or now
+    since = read_number(request, "since", least=0, most=NUMBER_MAX)
+    points = int(read_number(request, "points", least=1, most=POINTS_MAX) or POINTS)
+    since = until - SINCE_S if since is None else since
+    of = query.get("host", "") or query.get("slot", "")
+
+    def find() -> list[dict[str, Any]]:
+        found = samples.read_series(
+            job, names or None, since=since, until=until, points=points, of=of
+        )
+        return [series_row(one) for one in found]
+
+    return find
