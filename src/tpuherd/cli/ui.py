@@ -58,11 +58,14 @@ async def run_ui(
             await console.print_notice(OPEN_TO_OTHERS.format(host=host, port=rules.port))
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{rules.port}/?token={token}"
-        await console.print_text(f"Serving {address} until Ctrl+C")
-        await console.flush()
-        if not no_browser and console.is_terminal(1):
-            await open_browser(address)
-        await serve_page(context, rules, listener)
+
+        async def announce() -> None:
+            await console.print_text(f"Serving {address} until Ctrl+C")
+            await console.flush()
+            if not no_browser and console.is_terminal(1):
+                await open_browser(address)
+
+        await serve_page(context, rules, listener, announce)
     return 0
 
 

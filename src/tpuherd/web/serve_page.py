@@ -1,17 +1,19 @@
 """Serves the page until cancelled; open event streams do not delay the end."""
 
 import asyncio
+import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tpuherd.errors import InvalidInput
 from tpuherd.web.access_guard import LOOPBACK, AccessGuard, AccessRules
+from tpuherd.web.json_answers import StoreUnavailable
 from tpuherd.web.live_feed import LiveFeed
 from tpuherd.web.page_app import create_page_app
 from tpuherd.web.page_context import PageContext, PageServices
@@ -63,13 +65,23 @@ def access_rules(token: str, host: str, listener: socket.socket) -> AccessRules:
     )
 
 
-async def serve_page(context: PageContext, rules: AccessRules, listener: socket.socket) -> None:
-    """Serve until cancelled."""
+async def serve_page(
+    context: PageContext,
+    rules: AccessRules,
+    listener: socket.socket,
+    announce: Callable[[], Awaitable[None]],
+) -> None:
+    """Serve until cancelled; announce it when the first picture is ready."""
     feed = LiveFeed(context.open_store, context.clock)
     services = PageServices(context=context, feed=feed)
     app = AccessGuard(create_page_app(services), rules)
-    async with serve_connections(app, listener):
-        await feed.run()
+    if not context.environ.get("HERD_DEBUG"):
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)  # the page shows errors
+    async with serve_connections(app, listener), asyncio.TaskGroup() as tasks:
+        tasks.create_task(feed.run())
+        with suppress(StoreUnavailable):  # the page says so
+            await feed.overview()
+        await announce()
 
 
 @asynccontextmanager
@@ -78,8 +90,13 @@ async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncItera
 
     uvicorn's own Server would handle signals, and wait for every event stream to end.
     """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):  # the server ends: the connection is cut
+            await app(scope, receive, send)
+
     config = Config(
-        app,
+        answer,
         http=HttpToolsProtocol,
         ws="none",
         lifespan="off",
