@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import io
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -104,7 +105,11 @@ def strip_docs(text: str) -> str:
             lines[first.lineno - 1 : end] = [""] * (end - first.lineno + 1)
             if len(node.body) == 1:
                 lines[first.lineno - 1] = " " * first.col_offset + "pass"
-    return "\n".join("" if line.lstrip().startswith("#") else line for line in lines)
+    for token in tokenize.generate_tokens(io.StringIO("\n".join(lines)).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    return "\n".join(lines)
 
 
 def documented_nodes(
