@@ -125,6 +125,12 @@ def keep(machine: "Machine", effect: messages.SaveEpochs) -> None:
     machine.disk.epochs = dict(effect.epochs)
 
 
+def sample(machine: "Machine", effect: messages.ReadSample) -> None:
+    """What the host does now, if that is set."""
+    if machine.sample is not None:
+        machine.later(THREAD_S, machine.handle_event, messages.HostSampled(machine.sample))
+
+
 def thread(machine: "Machine", effect: messages.StartThread) -> None:
     """A verb that reads files or waits: what it says on a virtual host."""
     answer = ANSWERS.get(effect.verb, nothing)(machine, effect.content)
@@ -191,5 +197,6 @@ EFFECTS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.ForgetTask: forget,
     messages.SaveEpochs: keep,
     messages.SaveStamp: stamp,
+    messages.ReadSample: sample,
     messages.StartThread: thread,
 }

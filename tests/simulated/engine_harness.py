@@ -32,6 +32,7 @@ from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.rest import RestClient, world_http_client
 from tpuherd.engine.create_engine import GONE_S
 from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
+from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
 from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.errors import HerdError
 from tpuherd.history.apply_event import apply_event
@@ -79,6 +80,7 @@ class EngineHarness:
     page: int = 0  #: lists have so few a page
     look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
+    samples: SampleKeeper = field(default_factory=NoKeeper)
     remembered: History = field(default_factory=History)
     folded: int = 0
 
@@ -209,6 +211,7 @@ class EngineHarness:
                     gone_s=GONE_S,
                     advice=self.advice,
                     look_s=self.look_s,
+                    samples=self.samples,
                 )
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())

@@ -51,6 +51,7 @@ class Machine:
         self.deaf: set[str] = set()  #: verbs that are never answered
         self.stuck = False  #: its agent is stopped, but alive
         self.news: dict[str, str] = {}
+        self.sample: Mapping[str, Any] | None = None  #: what its agent measures
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._queue: deque[messages.Event] = deque()

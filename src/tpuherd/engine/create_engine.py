@@ -12,6 +12,7 @@ from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.engine import desired_slots
 from tpuherd.engine.desired import DesiredState, JobExpander
 from tpuherd.engine.engine_hosts import EngineHosts
+from tpuherd.engine.host_samples import ThreadedKeeper
 from tpuherd.engine.loop import Engine, EngineDeps, LogFunction
 from tpuherd.errors import HerdError
 from tpuherd.model.stored_job import StoredJob
@@ -23,6 +24,7 @@ from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogStore
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import open_archive
 
@@ -66,6 +68,7 @@ async def create_engine(
             gone_s=inf if place.world is None else GONE_S,
             cloud_has_moved=lambda: world_moved(place),
             note=note,
+            samples=ThreadedKeeper(SampleStore(store.folder)),
             advice=optuna_sampler.ADVICE,
         )
         yield Engine(parts, epoch=epoch)

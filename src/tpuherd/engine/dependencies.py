@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tpuherd.clock import Clock
 from tpuherd.engine.desired import JobExpander
+from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
 from tpuherd.ports import CloudPort, HostsPort, Store
 from tpuherd.store.log_store import LogStore
 from tpuherd.store.trouble_files import TroubleStore
@@ -64,4 +65,5 @@ class EngineDeps:
         never_moved  #: whether the cloud is at another address now
     )
     note: LogFunction = ignore_log  #: its own log: a constant name and facts
+    samples: SampleKeeper = field(default_factory=NoKeeper)  #: what hosts do, for charts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps

@@ -32,6 +32,7 @@ NOTICES = frozenset(DEADLY)
 TEXT_MAX = 4096  #: an agent's sentence or line; its own limit is 500
 NAME_MAX = 200
 ATTEMPTS_MAX = 1000  #: reported by one host
+CHIPS_MAX = 64  #: of one host
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
@@ -39,6 +40,8 @@ Short = Annotated[str, Meta(max_length=NAME_MAX)]
 Time = Annotated[float, Meta(ge=0, le=1e11)]  #: seconds since 1970; the bounds exclude NaN, too
 Duration = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Percent = Annotated[float, Meta(ge=0, le=100)]
+Rate = Annotated[float, Meta(ge=0, le=1e15)]  #: bytes per second
 Few = Annotated[int, Meta(ge=0, le=1 << 16)]
 
 
@@ -119,6 +122,19 @@ class AttemptHeartbeat(Struct, frozen=True, kw_only=True):
 
     id: Name
     report: dict[str, Any] | None = None
+
+
+class SampleMessage(Struct, frozen=True, kw_only=True):
+    """What a host and its chips do: pairs are used and total, free and total, in and out."""
+
+    cpu: Percent | None = None
+    ram: tuple[Count, Count] | None = None
+    disk: tuple[Count, Count] | None = None
+    net: tuple[Rate, Rate] | None = None
+    chips: Annotated[
+        tuple[tuple[Count | None, Count | None, Percent | None], ...], Meta(max_length=CHIPS_MAX)
+    ] = ()
+    why: Short = ""
 
 
 class PingReply(Struct, frozen=True, kw_only=True):
@@ -247,6 +263,7 @@ TITLES: Mapping[object, str] = {
     AttemptsReply: "its list of attempts",
     AgentEvent: "an event",
     AttemptHeartbeat: "a heartbeat",
+    SampleMessage: "a sample",
     PingReply: "the answer to ping",
     StacksReply: "the answer to stacks",
 }
@@ -264,6 +281,7 @@ __all__ = [
     "InvalidMessage",
     "MetadataNotice",
     "PingReply",
+    "SampleMessage",
     "StacksReply",
     "StepReport",
     "parse_attempt",

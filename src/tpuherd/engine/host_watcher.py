@@ -22,6 +22,7 @@ from tpuherd.engine.host_messages import (
     parse_notices,
     parse_report,
 )
+from tpuherd.engine.host_samples import IGNORE_SAMPLES, SampleSink
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd.ports import Host, HostsPort, Link, RpcRequest
@@ -48,6 +49,7 @@ class WatcherDeps:
     shelf: LogStore
     clock: Clock
     stir: Callable[[], None]  #: wakes the planner
+    samples: SampleSink = IGNORE_SAMPLES  #: what hosts do, for charts
     tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
 
 
@@ -225,6 +227,8 @@ class HostWatcher:
             self._update_attempt(parse_attempt(event), link, group)
         elif message.event == "step" and message.attempt is not None:
             self._update_report(message.attempt, message.report, now)
+        elif message.event == "sample":
+            self._means.samples.take_sample(word, self.slot, event)
         elif message.event == "used":
             word = replace(word, used_at=now)
         elif message.event == "heartbeat":
@@ -233,7 +237,8 @@ class HostWatcher:
                 beat = parse_message(AttemptHeartbeat, one)
                 self._update_report(beat.id, beat.report, now)
         word = replace(word, heard_at=now, works=self._all_runs())
-        if planner_relevant(word) != planner_relevant(self.word):
+        relevant = agent_updates.planner_relevant
+        if relevant(word) != relevant(self.word):
             self._publish_status(word)
         else:
             self.word = word
@@ -294,6 +299,7 @@ class HostWatcher:
                     work, step_s=agent_updates.median_step_time(tuple(pace)) or work.step_s
                 )
         self._works[attempt] = work
+        self._means.samples.take_report(self.word, self.slot, work)
 
     async def _follow_log(self, link: Link, attempt: str) -> None:
         """Copy its log here to the end; after a gap or a full disk, try again."""
@@ -366,15 +372,6 @@ class HostWatcher:
     def _publish_status(self, word: HostStatus) -> None:
         self.word = word
         self._means.stir()
-
-
-def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
-    """The part of the status whose change wakes the planner: not every step or sign of life."""
-    status = [
-        (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
-        for one in word.works
-    ]
-    return word.reached, word.boot, word.notice, word.deadly, word.trouble, status
 
 
 def write_records(writer: LogWriter, reader: RecordReader, piece: bytes) -> None:

@@ -25,6 +25,7 @@ from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.environments import snapshots_of_jobs
 from tpuherd.engine.event_log import EventLog
 from tpuherd.engine.gang_client import GangClient
+from tpuherd.engine.host_samples import SampleCollector
 from tpuherd.engine.host_watcher import WatcherDeps
 from tpuherd.engine.informer import Informer
 from tpuherd.engine.recover_store import EVERYWHERE, recover_store
@@ -67,6 +68,7 @@ class Engine:
         self.past = EventLog(parts.store, epoch, parts.note)
         self._alarms = Alarms(parts, self.past)
         self._shout = self._alarms.raise_alarm
+        self._samples = SampleCollector(parts.samples, parts.clock, self._shout)
         self._items = sweep_step.ItemTexts(parts.store)
         self._version: int | None = None
         self._desired = DesiredState(
@@ -110,8 +112,9 @@ class Engine:
             self._group = group
             hosts, shelf, clock, stir = parts.hosts, parts.shelf, parts.clock, self._news.set
             means = WatcherDeps(
-                hosts=hosts, shelf=shelf, clock=clock, stir=stir, tell=self._record_host_event
-            )
+                hosts=hosts, shelf=shelf, clock=clock, samples=self._samples, stir=stir,
+                tell=self._record_host_event,
+            )  # fmt: skip
             self._gang_client = GangClient(means, self._spawn_task)
             self._awake_at = parts.clock.now()
             parts.note("engine.begun", {"epoch": self.epoch})
@@ -119,7 +122,8 @@ class Engine:
                 self._new_event("engine.started", **parts.process, epoch=self.epoch)
             ]
             ours = (self._poll_store, self._renew_lease, self._save_periodically, self._retain_code)
-            for work in (self._informer.poll_cloud, self._gang_client.keep_leases_alive, *ours):
+            others = (self._gang_client.keep_leases_alive, self._samples.write_periodically)
+            for work in (self._informer.poll_cloud, *others, *ours):
                 self._spawn_task(work())
             ended = await self._run_planning()
             await self._running.finish(PATIENCE_S)
@@ -364,7 +368,9 @@ class Engine:
 
     def _save_history(self) -> None:
         """Save the history, and delete data that is no longer needed."""
-        self.parts.shelf.remove_jobs(self.past.save(self.parts.clock.now()))
+        gone = self.past.save(self.parts.clock.now())
+        self.parts.shelf.remove_jobs(gone)
+        self._samples.forget_jobs(gone)
 
     async def _retain_code(self) -> None:
         """Keep the code of all jobs on this machine, or fetch it back."""

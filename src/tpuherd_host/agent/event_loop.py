@@ -3,13 +3,14 @@
 import os
 import signal
 import socket
-from typing import Optional
+from typing import Optional, Tuple
 
 from tpuherd_host.agent.effects import effects, process_supervisor, task_io
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.reducer import next_wake_time, reduce_event
 from tpuherd_host.agent.state_machine.rpc_methods import PURE
+from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.threaded_methods import THREADED
 
 
@@ -29,7 +30,7 @@ class EventLoop(AgentRuntime):
     def due_time(self) -> Optional[float]:
         """Return when the next timer event is due; cached until the state changes."""
         state, counted = self.state, self.counted
-        if state.works is not counted.works or state.beat_at != counted.beat_at:
+        if timing(state) != timing(counted) or state.works is not counted.works:
             self.wake_at = next_wake_time(state)
         self.counted = state
         return self.wake_at
@@ -92,3 +93,8 @@ class EventLoop(AgentRuntime):
             os.waitpid(self.supervisor_pid, 0)
             effects.handle_supervisor_death(self)
             self.use_supervisor(*process_supervisor.fork_supervisor(self.paths.environment))
+
+
+def timing(state: AgentState) -> Tuple[float, float, bool]:
+    """Return what the next timer event depends on, besides the tasks."""
+    return state.beat_at, state.sampled_at, state.has_engine

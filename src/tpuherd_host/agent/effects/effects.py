@@ -6,7 +6,7 @@ import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Type
 
 from tpuherd_host.agent import processes, threaded_rpc
-from tpuherd_host.agent.effects import process_supervisor, task_io, task_store
+from tpuherd_host.agent.effects import process_supervisor, sampling, task_io, task_store
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.step_reports import VARIABLE, socket_path
 from tpuherd_host.agent.environments.environment_folders import activation_variables
@@ -293,4 +293,5 @@ EFFECT_HANDLERS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
     messages.ForgetTask: task_io.forget_task,
     messages.SaveEpochs: task_io.save_epochs,
     messages.SaveStamp: task_io.save_stamp,
+    messages.ReadSample: sampling.read_sample,
 }

@@ -14,6 +14,7 @@ from tpuherd_host.agent.effects.connections import ConnectionTable
 from tpuherd_host.agent.effects.poller import Poller
 from tpuherd_host.agent.effects.task_pipes import TaskPipes
 from tpuherd_host.agent.effects.task_store import TaskStore
+from tpuherd_host.agent.host.host_sample import HostSampler
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState, Task
 from tpuherd_host.agent.threaded_rpc import AgentPaths, ThreadedCall
@@ -48,6 +49,8 @@ class AgentRuntime:
         self.sync_at: Optional[float] = None
         self.save_at: Optional[float] = None
         self.syncing = False  #: a thread is syncing
+        self.sampler = HostSampler(home)
+        self.sampling = False  #: a thread is reading a sample
         self.anchor = time.time() - time.monotonic()
         self.wake_in, self.wake_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.files.watch_file(self.wake_in, False, self.drain_wake_pipe)

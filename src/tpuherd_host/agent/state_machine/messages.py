@@ -109,6 +109,12 @@ class HostNotice(NamedTuple):
     value: str
 
 
+class HostSampled(NamedTuple):
+    """What the host and its chips do now."""
+
+    content: Mapping[str, Any]
+
+
 class ThreadSent(NamedTuple):
     """A threaded verb sends bytes."""
 
@@ -275,6 +281,10 @@ class SaveStamp(NamedTuple):
     name: str
 
 
+class ReadSample(NamedTuple):
+    """Answered by HostSampled."""
+
+
 class StartThread(NamedTuple):
     connection: int
     call: int
@@ -309,12 +319,12 @@ class DropThread(NamedTuple):
 Event = Union[
     ConnectionOpened, FrameReceived, ConnectionClosed, BytesFlushed, ProcessStarted,
     SpawnFailed, ProcessEnded, LogGrew, OutputsClosed, InputConsumed, ProcessesCounted,
-    ChipUsersFound, AptHolderFound, LogTailRead, StepReported, HostNotice, ThreadSent,
-    ThreadRead, ThreadAnswered, ThreadEvent, TasksCleaned, TimerFired,
+    ChipUsersFound, AptHolderFound, LogTailRead, StepReported, HostNotice, HostSampled,
+    ThreadSent, ThreadRead, ThreadAnswered, ThreadEvent, TasksCleaned, TimerFired,
 ]  # fmt: skip
 Effect = Union[
     SendFrame, SendLog, CloseConnection, SpawnProcess, FeedInput, SendSignal, SweepProcesses,
     ResizeTerminal, FindChipUsers, FindAptHolder, CheckAdopted, AppendNote, PauseOutput,
-    ReadLogTail, SaveTask, ForgetTask, SaveEpochs, SaveStamp, StartThread, PassThreadData,
-    GrantThreadCredit, DropThread,
+    ReadLogTail, SaveTask, ForgetTask, SaveEpochs, SaveStamp, ReadSample, StartThread,
+    PassThreadData, GrantThreadCredit, DropThread,
 ]  # fmt: skip

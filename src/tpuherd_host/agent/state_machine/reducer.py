@@ -13,6 +13,7 @@ from tpuherd_host.agent.state_machine.messages import (
     Event,
     FrameReceived,
     HostNotice,
+    HostSampled,
     InputConsumed,
     LogGrew,
     LogTailRead,
@@ -20,6 +21,7 @@ from tpuherd_host.agent.state_machine.messages import (
     ProcessEnded,
     ProcessesCounted,
     ProcessStarted,
+    ReadSample,
     SpawnFailed,
     StepReported,
     TasksCleaned,
@@ -30,10 +32,11 @@ from tpuherd_host.agent.state_machine.messages import (
     TimerFired,
 )
 from tpuherd_host.agent.state_machine.rpc_calls import MethodHandler
-from tpuherd_host.agent.state_machine.state import AgentState
+from tpuherd_host.agent.state_machine.state import ATTEMPT, AgentState
 from tpuherd_host.agent.state_machine.transition import Transition
 
 BEAT_S = 10.0
+SAMPLE_S, IDLE_SAMPLE_S = 10.0, 60.0  #: between samples for engines
 
 
 def reduce_event(
@@ -62,6 +65,11 @@ def handle_notice(transition: Transition, event: HostNotice) -> None:
     rpc_attempts.apply_notice(transition, event.key, event.value)
 
 
+def send_sample(transition: Transition, event: HostSampled) -> None:
+    content = {"event": "sample", "time": transition.now, **event.content}
+    transition.send_event(content, engines=True)
+
+
 def handle_timer(transition: Transition, event: TimerFired) -> None:
     """Handle everything that is due."""
     for work in list(transition.state.works.values()):
@@ -79,6 +87,10 @@ def handle_timer(transition: Transition, event: TimerFired) -> None:
     if transition.now >= transition.state.beat_at:
         transition.state = transition.state._replace(beat_at=transition.now + BEAT_S)
         rpc_attempts.send_heartbeat(transition)
+    sample_at = next_sample_time(transition.state)
+    if sample_at is not None and transition.now >= sample_at:
+        transition.state = transition.state._replace(sampled_at=transition.now)
+        transition.add_effects(ReadSample())
 
 
 def next_wake_time(state: AgentState) -> Optional[float]:
@@ -89,7 +101,16 @@ def next_wake_time(state: AgentState) -> Optional[float]:
             times.append(state.beat_at)
             if work.lease_until is not None:
                 times.append(work.lease_until)
-    return min(times, default=None)
+    sample_at = next_sample_time(state)
+    return min(times if sample_at is None else [*times, sample_at], default=None)
+
+
+def next_sample_time(state: AgentState) -> Optional[float]:
+    """Return when an engine should get the next sample; None if there is no engine."""
+    if not state.has_engine:
+        return None
+    is_busy = any(work.kind == ATTEMPT and work.is_live for work in state.works.values())
+    return state.sampled_at + (SAMPLE_S if is_busy else IDLE_SAMPLE_S)
 
 
 RULES: Dict[Type[Any], Callable[[Transition, Any], None]] = {
@@ -108,6 +129,7 @@ RULES: Dict[Type[Any], Callable[[Transition, Any], None]] = {
     LogTailRead: task_lifecycle.handle_log_tail,
     StepReported: rpc_attempts.apply_report,
     HostNotice: handle_notice,
+    HostSampled: send_sample,
     ThreadSent: rpc_calls.handle_thread_data,
     ThreadRead: rpc_calls.handle_thread_read,
     ThreadAnswered: rpc_calls.handle_thread_answer,

@@ -148,6 +148,11 @@ class AgentState(NamedTuple):
     stamps: FrozenSet[str] = frozenset()
     notices: Mapping[str, str] = {}
     beat_at: float = 0.0
+    sampled_at: float = 0.0
+
+    @property
+    def has_engine(self) -> bool:
+        return any(one.greeted and one.epoch for one in self.connections.values())
 
 
 def task_json(work: Task) -> Dict[str, Any]:
