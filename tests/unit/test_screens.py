@@ -130,9 +130,17 @@ def test_sparklines(values: list[float | None], line: str) -> None:
     assert sparkline(values) == line
 
 
+def test_a_base_shows_how_far_values_are_from_it() -> None:
+    assert (sparkline([9.0, 10.0], base=0.0), sparkline([-1.0, 1.0], base=0.0)) == ("██", "▁█")
+    assert (sparkline([None, nan], base=0.0), sparkline([0.0], base=0.0)) == (" ×", "▄")
+
+
 def test_values_are_spread_over_time() -> None:
     assert spread_values([(0, 1), (1, 3), (9, 5), (99, 7)], 0, 10, 2) == [2.0, 5.0]
     assert spread_values([(0, 1)], 0, 0, 2) == [None, None]
+    held = [1.0, 1.0, 2.0, None, 3.0]
+    assert spread_values([(0, 1), (5, 2), (9, 3)], 0, 10, 5, hold_s=5) == [1.0, 1.0, 2.0, 2.0, 3.0]
+    assert spread_values([(0, 1), (4, 2), (9, 3)], 0, 10, 5, hold_s=4) == held
     (odd,) = spread_values([(0, inf), (1, -inf)], 0, 2, 1)
     assert odd is not None
     assert not isfinite(odd)

@@ -40,8 +40,11 @@ async def run_status(name: str, json_: bool, console: "Console", home: "HostAcce
         if style is None or json_:
             text = partial(job_text, **console.table_style)
         else:
+            from tpuherd.jobs.slot_curves import slot_curves
             from tpuherd.views.job_screens import status_screen
 
-            text = partial(status_screen, accounts=accounts, curves={}, **style)
+            slots = [slot["slot"] for slot in page["slot_details"]]
+            curves = slot_curves(here.store, accounts, slots)
+            text = partial(status_screen, accounts=accounts, curves=curves, **style)
         await here.print_content(page, text, json_=json_)
     return 0

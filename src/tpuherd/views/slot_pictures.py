@@ -20,7 +20,8 @@ CURVES_MAX = 4  #: of so many slots at most, curves and losses are shown
 NAME_MAX = 24
 FIGURE = 12  #: columns at the right, for the latest value, with two gaps
 LEAST = 10  #: of a bar
-RATE = "steps/s"
+HOLD_S, HOLD_CELLS = 60.0, 2  #: a pause between two values is shown if it is longer
+RATE, CURVE_NAME = "steps/s", 10  #: columns of a curve's name
 FAINT, CURVE_TINT = "2", "36"
 
 
@@ -76,7 +77,7 @@ def timeline_lines(
 
 def build_frame(accounts: Sequence[SlotAccount], width: int) -> TimeFrame:
     longest = max(cell_width(account.slot) for account in accounts)
-    label = min(NAME_MAX, max(longest, len(RATE)))
+    label = min(NAME_MAX, max(longest, CURVE_NAME))
     return TimeFrame(
         start=min(account.start for account in accounts),
         end=max(account.end for account in accounts),
@@ -104,7 +105,8 @@ def curve_lines(
     ):
         yield draw_curve(RATE, rates, frame, colour=colour)
     for curve in curves:
-        values = spread_values(curve.points, frame.start, frame.end, frame.width)
+        hold_s = max(HOLD_S, HOLD_CELLS * (frame.end - frame.start) / frame.width)
+        values = spread_values(curve.points, frame.start, frame.end, frame.width, hold_s=hold_s)
         name = RATE if curve.name == "step_rate" else curve.name
         yield draw_curve(name, values, frame, colour=colour)
 
@@ -121,8 +123,9 @@ def step_rates(account: SlotAccount, frame: TimeFrame) -> list[SeriesValue]:
 def draw_curve(name: str, values: Sequence[SeriesValue], frame: TimeFrame, *, colour: bool) -> str:
     last = next((value for value in reversed(values) if value is not None), None)
     figure = "" if last is None else f"{last:.4g}" if isfinite(last) else str(last)
-    picture = paint_text(sparkline(values), CURVE_TINT, colour=colour)
-    return frame.fit_line(name.rjust(len(RATE)), picture, figure)
+    line = sparkline(values, base=0.0 if name == RATE else None)
+    picture = paint_text(line, CURVE_TINT, colour=colour)
+    return frame.fit_line(name.rjust(CURVE_NAME), picture, figure)
 
 
 def sum_seconds(accounts: Sequence[SlotAccount]) -> dict[GoodputState, float]:

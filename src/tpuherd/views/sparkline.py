@@ -1,6 +1,6 @@
 """Numbers over time as a line of small bars."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import isfinite, nan
 
@@ -11,9 +11,13 @@ ODD = "×"  #: not a number, or infinite
 SeriesValue = float | None
 
 
-def sparkline(values: Sequence[SeriesValue]) -> str:
-    """Return a bar for each value, a space where there is none."""
+def sparkline(values: Sequence[SeriesValue], *, base: float | None = None) -> str:
+    """Return a bar for each value, a space where there is none.
+
+    The lowest bar is the least value, or `base` if it is less.
+    """
     finite = [value for value in values if value is not None and isfinite(value)]
+    finite += [] if base is None else [base]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     return "".join(bar_sign(value, low, high) for value in values)
 
@@ -30,13 +34,31 @@ def bar_sign(value: SeriesValue, low: float, high: float) -> str:
 
 
 def spread_values(
-    points: Iterable[tuple[float, float]], start: float, end: float, width: int
+    points: Sequence[tuple[float, float]],
+    start: float,
+    end: float,
+    width: int,
+    *,
+    hold_s: float = 0.0,
 ) -> list[SeriesValue]:
-    """Return the mean of the values in each of `width` equal spans of time."""
+    """Return the mean of the values in each of `width` equal spans of time.
+
+    A span without any takes the value before it, if the next one is at most `hold_s` later.
+    """
     cells: list[list[float]] = [[] for _ in range(max(0, width))]
-    for at, value in points:
-        if start <= at <= end and end > start and cells:
-            cells[min(width - 1, int((at - start) / (end - start) * width))].append(value)
+    if end <= start or not cells:
+        return [None] * len(cells)
+    inside = [
+        (at, min(width - 1, int((at - start) / (end - start) * width)), value)
+        for at, value in points
+        if start <= at <= end
+    ]
+    for _, cell, value in inside:
+        cells[cell].append(value)
+    for (at, cell, value), (until, following, _) in pairwise(inside):
+        if until - at <= hold_s:
+            for empty in range(cell + 1, following):
+                cells[empty].append(value)
     return [mean_value(cell) for cell in cells]
 
 
