@@ -238,12 +238,6 @@ def build_cost(jobs: tuple[str, ...] = ("gpt", "lr", "vit")) -> Json:
 
 
 def build_report(job: str = "gpt") -> Json:
-    states = {
-        "productive": "work that counts",
-        "capacity_wait": "waited for capacity after a loss",
-        "provision": "node granted",
-        "starting": "before its first step",
-    }
     seconds = {
         "productive": 61_000.0,
         "capacity_wait": 3100.0,
@@ -257,11 +251,10 @@ def build_report(job: str = "gpt") -> Json:
         "price_known": True,
         "seconds": seconds,
         "money": {"productive": 81.0, "provision": 1.2},
-        "states": [
-            {"state": one, "title": one.replace("_", " "), "meaning": words}
-            for one, words in states.items()
-        ],
-        "advice": [
+        "steps_lost": 412,
+        "incidents": [{"slot": f"{job}-0", "at": NOW - 900, "seconds": 412.0, "finished": True}],
+        "silence": "",
+        "improvements": [
             {
                 "change": "checkpoint each 4 min",
                 "gain": 0.021,

@@ -1,11 +1,12 @@
 // The page of cost: what is spent now, by day and by job, what is to come, and where a job's time went.
 
 import { cleanText, createScope, h, replace } from "../dom.js";
-import { formatDay, formatMoney, formatShare, formatSpan, NOTHING } from "../format.js";
+import { countOf, formatDay, formatMoney, formatNumber, formatShare, formatSpan, NOTHING } from "../format.js";
 import { createBars, buildShareBar } from "../parts/bars.js";
 import { makeEmpty } from "../parts/notice.js";
 import { buildTile, keepFresh } from "../parts/refresh.js";
 import { createTable } from "../parts/table.js";
+import { stateColour } from "../parts/states.js";
 import { jobHref } from "../routes.js";
 
 const JOBS_DRAWN = 7; // jobs with a colour of their own in the bars; the others are one
@@ -116,13 +117,20 @@ function createReport(live) {
 
 function buildReport(page) {
   const parts = stateParts(page);
-  const advice = (page.advice || []).map((one) => h("li", { dir: "auto" }, h("b", {}, cleanText(one.change)), " ",
+  const advice = (page.improvements || []).map((one) => h("li", { dir: "auto" }, h("b", {}, cleanText(one.change)), " ",
     cleanText(adviceText(one))));
   return [
-    h("dl", { class: "tiles" }, buildTile("goodput", formatShare(page.goodput)), buildTile("cost", formatMoney(page.cost, page.price_known !== false))),
+    h("dl", { class: "tiles" }, buildTile("goodput", formatShare(page.goodput)),
+      buildTile("lost to incidents", formatSpan(lostSeconds(page)), countOf((page.incidents || []).length, "incident")),
+      buildTile("steps lost", formatNumber(page.steps_lost)), buildTile("cost", formatMoney(page.cost, page.price_known !== false))),
     parts.length ? buildShareBar("Time of all slots, by what they did", parts) : makeEmpty("No time has been counted yet."),
     advice.length ? [h("h3", {}, "What would gain most"), h("ul", { class: "sentences" }, advice)] : null,
+    page.silence ? h("p", { class: "muted" }, `No gain is predicted: ${cleanText(page.silence)}.`) : null,
   ];
+}
+
+function lostSeconds(page) {
+  return (page.incidents || []).reduce((sum, { seconds }) => sum + seconds, 0);
 }
 
 function adviceText({ gain, goodput, assumes }) {
@@ -134,11 +142,11 @@ function adviceText({ gain, goodput, assumes }) {
 
 /** Seconds by state, the largest first; money of the state beside it. */
 function stateParts(page) {
-  const titles = new Map((page.states || []).map((one) => [one.state, one]));
   const parts = Object.entries(page.seconds || {}).filter(([, seconds]) => seconds > 0);
   return parts.sort((left, right) => right[1] - left[1]).map(([state, seconds]) => ({
-    name: titles.get(state)?.title || state.replaceAll("_", " "), value: seconds,
-    text: [formatSpan(seconds), moneyOf(page, state)].filter(Boolean).join(", "), note: titles.get(state)?.meaning || "" }));
+    name: state.replaceAll("_", " "), value: seconds,
+    text: [formatSpan(seconds), moneyOf(page, state)].filter(Boolean).join(", "),
+    colour: stateColour(state) }));
 }
 
 function moneyOf(page, state) {

@@ -92,16 +92,17 @@ function buildFigures({ title, bars, unit }, names) {
   return h("table", { class: "table plain-table" }, h("caption", {}, title), h("thead", {}, head), h("tbody", {}, rows));
 }
 
-/** One lying bar of shares, with a list that says each: `parts: [{name, value, text, note}]`. */
+/** One lying bar of shares, with a list that says each: `parts: [{name, value, text, note, colour}]`. */
 export function buildShareBar(title, parts) {
   const sum = parts.reduce((total, { value }) => total + value, 0) || 1;
   let from = 0;
-  const shapes = parts.map(({ value, name }, at) => {
+  const shapes = parts.map(({ value, name, colour }, at) => {
     const x = (1000 * from) / sum, width = (1000 * value) / sum;
     from += value;
-    return svg("rect", { class: `chart-bar ${tintOf(at)}`, x: x.toFixed(1), y: 0, width: Math.max(0, width).toFixed(1), height: 20 }, svg("title", {}, cleanText(name)));
+    return svg("rect", { class: `chart-bar ${tintOf(at)}`, style: { "--state-tint": colour ?? null }, x: x.toFixed(1), y: 0, width: Math.max(0, width).toFixed(1), height: 20 }, svg("title", {}, cleanText(name)));
   });
-  const list = parts.map(({ name, value, text, note }, at) => h("li", {}, h("span", { class: `swatch filled ${tintOf(at)}` }),
+  const list = parts.map(({ name, value, text, note, colour }, at) => h("li", {},
+    h("span", { class: `swatch filled ${tintOf(at)}`, style: { "--state-tint": colour ?? null } }),
     h("span", { class: "share-name" }, cleanText(name), note ? h("small", {}, cleanText(note)) : null), h("b", {}, text),
     h("span", { class: "share-part" }, `${((100 * value) / sum).toFixed(1)} %`)));
   return h("figure", { class: "chart card share-bar" }, h("figcaption", { class: "chart-head" }, h("span", { class: "chart-title" }, title)),

@@ -5,6 +5,7 @@ import { h } from "../dom.js";
 const DRAG_MIN = 6; // px before a drag is a zoom
 const ROWS_MAX = 12; // of the readout
 const ZOOM = 0.5;
+const BESIDE = 12; // px from the cursor to its values
 
 /**
  * Let the user move a cursor over the plot and zoom.
@@ -102,7 +103,7 @@ export function showReadout(readout, plan, at, found) {
       h("span", { class: `swatch ${tint}` }), h("span", { class: "chart-name" }, name), h("b", {}, value))),
     more > 0 ? h("div", { class: "chart-when" }, `and ${more} more`) : "",
   );
-  const x = plan.left + plan.x(at), right = x > plan.left + plan.wide / 2;
-  readout.style.left = right ? "auto" : `${x + 12}px`;
-  readout.style.right = right ? `calc(100% - ${x - 12}px)` : "auto";
+  const x = plan.left + plan.x(at), width = readout.offsetWidth;
+  const right = x + BESIDE + width <= plan.left + plan.wide;
+  readout.style.left = `${Math.max(0, right ? x + BESIDE : x - BESIDE - width)}px`;
 }

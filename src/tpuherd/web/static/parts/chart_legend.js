@@ -6,6 +6,7 @@ import { momentLabel, valueLabel } from "./chart_scale.js";
 import { cutPoints, nearestPoint } from "./chart_data.js";
 
 const ROWS_MAX = 50;
+const NAMES_MAX = 4; // of series in a sentence
 
 /** Buttons, one a series; `toggle(key)` is called before the click bubbles. */
 export function createLegend(toggle) {
@@ -43,17 +44,24 @@ function setText(node, text) {
 /** Sentences on values that the lines do not show. */
 export function buildNote(each, log, axis) {
   const sentences = [];
-  for (const { name, broken, band } of each) {
-    if (!broken.length || band) continue;
-    const last = axis === "time" ? momentLabel(Math.max(...broken)) : valueLabel(Math.max(...broken));
-    const many = broken.length === 1 ? "1 value is" : `${broken.length} values are`;
-    sentences.push(`${name}: ${many} not a finite number (\u00d7), the latest at ${last}.`);
+  const hurt = each.filter(({ broken, band }) => broken.length && !band);
+  if (hurt.length) {
+    const moments = hurt.flatMap(({ broken }) => broken);
+    const newest = moments.reduce((one, other) => Math.max(one, other));
+    const last = axis === "time" ? momentLabel(newest) : valueLabel(newest);
+    const many = moments.length === 1 ? "1 value is not a finite number" : `${moments.length} values are no finite numbers`;
+    sentences.push(`${nameSome(hurt)}: ${many} (\u00d7), the latest at ${last}.`);
   }
   const below = log ? each.filter(({ points }) => points.some((point) => point[2] <= 0)) : [];
   if (below.length) {
-    sentences.push(`A log scale cannot show values of 0 and below: ${below.map(({ name }) => name).join(", ")}.`);
+    sentences.push(`A log scale cannot show values of 0 and below: ${nameSome(below)}.`);
   }
   return sentences.map((sentence) => h("span", {}, sentence, " "));
+}
+
+function nameSome(each) {
+  const names = each.slice(0, NAMES_MAX).map(({ name }) => name).join(", ");
+  return each.length > NAMES_MAX ? `${names} and ${each.length - NAMES_MAX} more` : names;
 }
 
 /** The values as a table, filled when it is opened. */
