@@ -5,7 +5,7 @@ READY := .venv/ready
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test test-long check test-real storm bench mutants docs constraints clean
+.PHONY: help demo test test-long check test-real storm bench mutants docs screenshots constraints clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -58,6 +58,9 @@ mutants: $(READY)  ## mutation tests of the planner: do the unit tests notice sm
 
 docs: $(READY)  ## generate the pages of docs/reference
 	@$(PY) docs/generate.py
+
+screenshots: $(READY)  ## take the pictures of the page that the docs show (needs chromium)
+	@$(PY) scripts/screenshots $(ARGS)
 
 constraints:  ## update the pinned dependencies (needs uv)
 	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \

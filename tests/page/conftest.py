@@ -62,12 +62,12 @@ class Tab:
     """A page of the browser, and what went wrong in it."""
 
     page: "Page"
-    server: FixtureServer
+    home: str  #: where its server is: everything else is foreign
     errors: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
 
     def open(self, address: str) -> "Page":
-        self.page.goto(self.server.url + address)
+        self.page.goto(self.home + address)
         return self.page
 
     def read_refused(self) -> list[str]:
@@ -90,7 +90,9 @@ def open_tab(browser: "Browser", server: FixtureServer) -> Iterator[OpenTab]:
     contexts: list[BrowserContext] = []
     tabs: list[Tab] = []
 
-    def make_tab(size: str = "desktop", colours: str = "light", *, careful: bool = True) -> Tab:
+    def make_tab(
+        size: str = "desktop", colours: str = "light", *, careful: bool = True, home: str = ""
+    ) -> Tab:
         wide, high = SIZES[size]
         context = browser.new_context(
             viewport={"width": wide, "height": high},
@@ -100,7 +102,7 @@ def open_tab(browser: "Browser", server: FixtureServer) -> Iterator[OpenTab]:
         )
         context.add_init_script(WATCH_POLICY)
         contexts.append(context)
-        tab = watch_tab(context.new_page(), server)
+        tab = watch_tab(context.new_page(), home or server.url)
         if careful:
             tabs.append(tab)
         return tab
@@ -114,8 +116,8 @@ def open_tab(browser: "Browser", server: FixtureServer) -> Iterator[OpenTab]:
         context.close()
 
 
-def watch_tab(page: "Page", server: FixtureServer) -> Tab:
-    tab = Tab(page=page, server=server)
+def watch_tab(page: "Page", home: str) -> Tab:
+    tab = Tab(page=page, home=home)
     page.set_default_timeout(20_000)
     page.on("pageerror", lambda error: tab.errors.append(f"error: {error}"))
     page.on("console", lambda line: tab.errors.append(line.text) if line.type == "error" else None)
@@ -124,5 +126,5 @@ def watch_tab(page: "Page", server: FixtureServer) -> Tab:
 
 
 def note_request(tab: Tab, url: str) -> None:
-    if not url.startswith((tab.server.url, "data:", "about:")):
+    if not url.startswith((tab.home, "data:", "about:")):
         tab.foreign.append(url)

@@ -1,7 +1,7 @@
 // The page of a sweep: how the best value came about, each parameter against the metric, all trials.
 
 import { cleanText, createScope, h, replace } from "../dom.js";
-import { formatSpan, formatValue, NOTHING } from "../format.js";
+import { formatSpan, NOTHING } from "../format.js";
 import { createChart } from "../parts/chart.js";
 import { makeEmpty } from "../parts/notice.js";
 import { createParallel } from "../parts/parallel.js";
@@ -43,7 +43,7 @@ function buildTiles(page) {
   const counts = Object.entries(page.phases).map(([phase, many]) => `${many} ${phase}`).join(", ");
   const params = best ? Object.entries(best.params).map(([name, value]) => `${name} ${paramLabel(value)}`).join(", ") : "";
   return [
-    buildTile(`best ${cleanText(page.metric || "value")}`, best ? formatValue(best.value) : NOTHING,
+    buildTile(`best ${cleanText(page.metric || "value")}`, best ? paramLabel(best.value) : NOTHING,
       best ? cleanText(`trial ${best.trial}: ${params}`) : "no trial is complete yet"),
     buildTile("trials", `${page.trials.length} of ${page.planned}`, counts),
     buildTile("goal", cleanText(`${page.goal} ${page.metric}`.trim() || "all of a grid"), page.method ? `by ${cleanText(page.method)}` : ""),
@@ -104,7 +104,7 @@ function tableOptions(page) {
     columns: [
       { key: "trial", title: "trial", right: true, cell: ({ trial, best }) => (best ? `\u2605 ${trial}` : String(trial)) },
       { key: "phase", title: "phase", cell: ({ phase, nan }) => (nan ? `${phase} (NaN)` : phase) },
-      { key: "value", title: cleanText(page.metric || "value"), right: true, cell: ({ value, nan }) => (nan ? "NaN" : formatValue(value)) },
+      { key: "value", title: cleanText(page.metric || "value"), right: true, cell: ({ value, nan }) => (nan ? "NaN" : typeof value === "number" ? paramLabel(value) : NOTHING) },
       ...params,
       { key: "step", title: "step", right: true },
       { key: "slot", title: "slot" },

@@ -23,7 +23,7 @@ export function createBars(options) {
     const names = partNames(now.bars);
     legend.hidden = names.length < 2;
     legend.replaceChildren(...names.map((name, at) => h("span", { class: "chart-entry" },
-      h("span", { class: `swatch filled ${tintOf(at)}` }), h("span", {}, cleanText(name)))));
+      h("span", { class: `chart-swatch filled ${tintOf(at)}` }), h("span", {}, cleanText(name)))));
     table.replaceChildren(buildFigures(now, names));
     redraw();
   };
@@ -102,7 +102,7 @@ export function buildShareBar(title, parts) {
     return svg("rect", { class: `chart-bar ${tintOf(at)}`, style: { "--state-tint": colour ?? null }, x: x.toFixed(1), y: 0, width: Math.max(0, width).toFixed(1), height: 20 }, svg("title", {}, cleanText(name)));
   });
   const list = parts.map(({ name, value, text, note, colour }, at) => h("li", {},
-    h("span", { class: `swatch filled ${tintOf(at)}`, style: { "--state-tint": colour ?? null } }),
+    h("span", { class: `chart-swatch filled ${tintOf(at)}`, style: { "--state-tint": colour ?? null } }),
     h("span", { class: "share-name" }, cleanText(name), note ? h("small", {}, cleanText(note)) : null), h("b", {}, text),
     h("span", { class: "share-part" }, `${((100 * value) / sum).toFixed(1)} %`)));
   return h("figure", { class: "chart card share-bar" }, h("figcaption", { class: "chart-head" }, h("span", { class: "chart-title" }, title)),

@@ -100,7 +100,7 @@ export function showReadout(readout, plan, at, found) {
   readout.replaceChildren(
     h("div", { class: "chart-when" }, found.title),
     ...rows.map(({ tint, name, value }) => h("div", { class: "chart-value" },
-      h("span", { class: `swatch ${tint}` }), h("span", { class: "chart-name" }, name), h("b", {}, value))),
+      h("span", { class: `chart-swatch ${tint}` }), h("span", { class: "chart-name" }, name), h("b", {}, value))),
     more > 0 ? h("div", { class: "chart-when" }, `and ${more} more`) : "",
   );
   const x = plan.left + plan.x(at), width = readout.offsetWidth;

@@ -21,7 +21,7 @@ export function createLegend(toggle) {
         const button = buttons.get(one.key);
         button.setAttribute("aria-pressed", String(!hidden.has(one.key)));
         setText(button.lastChild, one.name);
-        button.firstChild.setAttribute("class", `swatch ${one.tint}`);
+        button.firstChild.setAttribute("class", `chart-swatch ${one.tint}`);
         return button;
       });
       const same = order.length === element.children.length && order.every((one, at) => element.children[at] === one);
@@ -32,7 +32,7 @@ export function createLegend(toggle) {
 
 function createEntry(one, toggle) {
   const button = h("button", { type: "button", class: "chart-entry", "aria-pressed": "true" },
-    h("span", { class: `swatch ${one.tint}` }), h("span", {}, one.name));
+    h("span", { class: `chart-swatch ${one.tint}` }), h("span", {}, one.name));
   button.addEventListener("click", () => toggle(one.key));
   return button;
 }

@@ -57,7 +57,7 @@ export function bestSoFar(trials, goal) {
     const now = points.length ? better(value, points[points.length - 1][1]) : value;
     if (!points.length || now !== points[points.length - 1][1]) points.push([trial, now]);
   }
-  if (points.length) points.push([Math.max(...trials.map(({ trial }) => trial)), points[points.length - 1][1]]);
+  if (points.length) points.push([Math.max(...trials.filter(({ value }) => typeof value === "number").map(({ trial }) => trial)), points[points.length - 1][1]]);
   return points;
 }
 

@@ -34,8 +34,10 @@ export function createWeatherForm(act) {
 }
 
 function buildField({ name, type, unit, needed, choices, meaning, default: preset }) {
-  const input = choices.length
-    ? h("select", { class: "field", name }, needed ? null : h("option", { value: "" }, ""), choices.map((one) => h("option", { value: one }, one)))
+  const offered = type === "flag" ? ["true", "false"] : choices;
+  const input = offered.length
+    ? h("select", { class: "field", name }, needed ? null : h("option", { value: "" }, preset === null ? "" : `${preset} (default)`),
+      offered.map((one) => h("option", { value: one }, one)))
     : h("input", { class: "field", name, required: needed, autocomplete: "off", spellcheck: "false",
       placeholder: preset === null ? hintOf(type) : String(preset) });
   const said = `${meaning}${unit && type !== "duration" ? ` (${unit})` : ""}`;
