@@ -12,13 +12,15 @@ import { LogView } from "../parts/log_view.js";
 import { makeErrorNotice } from "../parts/notice.js";
 import { makePhaseBar, updatePhaseBar } from "../parts/phase_bar.js";
 import { makeSlotTable, updateSlotTable } from "../parts/slot_table.js";
-import { phaseRank, phaseTone } from "../parts/states.js";
+import { groupReasons } from "../parts/reasons.js";
+import { phaseTone } from "../parts/states.js";
 import { Timeline } from "../parts/timeline.js";
 import { sweepHref } from "../routes.js";
 
 export default { title: (params) => params.name, show };
 
 const RENEW_MS = 20_000; // without a change
+const MOST_REASONS = 6;
 const LEAST_MS = 1_500; // between two requests
 
 function show(container, params, live) {
@@ -218,7 +220,7 @@ function writeHead(view) {
   updatePhaseBar(view.phases, job);
   updateJobActions(view.actions, job, Boolean(view.live.state.may_change));
   writeIfNew(view.facts, factsOf(job, view.page), () => factsOf(job, view.page).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", { dir: "auto" }, value))));
-  const reasons = groupReasons(mergeSlots(view.page, job));
+  const reasons = groupReasons(mergeSlots(view.page, job)).slice(0, MOST_REASONS);
   writeIfNew(view.reasons, reasons, () => reasons.map(makeReason));
   if (job.kind === "sweep" && !view.sweepLink) {
     view.sweepLink = h("a", { class: "button", href: sweepHref(view.name) }, "Trials and plots");
@@ -241,17 +243,6 @@ function factsOf(job, page) {
     ["Age", formatSpan(job.age_s)],
   ];
   return facts.filter(([, value]) => value && value !== "–");
-}
-
-/** Slots that do or wait for the same are told once, the most urgent first. */
-function groupReasons(slots) {
-  const groups = new Map();
-  for (const slot of slots) {
-    const key = `${slot.phase}\n${slot.why}`;
-    const group = groups.get(key) ?? groups.set(key, { phase: slot.phase, why: slot.why, slots: [] }).get(key);
-    group.slots.push(slot.slot);
-  }
-  return [...groups.values()].sort((one, other) => phaseRank(one.phase) - phaseRank(other.phase)).slice(0, 6);
 }
 
 function makeReason({ phase, why, slots }) {

@@ -12,7 +12,7 @@ const MOST = 1000;
  * @param {{job?: string, limit?: number, links?: boolean}} options
  */
 export function createEventList(live, { job = "", limit = 50, links = false } = {}) {
-  const list = h("ol", { class: "events" });
+  const list = h("ol", { class: "events", tabindex: "0", "aria-label": "Events, the newest first" });
   const more = h("button", { class: "button quiet", type: "button", onclick: () => load(list.herdOldest) }, "Older events");
   const problem = h("div");
   const element = h("div", null, problem, list, h("div", { class: "card-note" }, more));

@@ -60,9 +60,11 @@ export class JobCharts {
     try {
       const { series } = await this.live.getJson(`/api/jobs/${encodeURIComponent(this.job)}/series?${query}`, load.signal);
       replace(this.problem);
+      this.body.hidden = false;
       for (const [name, chart] of this.#charts) chart.setSeries(series.filter((one) => one.name === name).map(nameSeries));
     } catch (error) {
       if (error.name === "AbortError") return;
+      this.body.hidden = error.status === 404;
       replace(this.problem, error.status === 404 ? makeEmpty("No samples are kept of this job.") : makeErrorNotice(error));
     }
   }

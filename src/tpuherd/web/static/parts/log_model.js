@@ -58,8 +58,24 @@ function dropOld(recent, length) {
 /** gpt-0/w[0-3], or the number of hosts where that is long. @param {Set<string>} hosts */
 export function hostLabel(hosts, many) {
   if (hosts.size > 1 && hosts.size === many) return `all ${many} hosts`;
-  const text = foldNames([...hosts]);
-  return text.length > 18 && hosts.size > 2 ? `${hosts.size} hosts` : text;
+  const text = foldHosts(hosts);
+  return text.length > 18 && hosts.size > 1 ? `${hosts.size} hosts` : text;
+}
+
+/** gpt-[0-2]/w[0-3], where the slots have the same workers. @param {Iterable<string>} hosts */
+export function foldHosts(hosts) {
+  const workers = new Map();
+  for (const host of hosts) {
+    const cut = host.lastIndexOf("/");
+    const slot = host.slice(0, cut);
+    (workers.get(slot) ?? workers.set(slot, []).get(slot)).push(host.slice(cut + 1));
+  }
+  const slots = new Map();
+  for (const [slot, names] of workers) {
+    const folded = foldNames(names.sort());
+    (slots.get(folded) ?? slots.set(folded, []).get(folded)).push(slot);
+  }
+  return [...slots].map(([folded, names]) => `${foldNames(names)}/${folded}`).join(", ");
 }
 
 /** A test for the words or the /expression/ of a filter. @returns {{test: (row: Row) => boolean, find: RegExp | null, error: string}} */

@@ -2,7 +2,7 @@
 
 import { createPainter, h, replace, setText } from "../dom.js";
 import { countOf, formatClock, formatNumber } from "../format.js";
-import { foldLines, hostLabel, readFilter } from "./log_model.js";
+import { foldHosts, foldLines, hostLabel, readFilter } from "./log_model.js";
 import { makeErrorNotice } from "./notice.js";
 
 const MOST_ROWS = 4000;
@@ -145,7 +145,7 @@ export class LogView {
   #writeHosts(row) {
     const host = row.element.children[1];
     setText(host, hostLabel(row.hosts, this.hosts.slots.length * this.hosts.workers));
-    host.title = [...row.hosts].join(" ");
+    host.title = foldHosts(row.hosts);
   }
 
   /** The text, with what the filter found marked. */

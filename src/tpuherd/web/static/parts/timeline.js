@@ -1,6 +1,6 @@
 // The timeline of all slots of a job: what each second went to.
 
-import { announce, createPainter, h, replace, setProp, svg } from "../dom.js";
+import { announce, createPainter, h, replace, setProp, setText, svg } from "../dom.js";
 import { formatClock, formatMoney, formatSpan } from "../format.js";
 import { STATES, stateColour } from "./states.js";
 import { clampWindow, findSpan, makeLanes, makeTicks, spanCost, zoomWindow } from "./timeline_model.js";
@@ -9,6 +9,7 @@ import { hideTooltip, makePairs, showTooltip } from "./tooltip.js";
 
 const AXIS = 24;
 const DRAG_LEAST = 6;
+const SHORT_S = 900; // a window that is told with seconds
 const NAME_MOST = 18;
 /** States with a pattern over their colour, and its angle. */
 const HATCHED = { wasted: 45, capacity_wait: -45, stopping: 90, hung: 0, process_down: 45, stopped: 45, gave_up: -45 };
@@ -121,7 +122,8 @@ export class Timeline {
     this.#drawAxis();
     replace(this.picture, this.#makePatterns(), this.#makeGrid(height), this.#makeStates(), this.#makeLosses(), this.#makeMarks(height));
     fillLegend(this.legend, this.lanes, this.window, this.titles);
-    replace(this.range, `${formatClock(this.window.from, { seconds: false })} – ${formatClock(this.window.to, { seconds: false })}`);
+    const seconds = this.window.to - this.window.from < SHORT_S;
+    setText(this.range, `${formatClock(this.window.from, { seconds })} – ${formatClock(this.window.to, { seconds })}`);
   }
 
   #drawAxis() {

@@ -34,7 +34,7 @@ export function fillLegend(legend, lanes, window, titles) {
 }
 
 function makeEntry(state) {
-  const swatch = h("span", { class: "swatch", style: { background: stateColour(state) } });
+  const swatch = h("span", { class: "state-swatch", style: { background: stateColour(state) } });
   return h("span", { class: "legend-entry" }, swatch, h("span"), h("b"));
 }
 

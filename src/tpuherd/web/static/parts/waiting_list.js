@@ -3,6 +3,7 @@
 import { cleanText, h, reconcile, setText } from "../dom.js";
 import { countOf, foldNames } from "../format.js";
 import { jobHref } from "../routes.js";
+import { groupReasons } from "./reasons.js";
 import { isUrgent, isWaiting, phaseRank, phaseTone } from "./states.js";
 
 const MOST = 12;
@@ -17,24 +18,19 @@ export function makeWaitingList() {
 /** @param {HTMLElement} element @param {Iterable<any>} jobs */
 export function updateWaitingList(element, jobs) {
   const [, list, note] = element.children;
-  const groups = groupReasons(jobs);
+  const groups = collectReasons(jobs);
   reconcile(list, groups.slice(0, MOST), (group) => group.key, makeReason, updateReason);
   note.hidden = groups.length > 0 && groups.length <= MOST;
   const more = countOf(groups.length - MOST, "more reason");
   setText(note, groups.length ? `${more}: see the jobs.` : "Nothing waits and nothing fails.");
 }
 
-function groupReasons(jobs) {
-  const groups = new Map();
-  for (const job of jobs) {
-    for (const slot of job.slot_rows ?? []) {
-      if (!isWaiting(slot) && !isUrgent(slot)) continue;
-      const key = `${job.job}\n${slot.phase}\n${slot.why}`;
-      const group = groups.get(key) ?? groups.set(key, { key, job: job.job, phase: slot.phase, why: slot.why, slots: [] }).get(key);
-      group.slots.push(slot.slot);
-    }
-  }
-  return [...groups.values()].sort((one, other) => phaseRank(one.phase) - phaseRank(other.phase));
+function collectReasons(jobs) {
+  const all = [...jobs].flatMap((job) => {
+    const slots = (job.slot_rows ?? []).filter((slot) => isWaiting(slot) || isUrgent(slot));
+    return groupReasons(slots).map((group) => ({ ...group, key: `${job.job}\n${group.key}`, job: job.job }));
+  });
+  return all.sort((one, other) => phaseRank(one.phase) - phaseRank(other.phase));
 }
 
 function makeReason(group) {
@@ -43,10 +39,11 @@ function makeReason(group) {
     { class: "reason" },
     h("span", { class: `badge ${phaseTone(group.phase)}` }, group.phase),
     h("a", { href: jobHref(group.job), dir: "auto" }),
-    h("p", { dir: "auto" }, cleanText(group.why || "The engine has not looked at it yet.")),
+    h("p", { dir: "auto" }),
   );
 }
 
 function updateReason(element, group) {
   setText(element.children[1], foldNames(group.slots));
+  setText(element.children[2], cleanText(group.why || "The engine has not looked at it yet."));
 }
