@@ -52,6 +52,7 @@ class OptionalFields(TypedDict, total=False):
     labels: Mapping[str, str] | None
     data_disks: Words | None
     metadata: Mapping[str, str | int | float | bool] | None
+    notify: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]] | None
     sweep: Mapping[str, Any] | None
 
 

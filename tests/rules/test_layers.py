@@ -16,8 +16,8 @@ FOR_THE_SIMULATOR = {"catalogue", "clock", "_version"}
 
 #: Packages whose functions only turn values into values.
 PURE = {
-    "accounting", "diagnosis", "history", "jobfile", "model", "planner", "sweeps", "transcripts",
-    "views",
+    "accounting", "diagnosis", "history", "jobfile", "model", "notify", "planner", "sweeps",
+    "transcripts", "views",
 }  # fmt: skip
 ADAPTERS = ("tpuherd/sweeps/optuna_sampler.py",)  #: a library of others' in a pure package
 
@@ -43,6 +43,7 @@ PROCESSES = (
     "tpuherd/cloud/auth.py",  # asks gcloud for a token
     "tpuherd/checks/machine_facts.py",  # asks ssh and the daemon
     "tpuherd/jobs/secret_values.py",  # runs what tells a secret, as its user says
+    "tpuherd/senders/run_notifier.py",  # runs what a user wants to be told by
 )
 ENVIRONMENT = (
     "tpuherd/launcher.py",

@@ -66,6 +66,10 @@ FULL = {
     "labels": {"team": "vision"},
     "data_disks": "projects/p/zones/us-central2-b/disks/d",
     "metadata": {"startup-script": "echo"},
+    "notify": [
+        {"url": {"env": "HOOK"}, "on": ["done", "gave_up"], "digest": "1m", "cost": 0.5},
+        {"kind": "command", "run": "notify-send x", "preemptions": 3, "waiting": "2h"},
+    ],
     "sweep": {
         "method": "bayes",
         "parameters": {

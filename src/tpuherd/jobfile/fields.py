@@ -11,6 +11,7 @@ from tpuherd.jobfile.bucket_scan import BUCKET
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
+from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.jobfile.sweep_fields import SEARCH
 from tpuherd.jobfile.value_types import (
     AMOUNT,
@@ -381,6 +382,12 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "{startup-script: 'echo hello'}", "Metadata of the node.", NODE,
     ),
     job_field(
+        "notify", NOTIFY, "{url: {env: SLACK_URL}, on: [done, gave_up]}",
+        "Who is told when the job is done, fails, waits long, nears its cost limit and so on: one"
+        " receiver, or a list of them; `[]`: nobody. Addresses are secrets: docs/howto/notify.md."
+        " Default: the receivers of `herd notify set`.",
+    ),
+    job_field(
         "sweep", SEARCH,
         "{method: random, parameters: {lr: {min: 1e-5, max: 1e-2, log: true}}, trials: 20}",
         "Try many parameters: each trial runs the command on one of the `copies`;"
@@ -401,7 +408,8 @@ ALSO = {
     "dependencies": "requirements", "profile": "profiler", "profiling": "profiler",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
     "disks": "data_disks", "mounts": "nfs", "filestore": "nfs",
-    "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
+    "notifications": "notify", "alerts": "notify", "webhook": "notify", "slack": "notify",
+    "event_callback": "notify", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from tpuherd.model.receivers import Receiver
 from tpuherd.model.search import Search
 
 SPOT = "spot"
@@ -82,4 +83,5 @@ class JobSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     data_disks: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+    notify: tuple[Receiver, ...] | None = None  #: None: those of the project
     sweep: Search | None = None

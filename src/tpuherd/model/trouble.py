@@ -1,9 +1,9 @@
-"""A problem that affects all jobs: with the cloud, the store, the engine or the login."""
+"""A problem that affects all jobs: with the cloud, the store, the engine, the login or messages."""
 
 from dataclasses import dataclass
 
 #: Sources of trouble, and their names for people.
-CLOUD, STORE, ENGINE, LOGIN = "cloud", "store", "engine", "login"
+CLOUD, STORE, ENGINE, LOGIN, NOTIFY = "cloud", "store", "engine", "login", "notify"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

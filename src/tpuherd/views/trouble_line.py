@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, STORE, TroubleRecord
+from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, NOTIFY, STORE, TroubleRecord
 from tpuherd.views.format_text import format_span
 
 TITLES = {
@@ -11,6 +11,7 @@ TITLES = {
     STORE: "the job store",
     ENGINE: "the engine",
     LOGIN: "your login",
+    NOTIFY: "messages to you",
 }
 
 

@@ -1,0 +1,1 @@
+"""What people are told about their jobs: which events, when, and in which words; pure."""
