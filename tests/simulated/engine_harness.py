@@ -25,7 +25,7 @@ from tests.simulated.engine_programs import Script
 from tests.simulated.engine_world import OWNER, ApiRequest, SimulatedCloud
 from tests.simulated.in_process_world import START
 from tests.simulated.virtual_loop import run
-from tpuherd.clock import SteadyClock
+from tpuherd.clock import Clock, SteadyClock
 from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.cloud.nodes_api import Cloud
@@ -34,6 +34,7 @@ from tpuherd.engine.create_engine import GONE_S
 from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
 from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
 from tpuherd.engine.loop import EndReason, Engine, EngineDeps
+from tpuherd.engine.notifier import Notifier, NotifierDeps, SendMessage
 from tpuherd.errors import HerdError
 from tpuherd.history.apply_event import apply_event
 from tpuherd.model.slot_history import History
@@ -81,6 +82,7 @@ class EngineHarness:
     look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
     samples: SampleKeeper = field(default_factory=NoKeeper)
+    send: SendMessage | None = None  #: tells the user's receivers
     remembered: History = field(default_factory=History)
     folded: int = 0
 
@@ -212,6 +214,7 @@ class EngineHarness:
                     advice=self.advice,
                     look_s=self.look_s,
                     samples=self.samples,
+                    notifier=self.notifier(store, clock),
                 )
                 engine = self.engine = Engine(parts, epoch=epoch)
                 life.task = asyncio.create_task(engine.run())
@@ -224,6 +227,22 @@ class EngineHarness:
             life.dead = True
             hosts.cut()
             inner.close()
+
+    def notifier(self, store: Store, clock: Clock) -> Notifier | None:
+        """What tells people, if a test wants it."""
+        if self.send is None:
+            return None
+        return Notifier(
+            NotifierDeps(
+                store=store,
+                secrets=store.secrets,
+                folder=self.folder,
+                clock=clock,
+                send=self.send,
+                origin="the harness",
+                log=lambda name, facts: None,
+            )
+        )
 
     def open_store(self, life: EngineLife) -> Database:
         """The store of this engine. A damaged one is set aside: no other process has it open."""

@@ -15,6 +15,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "types": ("Show what TPU types are, where, and at what price.", "tpuherd.cli.types:types"),
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
         "metrics": ("Print metrics for Prometheus.", "tpuherd.cli.metrics:metrics"),
+        "notify": ("Send messages when jobs end, fail or wait.", "tpuherd.cli.notify:notify"),
         "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),
         "map": ("Run a command for each line of a file.", "tpuherd.cli.map:map_"),

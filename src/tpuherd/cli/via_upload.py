@@ -19,6 +19,7 @@ from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.errors import InvalidInput
 from tpuherd.exit_status import ABORTED
 from tpuherd.jobfile.fields import SECRETS
+from tpuherd.jobfile.notify_fields import notify_secrets
 from tpuherd.jobs import secret_values
 from tpuherd.jobs import via_parcel as along
 from tpuherd.jobs.engine_transfer import snapshot_contents, snapshot_entries
@@ -61,7 +62,8 @@ async def gather_upload(
         return words, bundle
     raw: dict[str, Any] = page.value
     named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
-    values, missing = await secret_values.collect_secrets(named or (), base, environ)
+    named = (*(named or ()), *notify_secrets(raw.get("notify")))
+    values, missing = await secret_values.collect_secrets(named, base, environ)
     bundle |= {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
     bundle |= {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
     workdir = raw.get("workdir")

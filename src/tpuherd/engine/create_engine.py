@@ -14,10 +14,12 @@ from tpuherd.engine.desired import DesiredState, JobExpander
 from tpuherd.engine.engine_hosts import EngineHosts
 from tpuherd.engine.host_samples import ThreadedKeeper
 from tpuherd.engine.loop import Engine, EngineDeps, LogFunction
+from tpuherd.engine.notifier import Notifier, NotifierDeps
 from tpuherd.errors import HerdError
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.remote import open_remote
+from tpuherd.senders.deliver import Deliverer
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import home_folder
 from tpuherd.settings.project_access import ProjectAccess
@@ -52,6 +54,18 @@ async def create_engine(
     clock, ourselves = SteadyClock(clock, store.latest_event_time()), new_lease_holder(os.getpid())
     async with open_remote.open_remote_session(place, clock, epoch=epoch) as reach:
         archive = open_archive(place.folders.state)
+        deliverer = Deliverer(environment)
+        notifier = Notifier(
+            NotifierDeps(
+                store=store,
+                secrets=store.secrets,
+                folder=store.folder,
+                clock=clock,
+                send=deliverer.send,
+                origin=f"{place.title}, engine on {ourselves.host}",
+                log=note,
+            )
+        )
         parts = EngineDeps(
             store=store,
             secrets=store.secrets,
@@ -70,8 +84,12 @@ async def create_engine(
             note=note,
             samples=ThreadedKeeper(SampleStore(store.folder)),
             advice=optuna_sampler.ADVICE,
+            notifier=notifier,
         )
-        yield Engine(parts, epoch=epoch)
+        try:
+            yield Engine(parts, epoch=epoch)
+        finally:
+            await deliverer.close()
 
 
 def world_moved(place: ProjectAccess) -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from tpuherd.clock import Clock
 from tpuherd.engine.desired import JobExpander
 from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
+from tpuherd.model.slot_history import History
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import CloudPort, HostsPort, Store
 from tpuherd.store.log_store import LogStore
 from tpuherd.store.trouble_files import TroubleStore
@@ -43,6 +45,38 @@ def never_moved() -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EngineView:
+    """What runs beside the loop sees of the engine, and may tell it."""
+
+    stored_jobs: Callable[[], Mapping[str, StoredJob]]
+    slot_history: Callable[[], History]
+    record_event: Callable[[str, Mapping[str, Any]], None]
+    note_trouble: Callable[[str, str, str], None]
+    end_trouble: Callable[[str], None]
+    stir: Callable[[], None]  #: look again: the loop may rest now
+
+
+class NotifierPort(Protocol):
+    """Tells people what happens, beside the loop."""
+
+    def begin(self) -> None:
+        """Remember where the log ends now; raises HerdError if it can't be read."""
+        ...
+
+    def wake(self, last: int) -> None:
+        """The log has grown to the event of this number."""
+        ...
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be sent."""
+        ...
+
+    async def run(self, engine: EngineView) -> None:
+        """Tell people until cancelled."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EngineDeps:
     """What the engine receives from outside."""
 
@@ -67,3 +101,4 @@ class EngineDeps:
     note: LogFunction = ignore_log  #: its own log: a constant name and facts
     samples: SampleKeeper = field(default_factory=NoKeeper)  #: what hosts do, for charts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
+    notifier: NotifierPort | None = None

@@ -13,6 +13,7 @@ decides again. engine_process.py is the process around it; start reading at plan
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 from tpuherd.engine import observe, sweep_step
 from tpuherd.engine.actions import ActionContext
 from tpuherd.engine.alarms import Alarms
-from tpuherd.engine.dependencies import EndReason, EngineDeps, LogFunction
+from tpuherd.engine.dependencies import EndReason, EngineDeps, EngineView, LogFunction
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.environments import snapshots_of_jobs
 from tpuherd.engine.event_log import EventLog
@@ -28,6 +29,7 @@ from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_samples import SampleCollector
 from tpuherd.engine.host_watcher import WatcherDeps
 from tpuherd.engine.informer import Informer
+from tpuherd.engine.orphan_watch import OrphanWatch
 from tpuherd.engine.recover_store import EVERYWHERE, recover_store
 from tpuherd.engine.running_actions import RunningActions
 from tpuherd.errors import HerdError, NotAllowed, StoreDamaged, Superseded
@@ -69,6 +71,7 @@ class Engine:
         self._alarms = Alarms(parts, self.past)
         self._shout = self._alarms.raise_alarm
         self._samples = SampleCollector(parts.samples, parts.clock, self._shout)
+        self._orphans = OrphanWatch(parts.store)
         self._items = sweep_step.ItemTexts(parts.store)
         self._version: int | None = None
         self._desired = DesiredState(
@@ -125,6 +128,7 @@ class Engine:
             others = (self._gang_client.keep_leases_alive, self._samples.write_periodically)
             for work in (self._informer.poll_cloud, *others, *ours):
                 self._spawn_task(work())
+            self._start_notifier()
             ended = await self._run_planning()
             await self._running.finish(PATIENCE_S)
             for task in self._tasks:
@@ -161,7 +165,7 @@ class Engine:
             now = self.parts.clock.now()
             if now >= self._abandon_world_at():
                 return EndReason.GONE
-            if now >= self._resting_at + self.parts.rest_s and not self._has_news_in_store():
+            if now >= self._rest_until() and not self._has_news_in_store():
                 return EndReason.REST
             await self._wait_for_news()
 
@@ -173,9 +177,14 @@ class Engine:
         """When a missing simulated world counts as gone."""
         return max(self._informer.absent_at, self._awake_at) + self.parts.gone_s
 
+    def _rest_until(self) -> float:
+        """When the engine ends if nothing happens; not while somebody is still to be told."""
+        notifier = self.parts.notifier
+        idle = notifier is None or notifier.is_idle()
+        return self._resting_at + self.parts.rest_s if idle else inf
+
     async def _wait_for_news(self) -> None:
-        resting_until = self._resting_at + self.parts.rest_s
-        wake_at = min(self._wake_at, resting_until, self._abandon_world_at())
+        wake_at = min(self._wake_at, self._rest_until(), self._abandon_world_at())
         left = max(0.0, wake_at - self.parts.clock.now())
         try:
             async with asyncio.timeout(None if left == inf else left):
@@ -216,6 +225,8 @@ class Engine:
             self.parts.store.put_slot_messages(self.plan.states)
             self._states = self.plan.states
         self._alarms.end_store_trouble()
+        if self.parts.notifier is not None:
+            self.parts.notifier.wake(self.past.last_read)
         self._thought_s = self.parts.clock.now() - now
 
     def _slots_with_work(self) -> DesiredSlots:
@@ -289,6 +300,22 @@ class Engine:
         self.past.pending += events
         self._news.set()
 
+    def _start_notifier(self) -> None:
+        notifier = self.parts.notifier
+        if notifier is None:
+            return
+        with suppress(HerdError):  # it tries again
+            notifier.begin()
+        view = EngineView(
+            stored_jobs=lambda: self._desired.rows,
+            slot_history=lambda: self.past.history,
+            record_event=lambda kind, facts: self._record_host_event(kind, "", facts),
+            note_trouble=self._alarms.note_trouble,
+            end_trouble=self._alarms.end_trouble,
+            stir=self._news.set,
+        )
+        self._spawn_task(notifier.run(view))
+
     def _spawn_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
         self._tasks.add(task)
@@ -313,6 +340,13 @@ class Engine:
         if self._blank:
             survey, since = self._informer.survey, self._awake_at
             self._blank = not recover_store(self.parts, self.past, survey, since, self._shout)
+        else:
+            self.past.pending += self._orphans.find_changes(
+                self._desired.desired_slots,
+                self._build_observed_state(),
+                self.past.history,
+                self.parts.clock.now(),
+            )
         self._check_creations()
         self._news.set()
 

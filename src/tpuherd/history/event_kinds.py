@@ -291,6 +291,19 @@ _KINDS = (
         "a problem that needs a person; work continues",
     ),
     (
+        "orphan.found",
+        "bid zone",
+        "{bid} in {zone}",
+        "the cloud shows a node or request of ours that belongs to no job: `state`, `per_hour`",
+    ),
+    ("orphan.gone", "bid", "{bid}", "it is no longer there, or belongs to a job now"),
+    (
+        "notify.gave_up",
+        "receiver why",
+        "{receiver}",
+        "messages to a receiver could not be sent and are given up: how many `notes`",
+    ),
+    (
         "store.set_aside",
         "",
         "",

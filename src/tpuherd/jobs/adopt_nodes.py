@@ -23,7 +23,13 @@ from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs.adopt_resources import adoption_result
 from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session, user_at_machine
-from tpuherd.jobs.submit import CheckedJob, check_submission, new_job_record, snapshot_code
+from tpuherd.jobs.submit import (
+    CheckedJob,
+    check_submission,
+    new_job_record,
+    put_secrets,
+    snapshot_code,
+)
 from tpuherd.model.slot_history import SlotHistory
 from tpuherd.model.slots_and_plan import Ask, Goal, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
@@ -182,8 +188,7 @@ async def adopt_nodes(adoption: NodeAdoption, here: Session) -> Adoption | None:
     sights = [bid_observation(node.bid, None, [node]) for node in marked]
     records = rebuild_records(sights, here.store.stored_jobs(), now, user_at_machine())
     assert not records.unknown, "the cards were written a moment ago"
-    for name, value in found.secrets.items():
-        here.store.secrets.put(found.job.name, name, value)
+    put_secrets(found, here)
     here.store.add_jobs([stored], records.events)
     return adoption_result([node.bid for node in marked])
 

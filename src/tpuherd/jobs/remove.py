@@ -17,6 +17,7 @@ from tpuherd.model.observed import BidObservation
 from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.store.notify_secrets import notify_key
 from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.targets import fold_names
 
@@ -113,6 +114,7 @@ async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Se
         facts = {"who": user_at_machine(), "why": f"{user_at_machine()} removed it"}
         here.store.remove_job(job, [HistoryEvent(at=now, kind="job.removed", job=job, facts=facts)])
         here.store.secrets.remove(job)
+        here.store.secrets.remove(notify_key(job))
         archive.pin_snapshots(job, ())
     why = f"{user_at_machine()} removed its job"
     if found.orphans:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tpuherd.jobfile.job_spec import Secret
+from tpuherd.jobfile.notify_fields import GIVEN
 from tpuherd.jobs import via_parcel
 
 COMMAND_S = 60.0
@@ -30,6 +31,8 @@ async def collect_secrets(
 
 
 async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
+    if secret.source == GIVEN:
+        return secret.value
     folder = via_parcel.carried_folder(environ)
     if folder is not None:
         given, why = via_parcel.carried_secret(folder, secret.name)

@@ -25,11 +25,13 @@ from tpuherd.jobs import bucket_guard, secret_values, via_parcel
 from tpuherd.jobs.load_history import has_finished, refused_zones, slot_histories
 from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
+from tpuherd.jobs.receiver_values import check_receivers
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.model.slots_and_plan import Goal, Offer, Slot
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import CLOUD
 from tpuherd.settings import project_settings
+from tpuherd.store.notify_secrets import notify_key
 from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import Archive, open_archive
 from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
@@ -61,6 +63,7 @@ class CheckedJob:
     base: Path  #: the folder that its paths are relative to
     slots: tuple[Slot, ...]
     secrets: Mapping[str, str]
+    notify_secrets: Mapping[str, str]  #: the hidden values of its receivers
     granted: bool  #: may be requested without a confirmation
 
     @property
@@ -99,9 +102,10 @@ async def check_submission(
 ) -> CheckedJob | None:
     """Find every mistake; None if the page has mistakes. `adopting`: names of nodes to adopt."""
     job = read_page(page, goal)
-    values, locations = {}, dict[str, str]()
+    values, hidden, locations = {}, dict[str, str](), dict[str, str]()
     if isinstance(page.value, Mapping):
         values = await check_named_resources(page, base, here)
+        hidden = await check_receivers(page, base, here)
         locations = await bucket_guard.locate_buckets(page, base, here)
     if page.mistakes or job is None:
         return None
@@ -121,7 +125,15 @@ async def check_submission(
     await check_job(job, slots[0].offers, page, base, here, adopting)
     if page.mistakes:
         return None
-    return CheckedJob(job=job, goal=goal, base=base, slots=slots, secrets=values, granted=granted)
+    return CheckedJob(
+        job=job,
+        goal=goal,
+        base=base,
+        slots=slots,
+        secrets=values,
+        notify_secrets=hidden,
+        granted=granted,
+    )
 
 
 def slots_with_offers(
@@ -146,6 +158,14 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     if here_too and isinstance(workdir, str) and not (base / Path(workdir).expanduser()).is_dir():
         page.add_mistake(("workdir",), f"{workdir} is not a folder")
     return values
+
+
+def put_secrets(found: CheckedJob, here: Session) -> None:
+    """Store the values before the job, so that the engine finds them."""
+    name = found.job.name
+    for key, values in ((name, found.secrets), (notify_key(name), found.notify_secrets)):
+        for secret, value in values.items():
+            here.store.secrets.put(key, secret, value)
 
 
 async def prepare_record(found: CheckedJob, here: Session, details: str) -> StoredJob | None:
@@ -265,8 +285,7 @@ def write_job(
     result: SubmitResult, before: StoredJob | None, found: CheckedJob, here: Session
 ) -> SubmitResult:
     """Write to the store; secrets first, so that the engine finds them."""
-    for name, value in found.secrets.items():
-        here.store.secrets.put(result.stored_job.job, name, value)
+    put_secrets(found, here)
     if result.word == "unchanged":
         histories = slot_histories(here.store, result.stored_job)
         if any(bid.missing_inputs for history in histories for bid in history.bids.values()):

@@ -19,6 +19,7 @@ from tpuherd.jobs.submit import (
     check_access,
     classify_change,
     prepare_record,
+    put_secrets,
     relocate_buckets,
 )
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
@@ -73,8 +74,7 @@ async def submit_new_map(
     fresh = await prepare_record(found, here, details)
     if fresh is None:
         return None
-    for name, value in found.secrets.items():
-        here.store.secrets.put(fresh.job, name, value)
+    put_secrets(found, here)
     return await put_map(fresh, request, here)
 
 
