@@ -9,7 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 import click
-from reference_pages import checks_page, events_page, failures_page, json_page, metrics_page
+from reference_pages import (
+    checks_page,
+    events_page,
+    failures_page,
+    json_page,
+    metrics_page,
+    page_api_page,
+)
 
 from tpuherd.cli import main as command_line
 from tpuherd.cli.command_table import help_page
@@ -199,6 +206,7 @@ def pages() -> dict[Path, str]:
         HERE / "events.md": events_page(),
         HERE / "failures.md": failures_page(),
         HERE / "json.md": json_page(),
+        HERE / "page-api.md": page_api_page(),
         HERE / "metrics.md": metrics_page(),
         HERE / "checks.md": checks_page(),
         HERE / "job.schema.json": json.dumps(job_json_schema(), indent=2, ensure_ascii=False)

@@ -167,3 +167,68 @@ def test_the_token_is_kept_and_private(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / NAME).write_text("short")
     assert len(kept_token(tmp_path)) == 43
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b"{", 400, "the body is not JSON"),
+        (b"[1]", 400, "the body must be a JSON object"),
+        (b"[" * 60_000, 400, "the body is not JSON"),
+        (b'"' + b"x" * 70_000 + b'"', 413, "the request has more than 65536 bytes"),
+        (b'{"target": "gpt"}', 200, ""),
+        (b"\xff", 400, "the body is not JSON"),
+    ],
+)
+def test_bodies_are_small_json_objects(
+    tmp_path: Path, body: bytes, status: int, sentence: str
+) -> None:
+    async def check(user: PageUser) -> None:
+        answer = await user.ask("/api/world/preempt", method="POST", body=body)
+        assert answer.status_code == status
+        assert answer.json().get("error", "") == sentence
+        plain = await user.ask(
+            "/api/world/preempt", method="POST", body=body, content_type="text/plain"
+        )
+        assert plain.status_code == 415, "what a form can send is not JSON"
+
+    run(tmp_path, check)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "sentence"),
+    [
+        ("/api/jobs/<b>x", 404, "there is no job <b>x: no jobs exist"),
+        ("/api/jobs/gpt/logs?slot=lr-0", 404, "'lr-0' is not a slot of 'gpt'"),
+        ("/api/jobs/gpt/logs?lines=0", 400, "lines must be a number from 1 to 5000"),
+        ("/api/jobs/gpt/logs?before=x", 400, "'x' is not the id of a line"),
+        ("/api/jobs/..%2f..%2fetc/logs", 404, "the page has no such part"),
+        ("/api/jobs/..%5c/logs", 404, "'..\\\\' is not a slot of '..\\\\'"),
+        ("/api/events?before=nan", 400, "before must be a number from 0 to 9.0072e+15"),
+        ("/api/events?job=gpt", 404, "there is no job gpt: no jobs exist"),
+        ("/api/sweeps/lr", 404, "there is no job lr: no jobs exist"),
+        ("/api/stream?after=-1", 400, "after must be a number from 0 to 9.0072e+15"),
+        ("/api/jobs/gpt/logs/download", 404, "there is no log of gpt"),
+    ],
+)
+def test_what_is_not_there_is_a_sentence(
+    tmp_path: Path, path: str, status: int, sentence: str
+) -> None:
+    async def check(user: PageUser) -> None:
+        answer = await user.ask(path)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["content-type"] == "application/json", "never HTML"
+        assert answer.json()["error"] == sentence
+
+    run(tmp_path, check)
+
+
+def test_outside_a_world_there_is_no_weather(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with page_user(tmp_path) as user:
+            for path, method in (("/api/world", "GET"), ("/api/world/preempt", "POST")):
+                answer = await user.ask(path, method=method, body={} if method == "POST" else None)
+                assert answer.status_code == 404
+            assert (await user.ask("/api/overview")).json()["world"] is False
+
+    asyncio.run(check())

@@ -4,17 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from time import monotonic, time
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from page_schemas import PAGE_SCHEMAS
 
 from tests.simulated.page_user import TOKEN, PageUser, page_user
-from tests.unit.event_stories import StoryLog
-from tpuherd.model.samples import HostSample
+from tests.unit.event_stories import StoryLog, struck
+from tpuherd.model.samples import ChipSample, HostSample, SeriesName
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.database import Database
@@ -240,6 +242,41 @@ def test_a_damaged_store_is_let_go_and_set_aside(tmp_path: Path) -> None:
 PLACE = LogHost(zone="z", node="gpt-0-g1-7kq", worker=0, incarnation="i", bid="gpt-0-g1-7kq")
 
 
+def test_every_answer_is_as_documented(tmp_path: Path) -> None:
+    async def check(served: Served) -> None:
+        story = struck()
+        late = time() - story.now - 1
+        story.events = [replace(event, at=event.at + late) for event in story.events]
+        seq = (await served.user.get("/api/overview"))["seq"]
+        async with served.stream(f"/api/stream?after={seq}") as page:
+            served.submit("gpt", copies=2)
+            served.store.append_events(story.events)
+            served.store.put_slot_messages({"gpt-0": "waits <img src=x onerror=alert(1)>"})
+            host = f"{story.bid}/w0"
+            chip = ChipSample(hbm_used=1, hbm_total=2, duty_percent=float("nan"))
+            sample = HostSample(host=host, job="gpt", slot="gpt-0", at=time(), chips=(chip,))
+            samples = SampleStore(served.store.folder)
+            loss = SeriesName(job="gpt", slot="gpt-0", name="loss")
+            samples.put_samples([sample], [(loss, time(), float("inf"))])
+            seen: set[str] = set()
+            while "samples" not in seen or "events" not in seen:
+                name, _, told = await page.next()
+                fits(f"GET /api/stream, {name}", told)
+                seen.add(name)
+        for path in ("overview", "jobs/gpt", "jobs/gpt/series", "events?job=gpt", "capacity"):
+            answer = await served.user.ask(f"/api/{path}")
+            assert answer.headers["content-type"] == "application/json", "never HTML"
+            name = path.partition("?")[0].replace("gpt", "JOB")
+            fits(f"GET /api/{name}", answer.json())
+        samples.close()
+
+    serve(tmp_path, check)
+
+
+def fits(request: str, content: Any) -> None:
+    jsonschema.validate(content, PAGE_SCHEMAS[request])
+
+
 def test_logs_come_in_pages_and_as_they_are_written(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         served.submit("gpt")
@@ -258,6 +295,7 @@ def test_logs_come_in_pages_and_as_they_are_written(tmp_path: Path) -> None:
         assert [line["text"] for line in found["lines"]] == [
             f"step {n} <b>&" for n in range(700, 1000)
         ]
+        fits("GET /api/jobs/JOB/logs", found)
         assert found["more"]
         before = found["lines"][0]["id"]
         rest = await served.user.get(f"{path}?lines=5000&before={before}")
@@ -270,6 +308,7 @@ def test_logs_come_in_pages_and_as_they_are_written(tmp_path: Path) -> None:
             seen: list[Any] = []
             while not seen or seen[-1]["text"] != "new":
                 seen += (await page.next("lines"))[2]
+            fits("GET /api/jobs/JOB/logs/stream, lines", seen)
             assert seen[-1]["stream"] == "stderr"
             assert last["id"] not in {line["id"] for line in seen}
         whole = await served.user.ask(f"{path}/download")
