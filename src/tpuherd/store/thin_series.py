@@ -26,13 +26,15 @@ class TimeTable:
     def add_rows(
         self, times: Sequence[float], columns: Mapping[str, Sequence[Sequence[float | None]]]
     ) -> None:
-        """Add rows; a column of one list has no spans."""
+        """Add rows; a column of one list has no spans, until rows with spans join it."""
         for name in columns.keys() - self.columns.keys():
-            self.columns[name] = [[None] * len(self.times) for _ in range(3)]
+            self.columns[name] = [[None] * len(self.times)]
         for name, lists in self.columns.items():
             added = columns.get(name) or [[None] * len(times)]
+            if len(added) > len(lists):
+                lists += [lists[0].copy(), lists[0].copy()]
             for place, known in enumerate(lists):
-                known += added[place if len(added) == 3 else 0]
+                known += added[place if len(added) > 1 else 0]
         self.times += times
 
     def drop_rows(self, after: float) -> None:
@@ -65,19 +67,14 @@ def thin_table(
     found = {}
     shared = cut_times(table.times, since=since, until=until, points=points)
     for name, lists in table.columns.items():
-        if None in lists[1]:
-            times = drop_missing(table.times, lists[1])[0]
+        numbers: list[Numbers]
+        if None in lists[0]:
+            times = drop_missing(table.times, lists[0])[0]
             cuts = cut_times(times, since=since, until=until, points=points)
-            lows, means, highs = (drop_missing(table.times, values)[1] for values in lists)
+            numbers = [drop_missing(table.times, values)[1] for values in lists]
         else:
-            cuts = shared
-            lows, means, highs = lists  # type: ignore[assignment]
-        found[name] = tuple(
-            SeriesPoint(at, lows[first], means[first], highs[first])
-            if last == first + 1
-            else join_rows(at, lows[first:last], means[first:last], highs[first:last])
-            for at, first, last in cuts
-        )
+            cuts, numbers = shared, lists  # type: ignore[assignment]
+        found[name] = join_spans(cuts, numbers[0], numbers[len(numbers) // 2], numbers[-1])
     return found
 
 
@@ -99,13 +96,24 @@ def cut_times(
     return cuts
 
 
+def join_spans(
+    cuts: Sequence[tuple[float, int, int]], lows: Numbers, means: Numbers, highs: Numbers
+) -> tuple[SeriesPoint, ...]:
+    """Return one point for each span."""
+    middle = [sum(means[row:end]) / (end - row) for _, row, end in cuts]
+    if not isfinite(sum(middle)):
+        spans = ((at, lows[row:end], means[row:end], highs[row:end]) for at, row, end in cuts)
+        return tuple(join_rows(*span) for span in spans)
+    low = [min(lows[row:end]) for _, row, end in cuts]
+    high = [max(highs[row:end]) for _, row, end in cuts]
+    times = [at for at, _, _ in cuts]
+    return tuple(map(SeriesPoint._make, zip(times, low, middle, high, strict=True)))
+
+
 def join_rows(at: float, lows: Numbers, means: Numbers, highs: Numbers) -> SeriesPoint:
-    """Return one point for several rows."""
-    mean = sum(means) / len(means)
-    if not isfinite(mean):
-        mean = careful_mean(means)
-        lows, highs = without_nan(lows), without_nan(highs)
-    return SeriesPoint(at, min(lows), mean, max(highs))
+    """Return one point for rows with values that are no numbers, or very large."""
+    lows, highs = without_nan(lows), without_nan(highs)
+    return SeriesPoint(at, min(lows), careful_mean(means), max(highs))
 
 
 def careful_mean(values: Numbers) -> float:
