@@ -53,8 +53,13 @@ function appendChildren(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) appendChildren(element, child);
-    else element.append(child instanceof Node ? child : String(child));
+    else element.append(child instanceof Node ? child : showTurns(String(child)));
   }
+}
+
+/** No text may turn the direction of what stands around it, or of itself. */
+function showTurns(text) {
+  return text.replace(TURNS, "\ufffd");
 }
 
 /** Put these children in the place of all others. @param {Element} element @param {...Child} children */
@@ -66,7 +71,7 @@ export function replace(element, ...children) {
 
 /** Write an element's text if it differs. */
 export function setText(element, text) {
-  const wanted = String(text);
+  const wanted = showTurns(String(text));
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 
