@@ -17,6 +17,7 @@ from tests.integration.users import User
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-agent")]
 
 GIB = 1 << 30
+POINTS = 40.0  #: by which two looks at a busy process of a loaded machine may differ
 ZONES = {"v6e-8": "us-central1-b", "v2-8": "us-central1-f"}
 
 
@@ -81,3 +82,28 @@ def test_the_tables(
     ]
     assert [one["chip"] for one in chips if one["processes"]] == [file]
     assert all(one["duty_percent"] is not None for one in chips)
+
+
+def test_several_programs_on_a_host_have_their_own_duty_cycles(
+    login: Login, program: Path, user: User
+) -> None:
+    kind = "v6e-8"
+    (ip,) = login.addresses(ZONES[kind], kind)
+    for chip, work in ((2, "time.sleep(900)"), (3, "any(iter(int, 1))")):
+        hold = f"exec setsid nohup python3 -c 'import time; {work}' < /dev/vfio/{chip}"
+        run([*login.ssh(ip), f"{hold} > /dev/null 2>&1 &"], login.env)
+
+    def look() -> list[float]:
+        said = run([*login.ssh(ip), f"COLUMNS=160 {program}"], login.env).stdout
+        return [float(word) for word in re.findall(r"GiB\s*\W\s*([\d.]+)%", said)]
+
+    until(lambda: [one for one in look()[3:4] if one > 1], "tpu-info to see work", seconds=30)
+    theirs = look()
+    done = user.herd("smi", kind, "--json")
+    ours = [one["duty_percent"] for one in json.loads(done.stdout)]
+    assert ours[:3] == theirs[:3] == [0.0, 0.0, 0.0]
+    assert ours[3] > 1
+    assert ours[3] == pytest.approx(theirs[3], abs=POINTS)
+    assert ours[4:] == theirs[4:] == [0.0] * 4
+    held = {one["chip"] for one in json.loads(done.stdout) if one["processes"]}
+    assert held >= {"/dev/vfio/2", "/dev/vfio/3"}

@@ -1,9 +1,12 @@
 """What `herd smi` reads in libtpu's bytes, how it assigns that to chips, and what it shows."""
 
+import asyncio
 import csv
 import io
 import math
 import struct
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,6 @@ from hypothesis import strategies as some
 
 from tpuherd.commands.assign_values import ReadMetrics, list_chip_readings, why_missing
 from tpuherd.commands.chip_use import (
-    USAGE_UNKNOWN,
     BasicFacts,
     ChipHolder,
     ChipUse,
@@ -19,6 +21,7 @@ from tpuherd.commands.chip_use import (
     HostUsage,
     parse_answer,
 )
+from tpuherd.commands.read_chips import ask_usage
 from tpuherd.commands.running_attempts import find_training
 from tpuherd.commands.runtime_metrics import (
     METRICS,
@@ -28,8 +31,9 @@ from tpuherd.commands.runtime_metrics import (
     parse_device_values,
     split_by_chip,
 )
-from tpuherd.errors import OperationFailed
+from tpuherd.errors import NotFound, OperationFailed
 from tpuherd.model.chip_readings import ChipReading, HostReading, TrainingReading
+from tpuherd.ports import RpcRequest
 from tpuherd.views.smi_table import csv_text, fit_screen, list_chip_objects, smi_text
 
 GIB = 1 << 30
@@ -426,5 +430,16 @@ def test_rates_and_ports_that_cannot_be_true_are_refused(content: dict[str, obje
 
 
 def test_an_older_agent_has_no_rates_and_one_port_is_tried() -> None:
-    assert [one.port for one in USAGE_UNKNOWN.metrics] == [8431]
-    assert USAGE_UNKNOWN.cpu_percent is None
+    class OldAgent:
+        async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
+            if verb.name == "usage":
+                raise NotFound("this agent does not know the verb 'usage'")
+            facts = {"time": 1000.0, "cores": 8}
+            return facts if verb.name == "facts" else {"devices": ["/dev/accel0"]}
+
+    link: Any = OldAgent()
+    facts, usage = asyncio.run(ask_usage(link))
+    assert facts.cores == 8
+    assert usage.devices == ("/dev/accel0",)
+    assert [one.port for one in usage.metrics] == [8431]
+    assert usage.cpu_percent is None

@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from tpuherd.commands.runtime_metrics import PORT
 from tpuherd.engine.host_messages import (
     ATTEMPTS_MAX,
     NOTICES,
@@ -72,17 +71,13 @@ class MetricsServer(Struct, frozen=True, kw_only=True):
     pid: Pid | None = None  #: None: hidden from the login
 
 
-class HostUsage(Struct, frozen=True, kw_only=True):
+class HostUsage(ChipUse, frozen=True, kw_only=True):
     """The answer to `usage`."""
 
     cpu_percent: Annotated[float, Meta(ge=0, le=101)] | None = None
     net_in: Rate | None = None
     net_out: Rate | None = None
     metrics: Annotated[tuple[MetricsServer, ...], Meta(max_length=PORTS_MAX)] = ()
-
-
-#: What we assume of a host whose agent is older than `usage`.
-USAGE_UNKNOWN = HostUsage(metrics=(MetricsServer(port=PORT),))
 
 
 class BasicFacts(Struct, frozen=True, kw_only=True):

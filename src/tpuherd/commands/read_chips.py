@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from tpuherd.commands.assign_values import ReadMetrics, list_chip_readings, why_missing
 from tpuherd.commands.chip_use import (
-    USAGE_UNKNOWN,
     BasicFacts,
     ChipUse,
     HostTasks,
     HostUsage,
+    MetricsServer,
     parse_answer,
 )
 from tpuherd.commands.command_types import label_hosts, resolve_hosts
 from tpuherd.commands.read_port_metrics import read_port_metrics
 from tpuherd.commands.running_attempts import find_training
+from tpuherd.commands.runtime_metrics import PORT
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.chip_readings import HostReading
 from tpuherd.ports import Host, Link, RpcRequest
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 CONNECT_S = 60.0  #: a new host's agent must be started first
 ANSWER_S = 20.0
-VERBS = ("facts", "holders", "attempts")
 RESOLVE_S = 60.0  #: between two looks for replaced nodes while all hosts answer
 RESOLVE_LOST_S = 10.0  #: the same while a host does not
 
@@ -100,28 +100,36 @@ def lost_reading(host: Host, label: str, error: HerdError | None, now: float) ->
 
 async def read_host(host: Host, label: str, reach: "RemoteSession") -> HostReading:
     link = await reach.pool.get_link(host)
-    said, usage = await asyncio.gather(
-        asyncio.gather(*(link.call(RpcRequest(name=name)) for name in VERBS)), ask_usage(link)
+    (facts, usage), said = await asyncio.gather(
+        ask_usage(link), link.call(RpcRequest(name="attempts"))
     )
-    facts, use = parse_answer(BasicFacts, said[0]), parse_answer(ChipUse, said[1])
-    tasks = parse_answer(HostTasks, said[2])
+    tasks = parse_answer(HostTasks, said)
     metrics = await asyncio.gather(*(read_port_metrics(host, one, reach) for one in usage.metrics))
-    chips = list_chip_readings(use, metrics, facts.generation)
+    chips = list_chip_readings(usage, metrics, facts.generation)
     now = reach.clock.now()
     return HostReading(
         host=label, node=host.node, zone=host.zone, read_at=now,
         late_s=values_age_s(metrics, facts.time), machine=facts.machine_reading(usage),
         chips=chips, training=find_training(tasks.attempts, facts.time),
         clock_ahead_s=facts.time - now, notice=tasks.notice,
-        why=why_missing(use, metrics, chips),
+        why=why_missing(usage, metrics, chips),
     )  # fmt: skip
 
 
-async def ask_usage(link: Link) -> HostUsage:
+async def ask_usage(link: Link) -> tuple[BasicFacts, HostUsage]:
     try:
-        return parse_answer(HostUsage, await link.call(RpcRequest(name="usage")))
+        said = await link.call(RpcRequest(name="usage"))
     except NotFound:  # the agent is of an older herd, and stays as long as it has work
-        return USAGE_UNKNOWN
+        return await ask_old_agent(link)
+    return parse_answer(BasicFacts, said), parse_answer(HostUsage, said)
+
+
+async def ask_old_agent(link: Link) -> tuple[BasicFacts, HostUsage]:
+    """Ask an agent that knows neither rates nor ports."""
+    facts, holders = [await link.call(RpcRequest(name=name)) for name in ("facts", "holders")]
+    use = parse_answer(ChipUse, holders)
+    usage = HostUsage(holders=use.holders, devices=use.devices, metrics=(MetricsServer(port=PORT),))
+    return parse_answer(BasicFacts, facts), usage
 
 
 def values_age_s(metrics: Sequence[ReadMetrics], now: float) -> float:

@@ -99,12 +99,13 @@ class RuntimeMetrics:
         self.chip_bytes = USABLE.get(generation.name, built_in)
         self.devices_per_chip = generation.devices_per_chip
         self.last: LoadSample | None = None
+        self.met: Sequence[ChipHolder] = ()  #: when a client connected; used once
 
     async def serve_connection(self, end: socket.socket) -> None:
         """Serve one connection; refuse it if no program uses a chip, because libtpu would not be
         loaded.
         """
-        if await self.has_holder():
+        if await self.has_holder():  # what it found serves the first sample, too
             await GrpcConnection(self.rpc_methods()).serve_calls(end)
         else:
             end.close()
@@ -112,9 +113,10 @@ class RuntimeMetrics:
     async def has_holder(self) -> bool:
         """Whether a program uses a chip."""
         try:
-            return bool(await self.host.chip_holders())
+            self.met = await self.host.chip_holders()
         except OSError:
-            return False
+            self.met = []
+        return bool(self.met)
 
     def rpc_methods(self) -> Methods:
         return {
@@ -161,7 +163,8 @@ class RuntimeMetrics:
         return self.last
 
     async def sample_once(self, before: LoadSample | None) -> LoadSample:
-        holders = await self.host.chip_holders()
+        met, self.met = self.met, ()
+        holders = met or await self.host.chip_holders()
         if not holders:
             raise GrpcError(UNAVAILABLE, "no program uses a chip")
         return measure_load(holders, before, self.clock.now(), self.chips, self.chip_bytes)

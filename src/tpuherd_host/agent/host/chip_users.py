@@ -37,9 +37,9 @@ def lock_files(home: str) -> List[str]:
     return [path for path in paths if os.path.exists(path)]
 
 
-def find_openers(chips: Iterable[str]) -> Iterator[Tuple[str, int]]:
-    """Return which process has which chip open, of those that we may inspect."""
-    wanted = set(chips)
+def find_openers(files: Iterable[str]) -> Iterator[Tuple[str, int]]:
+    """Return which process has which file or socket open, of those that we may inspect."""
+    wanted = set(files)
     for name in os.listdir("/proc") if wanted else ():
         if not name.isdigit():
             continue
@@ -89,12 +89,14 @@ def parse_lock_holder(lines: Iterable[str], inode: int) -> Optional[int]:
 
 def find_users(home: str) -> List[Tuple[str, int]]:
     """Return path and process of all visible users."""
-    found = list(find_openers(chip_devices()))
+    return [*find_openers(chip_devices()), *find_lock_holders(home)]
+
+
+def find_lock_holders(home: str) -> Iterator[Tuple[str, int]]:
     for path in lock_files(home):
         pid = lock_holder(path)
         if pid is not None:
-            found.append((path, pid))
-    return found
+            yield path, pid
 
 
 def process_user(pid: int) -> str:

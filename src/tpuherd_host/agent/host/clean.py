@@ -26,10 +26,14 @@ SUDO_S = 10.0
 def list_chip_users(call: ThreadedCall) -> Dict[str, Any]:
     """List who uses the chips, and which of them are ours."""
     rows = chip_users.all_chip_users(call.paths.home)
+    return {**mark_ours(rows, call), "devices": chip_users.chip_devices()}
+
+
+def mark_ours(rows: List[Dict[str, Any]], call: ThreadedCall) -> Dict[str, Any]:
     for row in rows:
         row["ours"] = row.pop("agent") == call.paths.folder
         row["work"] = row["work"] if row["ours"] else ""
-    return {"holders": rows, "devices": chip_users.chip_devices()}
+    return {"holders": rows}
 
 
 def clean_host(call: ThreadedCall) -> Dict[str, Any]:

@@ -83,9 +83,21 @@ def find_tools(environment: Mapping[str, str]) -> Dict[str, Optional[str]]:
     return {name: shutil.which(name, path=path) for name in TOOLS}
 
 
+def basic_facts(home: str) -> Dict[str, Any]:
+    """Return the facts that change."""
+    return {
+        "time": time.time(),
+        "cores": os.cpu_count(),
+        "load": list(os.getloadavg()),
+        "memory": parse_meminfo(read_text("/proc/meminfo")),
+        "disk": disk_space(home),
+    }
+
+
 def collect_facts(call: ThreadedCall) -> Dict[str, Any]:
     system = os.uname()
     return {
+        **basic_facts(call.paths.home),
         "boot": processes.boot_id(),
         "host": socket.gethostname(),
         "kernel": system.release,
@@ -93,11 +105,6 @@ def collect_facts(call: ThreadedCall) -> Dict[str, Any]:
         "python": ".".join(map(str, sys.version_info[:3])),
         "executable": sys.executable,
         "uptime_s": processes.uptime_seconds(),
-        "time": time.time(),
-        "cores": os.cpu_count(),
-        "load": list(os.getloadavg()),
-        "memory": parse_meminfo(read_text("/proc/meminfo")),
-        "disk": disk_space(call.paths.home),
         "shm": disk_space("/dev/shm") if os.path.isdir("/dev/shm") else None,
         "chips": list_chips(),
         "devices": chip_devices(),

@@ -1,11 +1,12 @@
-"""Measures what a host does now: its processors, its network, and who serves libtpu's metrics."""
+"""Measures what a host does now: processors, network, who has the chips and serves metrics."""
 
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from tpuherd_host.agent.host.host_facts import read_text
-from tpuherd_host.agent.host.listeners import read_listeners, socket_owners
+from tpuherd_host.agent.host import chip_users, clean
+from tpuherd_host.agent.host.host_facts import basic_facts, list_chips, read_text
+from tpuherd_host.agent.host.listeners import read_listeners
 from tpuherd_host.agent.metadata_requests import get_key, server_address
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
 
@@ -34,13 +35,14 @@ class UsageMemory:
 
     last: Optional[UsageCounters] = None
     ports: Tuple[int, ...] = ()
+    chips: Sequence[Dict[str, str]] = ()
 
 
 MEMORY = UsageMemory()
 
 
 def measure_usage(call: ThreadedCall) -> Dict[str, Any]:
-    """Return rates since an earlier call, or over a moment, and the ports with metrics."""
+    """Return rates since an earlier call, or over a moment; the chips and their processes."""
     before, now = MEMORY.last, read_counters()
     if before is None or not 0 < now.at - before.at < STALE_S:
         before = now
@@ -50,7 +52,13 @@ def measure_usage(call: ThreadedCall) -> Dict[str, Any]:
         MEMORY.last = now
     if not MEMORY.ports:
         MEMORY.ports = read_metrics_ports(server_address(call.paths.environment))
-    return {**usage_rates(before, now), "metrics": list_metrics_servers(MEMORY.ports)}
+    MEMORY.chips = MEMORY.chips or list_chips()
+    return {
+        **basic_facts(call.paths.home),
+        "chips": MEMORY.chips,
+        **usage_rates(before, now),
+        **list_chip_processes(call, MEMORY.ports),
+    }
 
 
 def read_counters() -> UsageCounters:
@@ -112,11 +120,25 @@ def parse_metrics_ports(tpu_env: str) -> Tuple[int, ...]:
     return tuple(sorted(named | set(PORTS)))[:PORTS_MAX]
 
 
-def list_metrics_servers(ports: Tuple[int, ...]) -> List[Dict[str, Any]]:
-    """Return which of these ports are open; the pid is None if it is hidden from us."""
-    found = read_listeners(ports)
-    owners = socket_owners({one.inode for one in found})
-    pids: Dict[int, Optional[int]] = {}
-    for one in found:
-        pids[one.port] = pids.get(one.port) or owners.get(one.inode)
-    return [{"port": port, "pid": pid} for port, pid in sorted(pids.items())]
+def list_chip_processes(call: ThreadedCall, ports: Tuple[int, ...]) -> Dict[str, Any]:
+    """Return who has the chips, as `holders` does, and which ports are open and whose they are.
+
+    All is found in one look at the processes. Others than ours are asked for only if a chip seems
+    free: sudo takes longer than all the rest, and writes into the host's log.
+    """
+    devices = chip_users.chip_devices()
+    open_ports = {f"socket:[{one.inode}]": one.port for one in read_listeners(ports)}
+    found = list(chip_users.find_openers([*devices, *open_ports]))
+    pids: Dict[int, Optional[int]] = dict.fromkeys(open_ports.values())
+    pids.update((open_ports[path], pid) for path, pid in found if path in open_ports)
+    opened: Set[str] = {path for path, _ in found}
+    if opened.issuperset(devices):
+        locks = chip_users.find_lock_holders(call.paths.home)
+        holders = [*(row for row in found if row[0] in devices), *locks]
+        rows = chip_users.describe_users(holders)
+    else:
+        rows = chip_users.all_chip_users(call.paths.home)
+    servers: List[Dict[str, Any]] = [
+        {"port": port, "pid": pid} for port, pid in sorted(pids.items())
+    ]
+    return {**clean.mark_ours(rows, call), "devices": devices, "metrics": servers}

@@ -91,8 +91,9 @@ Host
   holders  {} → {"holders":[{"device","pid":n|null,"user","command","since","work","ours":bool}],
            "devices":[…]}; pid null: a lock whose holder is hidden
   usage    {} → {"over_s","cpu_percent":n|null,"net_in":bytes a second|null,"net_out":same,
-           "metrics":[{"port","pid":n|null}]}: since an earlier call, or over a moment; "metrics":
-           who serves libtpu's values
+           "metrics":[{"port","pid":n|null}]} with "time","cores","load","memory","disk","chips" of
+           facts, and all of holders: rates since an earlier call, or over a moment; "metrics":
+           who serves libtpu's values. Hidden users of chips are looked for if a chip seems free.
   clean    {"all"=false,"grace_s"=10} → {"ended":[{"pid","command","work","user"}],"left":[same],
            "removed":[lock files],"mended":[folders],"holders":[…]}. Only leftovers of earlier
            tasks; with all: also live tasks, and all processes on the chips.

@@ -1,0 +1,116 @@
+"""What it costs to see: `herd smi` of many chips, beside reading the same bytes by ssh.
+
+    .venv/bin/python bench/seeing.py [--parts smi] [--hosts 64] [--rounds 7]
+
+smi   Every host holds its chips by a program, so libtpu's values are served. The peer is xargs with
+      ssh over ControlMasters: on each host it sends the same requests to port 8431, reads as many
+      bytes as they have answers, and prints the files of /proc that `herd smi` reads; it parses
+      nothing. Hosts, their SSH server and libtpu are simulated on this machine's cores: only the
+      ratio is meaningful.
+"""
+
+import argparse
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import h2.config
+import h2.connection
+from bench.exec import Pod, Tool, call
+
+from tests.conformance.world import HERD, started, until
+from tpuherd.commands.grpc_calls import request_headers
+from tpuherd.commands.runtime_metrics import METRICS, SERVICE, metric_request
+
+CHIPS = 4  #: of a host of v4
+HOLD = "exec setsid nohup sleep 100000 {files} > /dev/null 2>&1 &"
+ANSWERS = """\
+exec 9<>/dev/tcp/127.0.0.1/8431; printf '{request}' >&9; {reader} <&9
+"""
+FILES = "cat /proc/stat /proc/net/dev /proc/meminfo /proc/loadavg /proc/net/tcp /proc/uptime"
+SLACK = 64  #: bytes by which answers differ in length
+
+
+def grpc_requests() -> bytes:
+    """Return the bytes that ask for all metrics, as `herd smi` sends them."""
+    http = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    http.initiate_connection()
+    for kind in METRICS:
+        stream = http.get_next_available_stream_id()
+        content = metric_request(kind.name)
+        http.send_headers(stream, request_headers(SERVICE))
+        http.send_data(stream, b"\0" + len(content).to_bytes(4) + content, end_stream=True)
+    return http.data_to_send()
+
+
+def read_command(reader: str) -> str:
+    request = "".join(f"\\x{byte:02x}" for byte in grpc_requests())
+    return f"bash -c {shlex.quote(ANSWERS.format(request=request, reader=reader))}"
+
+
+def measure_smi(many: int, rounds: int) -> None:
+    with started("--time-scale", "60") as world:
+        pod = Pod(world, many)
+        files = " ".join(f"{3 + chip}</dev/accel{chip}" for chip in range(CHIPS))
+        assert pod.many(pod.ips, command=HOLD.format(files=files))() == 0
+        masters = pod.masters(pod.ips)
+        table = until(lambda: held_chips(pod, many), "all chips to have values", seconds=60)
+        size = answer_bytes(pod)
+        read = f"{read_command(f'head -c {size - SLACK}')}; {FILES}"
+        tools = [
+            Tool("herd smi", call([HERD, "smi", "pod", "--json"], pod.user.env), pod.daemon_pid),
+            Tool("xargs ssh", pod.many(pod.ips, *pod.through(), command=read), lambda: masters),
+        ]
+        for _ in range(rounds):
+            for tool in tools:
+                tool.round()
+        pod.user.leave()
+    print(f"smi: {table} chips of {many} hosts, {size} bytes of libtpu each")
+    print_ratio(tools[0], tools[1])
+
+
+def held_chips(pod: Pod, many: int) -> int:
+    """Return the number of chips once libtpu tells the values of all."""
+    rows = json.loads(pod.user.herd("smi", "pod", "--json").stdout)
+    known = [row for row in rows if row["hbm_used"] is not None and row["duty_percent"] is not None]
+    return len(known) if len(known) == CHIPS * many else 0
+
+
+def answer_bytes(pod: Pod) -> int:
+    words = ["ssh", *pod.words(*pod.through()), pod.ips[0], read_command("timeout 2 cat")]
+    return len(subprocess.run(words, capture_output=True).stdout)
+
+
+def print_ratio(ours: Tool, peer: Tool) -> None:
+    for tool in (ours, peer):
+        wall, cpu = statistics.median(tool.wall), statistics.median(tool.cpu)
+        to_wall = statistics.median(ours.wall) / wall
+        to_cpu = statistics.median(ours.cpu) / max(cpu, 1e-6)
+        print(
+            f"  {tool.name:<12} {1000 * wall:7.0f} ms (of {min(tool.wall):.2f} to"
+            f" {max(tool.wall):.2f} s)  {1000 * cpu:7.0f} ms CPU here"
+            f"   ours/this: {to_wall:.2f} wall, {to_cpu:.2f} CPU"
+        )
+
+
+PARTS: dict[str, Callable[[int, int], None]] = {"smi": measure_smi}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--hosts", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=7)
+    said = parser.parse_args()
+    for part in said.parts.split(","):
+        PARTS[part](said.hosts, said.rounds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
