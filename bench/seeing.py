@@ -25,7 +25,8 @@ from bench.exec import Pod, Tool, call
 
 from tests.conformance.world import HERD, started, until
 from tpuherd.commands.grpc_calls import request_headers
-from tpuherd.commands.runtime_metrics import METRICS, SERVICE, metric_request
+from tpuherd.commands.runtime_metrics import METRICS
+from tpuherd_host.agent.host.runtime_metrics import SERVICE, metric_request
 
 CHIPS = 4  #: of a host of v4
 HOLD = "exec setsid nohup sleep 100000 {files} > /dev/null 2>&1 &"

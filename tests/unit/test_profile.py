@@ -7,10 +7,10 @@ import pytest
 
 from tpuherd.commands.profiler_messages import TraceOrder, is_trace_empty, profile_request
 from tpuherd.commands.running_attempts import RunningAttempt
-from tpuherd.commands.runtime_metrics import InvalidMetrics, iterate_fields
 from tpuherd.commands.take_profile import HostTrace, StepWatch
 from tpuherd.engine.host_messages import AttemptStatus, parse_report
 from tpuherd.views.profile_lines import cost_line, profile_lines
+from tpuherd_host.agent.host.runtime_metrics import InvalidMetrics, iterate_fields
 
 
 def test_the_request_has_the_fields_of_the_profiler_service() -> None:

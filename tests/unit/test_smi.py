@@ -23,18 +23,18 @@ from tpuherd.commands.chip_use import (
 )
 from tpuherd.commands.read_chips import ask_usage
 from tpuherd.commands.running_attempts import find_training
-from tpuherd.commands.runtime_metrics import (
-    METRICS,
+from tpuherd.commands.runtime_metrics import METRICS
+from tpuherd.errors import NotFound, OperationFailed
+from tpuherd.model.chip_readings import ChipReading, HostReading, TrainingReading
+from tpuherd.ports import RpcRequest
+from tpuherd.views.smi_table import csv_text, fit_screen, list_chip_objects, smi_text
+from tpuherd_host.agent.host.runtime_metrics import (
     DeviceValues,
     InvalidMetrics,
     metric_request,
     parse_device_values,
     split_by_chip,
 )
-from tpuherd.errors import NotFound, OperationFailed
-from tpuherd.model.chip_readings import ChipReading, HostReading, TrainingReading
-from tpuherd.ports import RpcRequest
-from tpuherd.views.smi_table import csv_text, fit_screen, list_chip_objects, smi_text
 
 GIB = 1 << 30
 

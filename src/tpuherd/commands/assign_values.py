@@ -6,15 +6,10 @@ from typing import Any
 
 from tpuherd.catalogue import generations
 from tpuherd.commands.chip_use import ChipUse
-from tpuherd.commands.runtime_metrics import (
-    METRICS,
-    PORT,
-    DeviceValues,
-    combine_values,
-    split_by_chip,
-)
+from tpuherd.commands.runtime_metrics import METRICS, combine_values
 from tpuherd.model.chip_readings import ChipProcess, ChipReading
 from tpuherd.targets import natural_key
+from tpuherd_host.agent.host.runtime_metrics import PORT, DeviceValues, split_by_chip
 
 RENAMED = {"v7x": "tpu7x"}  #: generations that agents call otherwise
 

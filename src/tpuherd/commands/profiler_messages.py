@@ -8,7 +8,7 @@ ProfileResponse{empty_trace=7}.
 
 from dataclasses import dataclass
 
-from tpuherd.commands.runtime_metrics import BYTES, VARINT, parse_integer
+from tpuherd_host.agent.host.runtime_metrics import BYTES, VARINT, parse_integer
 
 SERVICE = "/tensorflow.ProfilerService/Profile"
 

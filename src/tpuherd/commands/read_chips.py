@@ -21,12 +21,12 @@ from tpuherd.commands.chip_use import (
 from tpuherd.commands.command_types import label_hosts, resolve_hosts
 from tpuherd.commands.read_port_metrics import read_port_metrics
 from tpuherd.commands.running_attempts import find_training
-from tpuherd.commands.runtime_metrics import PORT
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.chip_readings import HostReading
 from tpuherd.ports import Host, Link, RpcRequest
 from tpuherd.remote import fanout
 from tpuherd.targets import natural_key, split_bid_name
+from tpuherd_host.agent.host.runtime_metrics import PORT
 
 if TYPE_CHECKING:
     from tpuherd.remote.resolve_hosts import RemoteSession

@@ -8,16 +8,16 @@ import asyncssh
 from tpuherd.commands.assign_values import ReadMetrics
 from tpuherd.commands.chip_use import MetricsServer
 from tpuherd.commands.grpc_calls import NOT_FOUND, UNIMPLEMENTED, GrpcReply, call_methods
-from tpuherd.commands.runtime_metrics import (
-    METRICS,
+from tpuherd.commands.runtime_metrics import METRICS
+from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.ports import Host
+from tpuherd_host.agent.host.runtime_metrics import (
     SERVICE,
     DeviceValues,
     InvalidMetrics,
     metric_request,
     parse_device_values,
 )
-from tpuherd.errors import NotReached, OperationFailed
-from tpuherd.ports import Host
 
 if TYPE_CHECKING:
     from tpuherd.remote.resolve_hosts import RemoteSession

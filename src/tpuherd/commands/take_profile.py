@@ -25,13 +25,13 @@ from tpuherd.commands.profiler_messages import (
     profile_request,
 )
 from tpuherd.commands.running_attempts import RunningAttempt, list_running_attempts
-from tpuherd.commands.runtime_metrics import InvalidMetrics
 from tpuherd.errors import HerdError, NotFound, NotReached, OperationFailed
 from tpuherd.jobfile.launch_spec import PROFILER_PORT
 from tpuherd.ports import Host, Link
 from tpuherd.remote import fanout
 from tpuherd.remote.fanout import FanoutResult
 from tpuherd.sync.copy_files import fetch_files
+from tpuherd_host.agent.host.runtime_metrics import InvalidMetrics
 
 if TYPE_CHECKING:
     from tpuherd.remote.resolve_hosts import RemoteSession

@@ -2,10 +2,11 @@
 
 import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from tpuherd_host.agent.host import chip_users, clean
-from tpuherd_host.agent.host.host_facts import basic_facts, list_chips, read_text
+from tpuherd_host.agent.host.host_facts import basic_facts, list_chips
+from tpuherd_host.agent.host.host_sample import Counters, compare_counters, read_counters
 from tpuherd_host.agent.host.listeners import read_listeners
 from tpuherd_host.agent.metadata_requests import get_key, server_address
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
@@ -16,24 +17,12 @@ PORTS = tuple(range(8431, 8439))  #: of libtpu, one for each process that a host
 PORTS_MAX = 16
 PORTS_LINE = re.compile(r"^\s*TPU_RUNTIME_METRICS_PORTS\s*:\s*'?([0-9, ]*)'?\s*$", re.M)
 PATIENCE_S = (1.0, 3.0)
-IDLE_WORDS = 3, 4  #: of a line of /proc/stat: idle, and waiting for a disk
-OTHER_INTERFACES = ("lo", "docker", "veth", "br-", "virbr")  #: count what another one counts too
-
-
-class UsageCounters(NamedTuple):
-    """What the kernel has counted since the start."""
-
-    at: float
-    busy: int  #: ticks of all processors
-    all: int
-    received: int  #: bytes
-    sent: int
 
 
 class UsageMemory:
     """What later calls compare with."""
 
-    last: Optional[UsageCounters] = None
+    last: Optional[Counters] = None
     ports: Tuple[int, ...] = ()
     chips: Sequence[Dict[str, str]] = ()
 
@@ -47,8 +36,8 @@ def measure_usage(call: ThreadedCall) -> Dict[str, Any]:
     if before is None or not 0 < now.at - before.at < STALE_S:
         before = now
         time.sleep(FIRST_LOOK_S)
-        now = read_counters()
-    if MEMORY.last is None or now.at - before.at >= FRESH_S:
+        MEMORY.last = now = read_counters()
+    elif now.at - before.at >= FRESH_S:
         MEMORY.last = now
     if not MEMORY.ports:
         MEMORY.ports = read_metrics_ports(server_address(call.paths.environment))
@@ -61,46 +50,16 @@ def measure_usage(call: ThreadedCall) -> Dict[str, Any]:
     }
 
 
-def read_counters() -> UsageCounters:
-    busy, every = parse_processor_ticks(read_text("/proc/stat"))
-    received, sent = parse_traffic(read_text("/proc/net/dev"))
-    return UsageCounters(time.monotonic(), busy, every, received, sent)
-
-
-def parse_processor_ticks(stat: str) -> Tuple[int, int]:
-    """Return the busy ticks and all ticks of all processors."""
-    for line in stat.splitlines():
-        words = line.split()
-        if words[:1] == ["cpu"]:
-            ticks = [int(word) for word in words[1:9] if word.isdigit()]
-            idle = sum(ticks[at] for at in IDLE_WORDS if at < len(ticks))
-            return sum(ticks) - idle, sum(ticks)
-    return 0, 0
-
-
-def parse_traffic(table: str) -> Tuple[int, int]:
-    """Return the bytes received and sent by the interfaces that lead out of the host."""
-    received = sent = 0
-    for line in table.splitlines():
-        name, colon, numbers = line.partition(":")
-        words = numbers.split()
-        if not colon or name.strip().startswith(OTHER_INTERFACES) or len(words) < 9:
-            continue
-        if words[0].isdigit() and words[8].isdigit():
-            received, sent = received + int(words[0]), sent + int(words[8])
-    return received, sent
-
-
-def usage_rates(before: UsageCounters, now: UsageCounters) -> Dict[str, Any]:
+def usage_rates(before: Counters, now: Counters) -> Dict[str, Any]:
     """Return percent and bytes per second; None where a counter went backwards or stood still."""
-    passed, ticks = now.at - before.at, now.all - before.all
-    busy = now.busy - before.busy
-    rates: Dict[str, Any] = {"over_s": round(passed, 3)}
-    rates["cpu_percent"] = round(100.0 * busy / ticks, 1) if ticks > 0 and busy >= 0 else None
-    more_in, more_out = now.received - before.received, now.sent - before.sent
-    for name, more in (("net_in", more_in), ("net_out", more_out)):
-        rates[name] = round(more / passed, 1) if passed > 0 and more >= 0 else None
-    return rates
+    rates = compare_counters(before, now)
+    net_in, net_out = rates.get("net", (None, None))
+    return {
+        "over_s": round(now.at - before.at, 3),
+        "cpu_percent": rates.get("cpu"),
+        "net_in": net_in,
+        "net_out": net_out,
+    }
 
 
 def read_metrics_ports(where: Tuple[str, int]) -> Tuple[int, ...]:
