@@ -220,7 +220,8 @@ def sentence_lines(slots: Sequence[Json], *, colour: bool) -> Iterator[str]:
         sign = phase_sign(phase)
         names = fold_names([slot["slot"] for slot in group])
         mark = paint_text(sign.sign, sign.tint, colour=colour)
-        yield f"{mark} {paint_text(names, BOLD, colour=colour)} {phase}: {why or phase}"
+        said = why if why.startswith(phase) else f"{phase}: {why}" if why else phase
+        yield f"{mark} {paint_text(names, BOLD, colour=colour)} {said}"
         yield from (f"    {line}" for line in advice)
         if command := NEXT_COMMANDS.get(phase):
             slot = group[0]["slot"]

@@ -13,7 +13,15 @@ from tpuherd.accounting.goodput import (
 from tpuherd.views.format_text import format_share, format_span
 from tpuherd.views.sparkline import SeriesValue, sparkline, spread_rates, spread_values
 from tpuherd.views.text_width import cell_width, cut_text, pad_text, paint_text
-from tpuherd.views.timeline_bar import bar_cells, draw_bar, fill_lines, legend_entries, mark_cells
+from tpuherd.views.timeline_bar import (
+    BAR_PARTS,
+    OVER,
+    bar_cells,
+    draw_bar,
+    fill_lines,
+    legend_entries,
+    mark_cells,
+)
 
 BARS_MAX = 16  #: timelines shown
 CURVES_MAX = 4  #: of so many slots at most, curves and losses are shown
@@ -68,7 +76,8 @@ def timeline_lines(
             yield from curve_lines(account, curves.get(account.slot, ()), frame, colour=colour)
     if len(each) > BARS_MAX:
         yield frame.fit_line("", f"and {len(each) - BARS_MAX} more slots")
-    yield paint_text(axis_text(frame), FAINT, colour=colour)
+    now = any(BAR_PARTS[account.state] is not OVER for account in each)
+    yield paint_text(axis_text(frame, now=now), FAINT, colour=colour)
     entries = legend_entries(sum_seconds(each), colour=colour)
     margin = " " * (frame.label + 2)
     yield from (margin + line for line in fill_lines(entries, width - len(margin)))
@@ -86,9 +95,9 @@ def build_frame(accounts: Sequence[SlotAccount], width: int) -> TimeFrame:
     )
 
 
-def axis_text(frame: TimeFrame) -> str:
-    """20 h 05 m ago … now: the ends of the bars."""
-    start, end = f"{format_span(frame.end - frame.start)} ago", "now"
+def axis_text(frame: TimeFrame, *, now: bool) -> str:
+    """0 s … 20 h 05 m, now: the ends of the bars."""
+    start, end = "0 s", format_span(frame.end - frame.start) + (", now" if now else "")
     return frame.fit_line("", start + end.rjust(frame.width - len(start)))
 
 

@@ -53,6 +53,7 @@ BAR_PARTS: Mapping[GoodputState, BarPart] = {
     GoodputState.DONE: OVER,
     GoodputState.GAVE_UP: OVER,
 }
+LEAST_SHARE = 0.0005  #: of the time; less would be shown as 0.0 %
 LOSS = "▲"  #: below the moment of a loss
 
 
@@ -99,9 +100,10 @@ def legend_entries(seconds: Mapping[GoodputState, float], *, colour: bool) -> It
     for state, time in seconds.items():
         times[BAR_PARTS[state]] = times.get(BAR_PARTS[state], 0.0) + time
     for part in dict.fromkeys(BAR_PARTS.values()):
-        if times.get(part) and part is not OVER:
+        share = times[part] / total if times.get(part) and part is not OVER else 0.0
+        if share > LEAST_SHARE:
             sign = paint_text(part.sign, part.tint, colour=colour)
-            yield f"{sign} {part.word} {format_share(times[part] / total)}"
+            yield f"{sign} {part.word} {format_share(share)}"
 
 
 def fill_lines(entries: Iterable[str], width: int) -> Iterator[str]:
