@@ -1,6 +1,6 @@
 """A slot's time as a row of characters: what it waited for, when it worked, what it lost.
 
-The signs differ without color: what leads to work climbs like a staircase, ▁▂▄▆█.
+The signs differ without color: what leads to work climbs like a staircase, ▁▂▄▅▇█.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,8 @@ class BarPart:
 QUEUED = BarPart(sign="▁", tint="33", word="queued")
 BOOTING = BarPart(sign="▂", tint="34", word="booting")
 SETUP = BarPart(sign="▄", tint="34", word="setup")
-STARTING = BarPart(sign="▆", tint="36", word="starting")
+STARTING = BarPart(sign="▅", tint="36", word="starting")
+COMPILING = BarPart(sign="▇", tint="36", word="compiling")
 TRAINING = BarPart(sign="█", tint="32", word="training")
 SAVING = BarPart(sign="▀", tint="36", word="saving")
 LOST = BarPart(sign="▒", tint="31", word="lost work")
@@ -40,7 +41,7 @@ BAR_PARTS: Mapping[GoodputState, BarPart] = {
     GoodputState.HOST_SETUP: SETUP,
     GoodputState.STARTING: STARTING,
     GoodputState.RESTORE: STARTING,
-    GoodputState.COMPILE: STARTING,
+    GoodputState.COMPILE: COMPILING,
     GoodputState.PRODUCTIVE: TRAINING,
     GoodputState.SAVING: SAVING,
     GoodputState.WASTED: LOST,
