@@ -57,6 +57,7 @@ LONG = (
     "integration/test_setup_command.py::test_a_refusal_in_the_middle_says_what_to_do",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",
+    "integration/test_page_life.py",
     "integration/test_sweep_life.py",
     "integration/test_tpucare.py",
     "integration/test_train_checkpoints.py::test_an_impossible_partial_load_is_refused",

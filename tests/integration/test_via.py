@@ -7,13 +7,14 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
 from tests.conformance.world import started, until
 from tests.integration.engines import Owner
 from tests.integration.second_machine import Machine, second_machine
-from tests.integration.users import Terminal
+from tests.integration.users import Terminal, line
 from tpuherd.cli.via_layout import ROOT
 from tpuherd.cli.via_upload import LITTLE
 
@@ -183,3 +184,18 @@ def test_running_jobs_move_there_and_back(user: Traveller, machine: Machine) -> 
     assert "via" not in json.loads(user.says("context", "show", "--json"))
     user.says("down", "--all", "--yes")
     assert user.all_there_is() == []
+
+
+def test_the_page_is_served_there_and_opened_here(user: Traveller) -> None:
+    user.says("ls")
+    # There is here in this test: two addresses, so that both ends can have the same port.
+    with user.begun("ui", "--host", "127.0.0.2") as serving:
+        address = line(serving).split()[1]
+        port, token = int(address.split(":")[2].partition("/")[0]), address.partition("token=")[2]
+        request = Request(
+            f"http://127.0.0.1:{port}/api/overview", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urlopen(request, timeout=20) as answer:
+            assert json.loads(answer.read())["world"] is True
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(20) == 130

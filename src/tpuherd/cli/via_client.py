@@ -286,6 +286,11 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
         refuse_unshippable(arguments, found)
         prepare_machine(found)
         token, words = secrets.token_hex(8), arguments
+        options: Sequence[str] = ()
+        if first_word(arguments) == "ui":
+            from tpuherd.cli.via_page import tunnel_page
+
+            words, options = tunnel_page(arguments)
         if needs_upload([word for word in arguments if not word.startswith("-")]):
             from tpuherd.cli.via_upload import prepare_upload
 
@@ -294,7 +299,7 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
                 return gone
             words, bundle = gone
             send_bundle(found, "take", token, bundle=bundle)
-        return forward_command(found, words, token)
+        return forward_command(found, words, token, options)
     except click.ClickException:
         return None  # a usage error is reported here
     except HerdError as error:
@@ -310,11 +315,21 @@ def print_error(name: str, error: HerdError) -> int:
     return next(code for kind, code in STATUS.items() if isinstance(error, kind))
 
 
-def forward_command(far: RemoteMachine, words: Sequence[str], token: str) -> int:
-    """Run it with our terminal or files, pass signals on, and return its exit status."""
+def first_word(arguments: Sequence[str]) -> str:
+    """The name of the command."""
+    return next((word for word in arguments if not word.startswith("-")), "")
+
+
+def forward_command(
+    far: RemoteMachine, words: Sequence[str], token: str, further: Sequence[str] = ()
+) -> int:
+    """Run it with our terminal or files, pass signals on, and return its exit status.
+
+    `further`: more options of ssh.
+    """
     terminal = os.isatty(0) and os.isatty(1)
     line = far.server_command("run", token, dumps(list(words)).encode().hex())
-    options = ["-tt" if terminal else "-T", "-o", "LogLevel=ERROR"]
+    options = ["-tt" if terminal else "-T", "-o", "LogLevel=ERROR", *further]
     stdin: int | IO[bytes] | None = subprocess.DEVNULL if os.isatty(0) and not terminal else None
     group = None if terminal else 0
     process = subprocess.Popen(

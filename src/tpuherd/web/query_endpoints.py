@@ -1,7 +1,7 @@
 """What the page asks the store for when it is looked at: events, sweeps, capacity, quota."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -10,15 +10,21 @@ from starlette.routing import Route
 
 from tpuherd.clock import Clock
 from tpuherd.jobs.job_queries import capacity_page, resolve_name
-from tpuherd.jobs.quota_report import report_quota
 from tpuherd.jobs.sweep_queries import sweep_status
-from tpuherd.remote.open_remote import open_remote_session
+from tpuherd.lazy_modules import import_lazily
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.overview_rows import overview_event_row, series_row
 from tpuherd.web.json_answers import json_answer, read_number
 from tpuherd.web.page_context import PageContext, PageServices
+
+if TYPE_CHECKING:
+    from tpuherd.jobs import quota_report
+    from tpuherd.remote import open_remote
+else:  # they load SSH, which the page needs for no picture
+    quota_report = import_lazily("tpuherd.jobs.quota_report")
+    open_remote = import_lazily("tpuherd.remote.open_remote")
 
 EVENTS, EVENTS_MAX = 200, 1000  #: of one answer
 NUMBER_MAX = 2**53
@@ -74,8 +80,9 @@ def event_rows(store: Database, name: str | None, before: int, limit: int) -> li
 
 async def read_quota(context: PageContext, clock: Clock) -> Mapping[str, Any]:
     place = project_access.resolve_access(context.environ, world=context.scope.world)
-    async with open_remote_session(place, clock) as session:
-        return (await report_quota(place, session.cloud, clock)).as_json()
+    async with open_remote.open_remote_session(place, clock) as session:
+        found = await quota_report.report_quota(place, session.cloud, clock)
+        return found.as_json()
 
 
 def series_query(

@@ -1,6 +1,7 @@
 """Serves the page until cancelled; open event streams do not delay the end."""
 
 import asyncio
+import ipaddress
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -54,15 +55,12 @@ def listen(host: str, port: int | None) -> Iterator[socket.socket]:
 
 def access_rules(token: str, host: str, listener: socket.socket) -> AccessRules:
     """Return who may use a server that listens at this address."""
-    names = {host.lower(), *LOOPBACK}
-    if host not in LOOPBACK:
+    address, port, *_ = listener.getsockname()
+    names = {host.lower(), address, *LOOPBACK}
+    is_open = not ipaddress.ip_address(address).is_loopback
+    if is_open:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return AccessRules(
-        token=token,
-        port=listener.getsockname()[1],
-        names=frozenset(names),
-        any_address=host not in LOOPBACK,
-    )
+    return AccessRules(token=token, port=port, names=frozenset(names), any_address=is_open)
 
 
 async def serve_page(
