@@ -36,7 +36,8 @@ PROCESSES = (
     "tpuherd_sim/hosts/",  # hosts are processes
     "tpuherd/background.py",  # starts the daemon, engines and worlds
     "tpuherd/cli/via_client.py",  # calls ssh
-    "tpuherd/cli/open_programs.py",  # starts VS Code and mosh
+    "tpuherd/cli/open_programs.py",
+    "tpuherd/cli/top.py",  # starts VS Code and mosh
     "tpuherd/cli/engine_move.py",  # the same
     "tpuherd/cli/via_server.py",  # begins a command that was said elsewhere
     "tpuherd/sync/snapshot_git.py",  # asks git

@@ -8,6 +8,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ls": ("List all jobs.", "tpuherd.cli.ls:ls"),
         "ui": ("Open a live web page of your jobs and nodes.", "tpuherd.cli.ui:ui"),
         "status": ("Show a job's nodes, attempts, time and cost.", "tpuherd.cli.status:status"),
+        "top": ("Watch jobs, hosts and chips in the terminal.", "tpuherd.cli.top:top"),
         "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
         "explain": ("Find what made a run fail, and what mends it.", "tpuherd.cli.explain:explain"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),

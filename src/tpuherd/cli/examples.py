@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "events": ("herd events gpt --since 1h", "herd events -f"),
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
+    "top": ("herd top",),
     "types": ("herd types", "herd types v5e", "herd types v4-32"),
     "capacity": ("herd capacity",),
     "metrics": (

@@ -1,0 +1,1 @@
+"""`herd top`: a screen in the terminal that follows jobs, hosts and chips; needs textual."""
