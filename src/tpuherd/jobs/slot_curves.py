@@ -1,10 +1,10 @@
-"""Reads the curves below a slot's timeline: its step rate and its losses."""
+"""Reads the curves below a slot's timeline, its step rate and losses, and its latest step."""
 
 from collections.abc import Mapping, Sequence
 
 from tpuherd.accounting.goodput import SlotAccount
 from tpuherd.errors import HerdError
-from tpuherd.model.samples import STEP_RATE
+from tpuherd.model.samples import STEP, STEP_RATE
 from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.slot_pictures import CURVES_MAX, Curve
@@ -12,7 +12,7 @@ from tpuherd.views.slot_pictures import CURVES_MAX, Curve
 POINTS = 480  #: of each curve, about twice as many as a wide terminal has columns
 #: Values that scripts report, as they usually call them, in the order in which they are shown.
 LOSSES = ("loss", "train_loss", "train/loss", "eval_loss", "eval/loss", "val_loss", "val/loss")
-NAMES = (STEP_RATE, *LOSSES)
+NAMES = (STEP, STEP_RATE, *LOSSES)
 
 
 def slot_curves(

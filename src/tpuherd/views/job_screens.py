@@ -4,9 +4,11 @@ Their text in files and pipes is in job_pages.py.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 from tpuherd.accounting.goodput import MEANINGS, GoodputState, SlotAccount
+from tpuherd.model.samples import STEP
 from tpuherd.targets import fold_names
 from tpuherd.views.column_table import Cell, Column, draw_table
 from tpuherd.views.finding_lines import cause_lines
@@ -170,7 +172,12 @@ def status_screen(
             colour=colour,
             width=width,
         ),
-        draw_table(SLOT_COLUMNS, [*map(slot_cells, slots)], width=width, colour=colour),
+        draw_table(
+            SLOT_COLUMNS,
+            [slot_cells(slot, latest_step(slot, curves)) for slot in slots],
+            width=width,
+            colour=colour,
+        ),
         *(detail_lines(slot, colour=colour, width=width) for slot in detailed_slots(slots)),
     ]
     if more := len(slots) - len(detailed_slots(slots)):
@@ -242,7 +249,15 @@ def slot_advice(slot: Json) -> tuple[str, ...]:
     return (f"first failing host: {last['first_failing']}{code}", *(f"| {line}" for line in said))
 
 
-def slot_cells(slot: Json) -> list[Cell]:
+def latest_step(slot: Json, curves: Mapping[str, Sequence[Curve]]) -> int | None:
+    """The step that a running script told last; events know it only from time to time."""
+    told = [curve.points for curve in curves.get(slot["slot"], ()) if curve.name == STEP]
+    if slot["phase"] != "running" or not told or not told[0] or not isfinite(told[0][-1][1]):
+        return cast("int | None", slot["step"])
+    return max(int(told[0][-1][1]), slot["step"] or 0)
+
+
+def slot_cells(slot: Json, step: int | None) -> list[Cell]:
     sign = phase_sign(slot["phase"])
     return [
         Cell(sign.sign, sign.tint),
@@ -250,7 +265,7 @@ def slot_cells(slot: Json) -> list[Cell]:
         Cell(slot["phase"], sign.tint),
         Cell(slot["zone"] or NOTHING),
         Cell(format_number(slot["attempt"] or None)),
-        Cell(format_number(slot["step"])),
+        Cell(format_number(step)),
         Cell(format_number(slot["saved"])),
         Cell(format_share(slot["goodput"])),
         Cell(format_money(slot["cost"], known=slot["price_known"])),

@@ -10,6 +10,7 @@ from tpuherd.accounting.goodput import (
     SlotAccount,
     find_recoveries,
 )
+from tpuherd.model.samples import STEP, STEP_RATE
 from tpuherd.views.format_text import format_share, format_span
 from tpuherd.views.sparkline import SeriesValue, sparkline, spread_rates, spread_values
 from tpuherd.views.text_width import cell_width, cut_text, pad_text, paint_text
@@ -110,13 +111,13 @@ def curve_lines(
         yield frame.fit_line("", paint_text(marks, "1;31", colour=colour))
     rates = step_rates(account, frame)
     if any(rate is not None for rate in rates) and not any(
-        curve.name == "step_rate" for curve in curves
+        curve.name == STEP_RATE for curve in curves
     ):
         yield draw_curve(RATE, rates, frame, colour=colour)
-    for curve in curves:
+    for curve in (one for one in curves if one.name != STEP):
         hold_s = max(HOLD_S, HOLD_CELLS * (frame.end - frame.start) / frame.width)
         values = spread_values(curve.points, frame.start, frame.end, frame.width, hold_s=hold_s)
-        name = RATE if curve.name == "step_rate" else curve.name
+        name = RATE if curve.name == STEP_RATE else curve.name
         yield draw_curve(name, values, frame, colour=colour)
 
 
