@@ -7,6 +7,7 @@ from schema_types import (
     EVENT,
     FLAG,
     NUMBER,
+    SERIES,
     TEXT,
     TEXTS,
     Schema,
@@ -248,6 +249,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd why NAME --json": schema_of(results.Why),
     "herd explain NAME --json": list_of(FINDING),
     "herd events --json": EVENT,
+    "herd series NAME --json": list_of(SERIES),
     "herd logs NAME --json": LINE,
     "herd wait NAME --json": object_of({
         **END,

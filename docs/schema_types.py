@@ -98,3 +98,14 @@ EVENT: Schema = {
     "required": ["seq", "at", "kind", "job", "slot"],
     "additionalProperties": True,
 }
+SERIES: Schema = object_of({
+    "job": (TEXT, ""),
+    "slot": (TEXT, "gpt-0"),
+    "host": (TEXT, "of a host's or chip's value: gpt-0-g1-7kq/w3; else empty"),
+    "chip": (or_null(COUNT), "its number on the host; null: it is a host's or the slot's"),
+    "name": (TEXT, "loss, step_rate, cpu, hbm_used and others"),
+    "points": (
+        list_of(list_of(or_null(NUMBER))),
+        "time in seconds since 1970, lowest, mean and highest value; null: not a number",
+    ),
+})  # fmt: skip

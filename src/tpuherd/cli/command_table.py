@@ -12,6 +12,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
         "explain": ("Find what made a run fail, and what mends it.", "tpuherd.cli.explain:explain"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
+        "series": ("Show loss, memory and load over time.", "tpuherd.cli.series:series"),
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),
         "types": ("Show what TPU types are, where, and at what price.", "tpuherd.cli.types:types"),
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),

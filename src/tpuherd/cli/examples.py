@@ -22,6 +22,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "ssh vm cat train.log | herd explain -",
     ),
     "events": ("herd events gpt --since 1h", "herd events -f"),
+    "series": ("herd series gpt --since 2h", "herd series gpt loss --csv > loss.csv"),
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),
     "top": ("herd top",),
     "types": ("herd types", "herd types v5e", "herd types v4-32"),

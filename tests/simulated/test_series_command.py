@@ -1,0 +1,111 @@
+"""`herd series`: tables, CSV and JSON of what was kept, and what it says when there is nothing."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from json_schemas import SCHEMAS
+
+from tests.simulated.test_sample_store import sample, value
+from tpuherd.cli.main import run
+from tpuherd.model.samples import Series, SeriesName, SeriesPoint
+from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.stored_job import StoredJob
+from tpuherd.settings import project_access
+from tpuherd.store.database import Database
+from tpuherd.store.sample_store import SampleStore
+from tpuherd.views.series_table import series_text
+
+Herd = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def herd(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
+    """A command's status and what it says; gpt has an hour of samples, new has none."""
+    scope = project_access.resolve_scope({"HOME": str(tmp_path)}, world=world)
+    now = time()
+    store = Database(scope.store_folder, now)
+    for job in ("gpt", "new"):
+        store.put_job(
+            StoredJob(job=job, goal=Goal.IDLE, document={"name": job}, made_at=now, changed_at=now)
+        )
+    store.close()
+    samples = SampleStore(scope.store_folder)
+    for row in range(60):
+        at = now - 3600.0 + 60.0 * row
+        loss = math.nan if row == 59 else 10.0 / (row + 1)
+        names = [value("loss", at, loss), value("a\x1b[31mb", at, 1.0)]
+        samples.put_samples([sample(at, chips=2)], names)
+    samples.close()
+
+    def herd(*words: str) -> tuple[int, str, str]:
+        status = run(words)
+        said = capfd.readouterr()
+        return status, said.out, said.err
+
+    return herd
+
+
+def test_values_of_scripts_are_shown_first(herd: Herd) -> None:
+    status, text, _ = herd("series", "gpt")
+    assert status == 0
+    heading, *rows = text.splitlines()
+    assert heading.split() == "OF NAME LAST LOWEST MEAN HIGHEST OVER TIME".split()
+    assert [row.split()[0] for row in rows] == ["gpt-0", "gpt-0"]
+    assert "\x1b" not in text
+    (loss,) = [row for row in rows if " loss " in row]
+    assert "nan" in loss and " 10 " in loss
+
+
+def test_values_of_chips_have_units(herd: Herd) -> None:
+    status, text, _ = herd("series", "gpt", "duty", "hbm_used", "--since", "30m")
+    assert status == 0
+    assert len(text.splitlines()) == 5
+    assert "91.0 %" in text and "2.15 GB" in text
+
+
+def test_csv_and_json_have_every_point(herd: Herd) -> None:
+    status, text, _ = herd("series", "gpt-0", "loss", "--csv")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert (status, len(rows)) == (0, 60)
+    assert (rows[0]["slot"], rows[0]["mean"], rows[-1]["mean"]) == ("gpt-0", "10.0", "nan")
+    status, text, _ = herd("series", "gpt", "loss", "cpu", "--json")
+    content = json.loads(text, parse_constant=lambda word: pytest.fail(word))
+    jsonschema.validate(content, SCHEMAS["herd series NAME --json"])
+    assert [(one["host"], len(one["points"])) for one in content] == [
+        ("", 60), ("gpt-0-g1-me/w0", 60),
+    ]  # fmt: skip
+    assert content[0]["points"][-1][1:] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("gpt", "los"), 4, "no values of los for gpt in this time; there are a"),
+        (("gpt", "--since", "1s"), 4, "no values that its script reported for gpt in this time"),
+        (("new",), 4, "values are kept while its hosts are connected"),
+        (("other",), 4, "there is no job other"),
+        (("gpt", "--csv", "--json"), 2, "--csv and --json exclude each other"),
+        (("gpt", "--since", "soon"), 2, "'soon' is not a time"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    herd: Herd, words: tuple[str, ...], status: int, said: str
+) -> None:
+    got, out, error = herd("series", *words)
+    assert (got, out) == (status, "")
+    assert said in error
+
+
+def test_one_point_is_no_curve() -> None:
+    name = SeriesName(job="gpt", slot="gpt-0", name="loss")
+    found = [Series(name=name, points=(SeriesPoint(1.0, 2.0, 2.0, 2.0),))]
+    assert series_text(found, colour=False, width=None).splitlines()[1].split() == [
+        "gpt-0", "loss", "2", "2", "2", "2", "-",
+    ]  # fmt: skip
