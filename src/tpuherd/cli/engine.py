@@ -1,5 +1,6 @@
 """`herd engine`: inspects, starts, stops and moves the process that keeps jobs running."""
 
+import json
 import os
 import sys
 from datetime import UTC, datetime
@@ -79,9 +80,10 @@ def acknowledge() -> ParsedCommand:
 
 @engine.command()
 @click.option("-n", "--lines", default=50, show_default=True, help="How many of the last lines.")
-def logs(lines: int) -> ParsedCommand:
-    """Print the last lines of the engine's own log."""
-    return make_parsed_command("herd engine logs", partial(run_engine_logs, lines))
+@click.option("--job", default="", metavar="NAME", help="Only lines of this job or slot.")
+def logs(lines: int, job: str) -> ParsedCommand:
+    """Print the last lines of the engine's own log, each a JSON object."""
+    return make_parsed_command("herd engine logs", partial(run_engine_logs, lines, job))
 
 
 @engine.command()
@@ -184,7 +186,7 @@ async def run_engine_acknowledge(console: "Console", home: "HostAccess") -> int:
     return 0
 
 
-async def run_engine_logs(lines: int, console: "Console", home: "HostAccess") -> int:
+async def run_engine_logs(lines: int, job: str, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import print_lines
 
     folder = engine_scope(console).store_folder
@@ -193,6 +195,17 @@ async def run_engine_logs(lines: int, console: "Console", home: "HostAccess") ->
         file = folder / name
         if file.exists():
             text += file.read_text(errors="replace").splitlines()
+    if job:
+        text = [line for line in text if is_about(line, job)]
     if text:
         await print_lines(console, "\n".join(text[-lines:]))
     return 0
+
+
+def is_about(line: str, name: str) -> bool:
+    """Whether a line of the log is about this job or slot."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and name in (found.get("job"), found.get("slot"))

@@ -105,7 +105,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "engine stop": ("herd engine stop",),
     "engine status": ("herd engine status",),
     "engine acknowledge": ("herd engine acknowledge",),
-    "engine logs": ("herd engine logs -n 200",),
+    "engine logs": (
+        "herd engine logs -n 200",
+        "herd engine logs --job gpt",
+    ),
     "engine install": ("herd engine install",),
     "engine move": ("herd engine move --to me@vm", "herd engine move --back"),
     "exec": (

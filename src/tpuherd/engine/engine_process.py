@@ -1,17 +1,14 @@
 """The engine's process: it takes the lease, runs the loop, and releases the lease."""
 
 import asyncio
-import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tpuherd.background import PASSED, close_inherited_files
 from tpuherd.clock import WallClock
@@ -22,6 +19,7 @@ from tpuherd.engine.crash_records import (
     record_kill,
 )
 from tpuherd.engine.create_engine import GONE_S, TTL_S, create_engine, new_lease_holder
+from tpuherd.engine.engine_log import LOG, EngineLog
 from tpuherd.engine.loop import EndReason
 from tpuherd.errors import HerdError
 from tpuherd.model.trouble import ENGINE
@@ -29,34 +27,6 @@ from tpuherd.settings import project_access
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
-
-LOG = "engine.log"
-LOG_MAX = 8 << 20  #: then the log is rotated; one old file is kept
-
-
-@dataclass(kw_only=True)
-class EngineLog:
-    """The engine's own log: one line of JSON per event."""
-
-    file: Path
-    aloud: bool = False
-
-    def write_event(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Write a line; a full disk is ignored."""
-        at = datetime.fromtimestamp(WallClock().now(), UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"at": at, "name": name, **facts}, ensure_ascii=False, default=str)
-        if self.aloud:
-            print(line, flush=True)
-        try:
-            if self.file.exists() and self.file.stat().st_size > LOG_MAX:
-                self.file.replace(self.file.with_suffix(".log.1"))
-            descriptor = os.open(
-                self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-            with os.fdopen(descriptor, "a") as stream:
-                stream.write(line + "\n")
-        except OSError:
-            return
 
 
 def run_engine(
@@ -69,7 +39,9 @@ def run_engine(
     """Run until nothing is left to do; return why it ended or did not start."""
     clock = WallClock()
     store = Database(place.store_folder, clock.now())
-    diary = EngineLog(file=store.folder / LOG, aloud=aloud)
+    diary = EngineLog(
+        file=store.folder / LOG, now=clock.now, echo=partial(print, flush=True) if aloud else None
+    )
     first = True
     try:
         while True:

@@ -55,7 +55,8 @@ class EventLog:
             self.history = apply_event(self.history, event)
             self._seq = read = seq
             if not first:
-                self._note(event.kind, {"of": event.slot or event.job, **event.facts})
+                ids = {"seq": seq, "job": event.job, "slot": event.slot}
+                self._note(event.kind, {**event.facts, **ids})
         self._seq = read
 
     def _load_history(self) -> int:
