@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from notify_schemas import NOTIFY_SCHEMAS
 from schema_types import (
     COUNT,
     EVENT,
@@ -445,4 +446,4 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
     }),
 }  # fmt: skip
 
-SCHEMAS = {**READING_SCHEMAS, **WRITING_SCHEMAS}
+SCHEMAS = {**READING_SCHEMAS, **NOTIFY_SCHEMAS, **WRITING_SCHEMAS}

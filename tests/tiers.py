@@ -51,6 +51,7 @@ LONG = (
     "integration/test_macos_types.py",
     "integration/test_map_life.py",
     "integration/test_nfs.py",
+    "integration/test_notify_life.py",
     "integration/test_open.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_servers.py",

@@ -20,6 +20,7 @@ from tpuherd.views import prometheus_text
 from tpuherd.views.metric_table import METRICS
 from tpuherd.views.prometheus_text import (
     HOSTS_MAX,
+    STALE_S,
     ControllerFacts,
     HostValues,
     ReceiverCounts,
@@ -119,6 +120,11 @@ def test_hosts_beyond_the_limit_are_summed() -> None:
     assert found['tpuherd_chip_duty_ratio{job="gpt",host="other",chip="other"}'] == 0.5
     assert found["tpuherd_hosts_summed"] == 50
     assert found['tpuherd_host_sample_age_seconds{job="gpt",host="gpt-0000-g1-7kq/w0"}'] == 60
+
+
+def test_values_of_a_host_that_is_gone_are_left_out() -> None:
+    text = metrics_text(scene(preempted()), hosts(Machine()), STALE_S + 1)
+    assert "tpuherd_chip" not in text and "tpuherd_hosts_summed 0" in text
 
 
 def test_what_hosts_report_can_not_break_the_text() -> None:

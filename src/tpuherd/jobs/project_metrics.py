@@ -1,12 +1,14 @@
 """Reads what Prometheus is told of a project: its jobs, nodes, hosts and engine."""
 
 from collections.abc import Mapping
+from contextlib import closing
 
 from tpuherd.accounting.accounts import Ledger
 from tpuherd.history.orphan_events import ORPHAN_KINDS, current_orphans
 from tpuherd.jobs.job_queries import load_scene
 from tpuherd.store.database import Database
 from tpuherd.store.notify_state import NotifyState, load_notify_state
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.prometheus_text import (
     ControllerFacts,
     HostValues,
@@ -23,7 +25,10 @@ def project_metrics(
 ) -> str:
     """Return all metrics; a given ledger is brought up to date."""
     scene = load_scene(store, now, kept)
-    return metrics_text(scene, samples or {}, now, engine_facts(store, now))
+    if samples is None:
+        with closing(SampleStore(store.folder)) as sample_store:
+            samples = sample_store.latest_hosts()
+    return metrics_text(scene, samples, now, engine_facts(store, now))
 
 
 def engine_facts(store: Database, now: float) -> ControllerFacts:

@@ -21,6 +21,7 @@ from tpuherd.views.job_rows import (
 from tpuherd.views.metric_table import METRICS
 
 HOSTS_MAX = 200  #: hosts with values of their own; the others are summed
+STALE_S = 900.0  #: values of a host that has been silent for longer are left out
 OTHER = "other"
 WAITING = frozenset({GoodputState.QUEUE_FIRST, GoodputState.CAPACITY_WAIT})
 ENDED = frozenset({GoodputState.DONE, GoodputState.GAVE_UP, GoodputState.STOPPED})
@@ -216,7 +217,7 @@ def stage_word(bid: BidRecord) -> str:
 
 def host_samples(samples: Mapping[str, HostValues], now: float) -> Iterator[Sample]:
     """The values of the first hosts by name; those of all others together, by job."""
-    known = [samples[name] for name in sorted(samples)]
+    known = [one for _, one in sorted(samples.items()) if now - one.at <= STALE_S]
     for one in known[:HOSTS_MAX]:
         label = {"job": one.job, "host": one.host}
         for place, chip in enumerate(one.chips):
