@@ -53,6 +53,7 @@ LONG = (
     "integration/test_nfs.py",
     "integration/test_notify_life.py",
     "integration/test_open.py",
+    "integration/test_profile_life.py",
     "integration/test_seeds_gcloud.py",
     "integration/test_servers.py",
     "integration/test_setup_command.py::test_a_refusal_in_the_middle_says_what_to_do",

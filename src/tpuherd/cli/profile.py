@@ -10,8 +10,12 @@ import click
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
+    from tpuherd.commands.take_profile import HostTrace
+    from tpuherd.remote.fanout import FanoutResult
 
 SECONDS = 5.0
 VIEWERS = ("xprof", "tensorboard")  #: the second needs the first as its plugin
@@ -72,6 +76,8 @@ async def run_profile(options: ProfileOptions, console: "Console", home: "HostAc
     order = ProfileOrder(seconds=options.seconds, session=session, into=into)
     results = await take_profile(hosts, order, reach)
     traces = [done.value for done in results if done.value is not None]
+    if not traces:
+        raise_if_refused(results)
     if options.json_:
         content = json_text(profile_object(traces, str(into)), indent=2)
         await console.write(f"{content}\n".encode(errors="replace"))
@@ -82,6 +88,15 @@ async def run_profile(options: ProfileOptions, console: "Console", home: "HostAc
         await console.flush()
         await open_trace(into, options, console)
     return status
+
+
+def raise_if_refused(results: "Sequence[FanoutResult[HostTrace]]") -> None:
+    """Raise the error that all hosts have, unless they were not reached."""
+    from tpuherd.errors import NotReached
+
+    errors = {done.error.sentence: done.error for done in results if done.error is not None}
+    if len(errors) == 1 and not any(isinstance(one, NotReached) for one in errors.values()):
+        raise next(iter(errors.values()))
 
 
 def default_folder(target: str) -> str:

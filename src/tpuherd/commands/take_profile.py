@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import asyncssh
 
 from tpuherd.commands.command_types import label_hosts
+from tpuherd.commands.forward_port import Tunnel
 from tpuherd.commands.grpc_calls import call_methods
 from tpuherd.commands.host_script import run_on_host
 from tpuherd.commands.profiler_messages import (
@@ -25,7 +26,7 @@ from tpuherd.commands.profiler_messages import (
     profile_request,
 )
 from tpuherd.commands.running_attempts import RunningAttempt, list_running_attempts
-from tpuherd.errors import HerdError, NotFound, NotReached, OperationFailed
+from tpuherd.errors import HerdError, InvalidInput, NotFound, NotReached, OperationFailed
 from tpuherd.jobfile.launch_spec import PROFILER_PORT
 from tpuherd.ports import Host, Link
 from tpuherd.remote import fanout
@@ -114,7 +115,6 @@ async def take_host_profile(
     if not running:
         raise NotFound("no attempt of a job runs there")
     attempt = next((one for one in running if one.report.profiler_port), running[0])
-    port = attempt.report.profiler_port or PROFILER_PORT
     made = await run_on_host(link, FOLDER)
     place = made.out.strip()
     if made.status or not place.startswith("/tmp/herd-profile-"):
@@ -131,7 +131,8 @@ async def take_host_profile(
     watching = asyncio.create_task(watch_steps(watch, attempt.status.id, link, reach))
     try:
         try:
-            await trace_script(host, port, asked, reach)
+            ends = await open_profiler(host, attempt, reach)
+            await trace_script(ends, asked)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -149,22 +150,31 @@ async def take_host_profile(
     )  # fmt: skip
 
 
-async def trace_script(host: Host, port: int, asked: TraceOrder, reach: "RemoteSession") -> None:
-    """Have the script trace itself; return when the file is complete."""
+async def open_profiler(host: Host, attempt: RunningAttempt, reach: "RemoteSession") -> Tunnel:
+    """Connect to the script's profiler; InvalidInput if it has none."""
+    port = attempt.report.profiler_port
     try:
-        ends = await reach.pool.open_tunnel(host, port)
+        return await reach.pool.open_tunnel(host, port or PROFILER_PORT)
     except NotReached as error:
-        raise OperationFailed(
+        if port is not None:
+            raise NotReached("its script, which had a profiler, is ending") from error
+        job = attempt.status.slot.rpartition("-")[0] or "JOB"
+        raise InvalidInput(
             "its script runs without a profiler",
-            hint="herd set JOB profiler=true starts it with one, if it uses tpuherd_host.train",
+            hint=f"herd set {job} profiler=true restarts it with one, if it uses"
+            " tpuherd_host.train",
         ) from error
+
+
+async def trace_script(ends: Tunnel, asked: TraceOrder) -> None:
+    """Have the script trace itself; return when the file is complete."""
     try:
         async with asyncio.timeout(asked.milliseconds / 1000 + COLLECT_S):
             (reply,) = await call_methods(ends, SERVICE, [profile_request(asked)])
         empty = not reply.status and is_trace_empty(reply.content)
     except TimeoutError as error:
         raise NotReached("the profiler did not answer in time") from error
-    except NotReached as error:
+    except (NotReached, OperationFailed) as error:
         raise NotReached("the script ended while it was traced") from error
     except InvalidMetrics as error:
         raise OperationFailed(f"the profiler's answer makes no sense: {error}") from error
