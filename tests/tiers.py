@@ -74,6 +74,7 @@ LONG = (
     "integration/test_via.py",
     "integration/test_world_hosts.py::test_every_reset_request_returns",
     "page/test_charts.py",
+    "page/test_job_pages.py",
     "page/test_pages.py",
     "page/test_real_page.py",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",

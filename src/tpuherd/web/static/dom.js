@@ -53,13 +53,8 @@ function appendChildren(element, children) {
   for (const child of children) {
     if (child === null || child === undefined || child === false) continue;
     if (Array.isArray(child)) appendChildren(element, child);
-    else element.append(child instanceof Node ? child : showTurns(String(child)));
+    else element.append(child instanceof Node ? child : cleanText(child));
   }
-}
-
-/** No text may turn the direction of what stands around it, or of itself. */
-function showTurns(text) {
-  return text.replace(TURNS, "\ufffd");
 }
 
 /** Put these children in the place of all others. @param {Element} element @param {...Child} children */
@@ -71,7 +66,7 @@ export function replace(element, ...children) {
 
 /** Write an element's text if it differs. */
 export function setText(element, text) {
-  const wanted = showTurns(String(text));
+  const wanted = cleanText(text);
   if (element.textContent !== wanted) element.textContent = wanted;
 }
 

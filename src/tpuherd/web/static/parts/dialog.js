@@ -46,7 +46,9 @@ export function askConfirmation({ title, lines, confirm, danger = false }) {
     dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"));
     (danger ? cancel : (dialog.querySelector("input") ?? accept)).focus();
     dialog.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.target.matches("input")) dialog.close("yes");
+      if (event.key !== "Enter" || !event.target.matches("input")) return;
+      event.preventDefault(); // else the key presses the button that gets the focus back
+      dialog.close("yes");
     });
   });
 }

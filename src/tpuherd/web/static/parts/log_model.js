@@ -4,6 +4,7 @@ import { cleanText } from "../dom.js";
 import { foldNames } from "../format.js";
 
 const NEAR_ROWS = 400; // how far back an equal line is looked for
+const LABEL_MOST = 18; // characters of the hosts' column
 const NEAR_S = 30;
 
 /**
@@ -16,7 +17,12 @@ let keys = 0;
 /** @param {Line} line @returns {Row} */
 function makeRow(line) {
   keys += 1;
-  return { key: keys, at: line.at, stream: line.stream, text: cleanText(line.text), hosts: new Set([hostName(line)]) };
+  return { key: keys, at: line.at, stream: line.stream, text: cleanText(lastPart(line.text)), hosts: new Set([hostName(line)]) };
+}
+
+/** What a progress bar shows last: each part of the line wrote over the one before. */
+function lastPart(text) {
+  return text.replace(/\r+$/, "").split("\r").at(-1);
 }
 
 export function hostName(line) {
@@ -33,7 +39,7 @@ export function foldLines(rows, lines, recent = new Map()) {
   const added = [];
   const joined = new Set();
   for (const line of lines) {
-    const text = cleanText(line.text);
+    const text = cleanText(lastPart(line.text));
     const key = `${line.stream}\n${text}`;
     const host = hostName(line);
     const known = recent.get(key);
@@ -59,7 +65,8 @@ function dropOld(recent, length) {
 export function hostLabel(hosts, many) {
   if (hosts.size > 1 && hosts.size === many) return `all ${many} hosts`;
   const text = foldHosts(hosts);
-  return text.length > 18 && hosts.size > 1 ? `${hosts.size} hosts` : text;
+  if (text.length <= LABEL_MOST) return text;
+  return hosts.size > 1 ? `${hosts.size} hosts` : `…${text.slice(1 - LABEL_MOST)}`;
 }
 
 /** gpt-[0-2]/w[0-3], where the slots have the same workers. @param {Iterable<string>} hosts */

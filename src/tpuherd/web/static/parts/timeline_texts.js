@@ -5,6 +5,8 @@ import { countOf, formatMoney, formatShare, formatSpan } from "../format.js";
 import { STATES, stateColour } from "./states.js";
 import { measureLosses, sumStates } from "./timeline_model.js";
 
+const LEAST_SHARE = 0.0005; // would be printed as 0.0 %
+
 function titleOf(titles, state) {
   return titles.get(state)?.title ?? state.replaceAll("_", " ");
 }
@@ -14,7 +16,7 @@ export function makeLossSentence(lanes, titles) {
   const { seconds, wanted, cost, losses, states } = measureLosses(lanes);
   if (!losses && seconds < 1) return ["Nothing was lost so far."];
   const parts = [...states].sort((one, other) => other[1] - one[1]).slice(0, 4);
-  const where = parts.map(([state, time]) => `${titleOf(titles, state)} ${formatSpan(time)}`).join(", ");
+  const where = parts.map(([state, time]) => `${formatSpan(time)} ${titleOf(titles, state)}`).join("; ");
   const share = formatShare(wanted ? seconds / wanted : null);
   const who = losses ? `${countOf(losses, "loss").replace("losss", "losses")} cost ` : "Interruptions cost ";
   const money = cost >= 0.005 ? `, about ${formatMoney(cost)}` : "";
@@ -29,8 +31,12 @@ export function fillLegend(legend, lanes, window, titles) {
   reconcile(legend, shown, (state) => state, makeEntry, (entry, state) => {
     entry.title = titles.get(state)?.meaning ?? "";
     setText(entry.children[1], titleOf(titles, state));
-    setText(entry.children[2], formatShare(sums.get(state) / total));
+    setText(entry.children[2], tellShare(sums.get(state) / total));
   });
+}
+
+function tellShare(share) {
+  return share < LEAST_SHARE ? "< 0.1 %" : formatShare(share);
 }
 
 function makeEntry(state) {
