@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from subprocess import DEVNULL
+from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import tell
@@ -35,6 +35,7 @@ class World:
         self.environ = {**os.environ, "HOME": str(parent), "HERD_WORLD": str(self.folder)}
         for name in [name for name in self.environ if name.startswith("XDG_")]:
             del self.environ[name]
+        self.page: subprocess.Popen[str] | None = None
 
     def herd(self, *words: str | Path, check: bool = True) -> str:
         """Run `herd …` and return its output; a failure ends the demo."""
@@ -59,7 +60,19 @@ class World:
         """`herd sim weather …`."""
         self.herd("sim", "weather", *words, "--state-dir", self.folder)
 
+    def open_page(self) -> str:
+        """Serve the web page of the world, and return its address; "" if that fails."""
+        self.page = subprocess.Popen(
+            (HERD, "ui", "--no-browser"), env=self.environ, stdin=DEVNULL, stdout=PIPE,
+            stderr=DEVNULL, text=True,
+        )  # fmt: skip
+        assert self.page.stdout is not None
+        return next((word for word in self.page.stdout.readline().split() if "://" in word), "")
+
     def stop(self) -> None:
+        if self.page is not None:
+            self.page.terminate()
+            self.page.wait()
         for words in (("engine", "stop"), ("daemon", "stop")):
             self.herd(*words, check=False)
         self.herd("sim", "stop", "--state-dir", self.folder, check=False)
@@ -114,11 +127,16 @@ def report(world: World, story: tell.Story) -> None:
     story.chapter("What the preemption cost")
     for line in story.report():
         story.aside(line)
+    story.picture()
+    story.chapter("The same as a page: herd ui")
+    address = world.open_page()
+    story.aside(address or "it could not be served here")
+    if address and sys.stdin.isatty() and sys.stdout.isatty():
+        input("  Look at it, then press Enter to end the demo. ")
     world.disturb("clear")
     world.herd("down", "--all", "--yes")
     left = tell.left(json.loads((world.folder / "world.json").read_text()))
     story.aside(f"herd down --all: the cloud lists {', '.join(left) or 'nothing'}")
-    story.picture()
 
 
 def interpreter(offered: Path | None) -> Path | None:
