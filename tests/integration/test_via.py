@@ -187,7 +187,7 @@ def test_running_jobs_move_there_and_back(user: Traveller, machine: Machine) -> 
 
 
 def test_the_page_is_served_there_and_opened_here(user: Traveller) -> None:
-    user.says("ls")
+    user.says("context", "add", "lab", "--via", "vm")
     # There is here in this test: two addresses, so that both ends can have the same port.
     with user.begun("ui", "--host", "127.0.0.2") as serving:
         address = line(serving).split()[1]
