@@ -51,8 +51,7 @@ for step in run.steps(4000):
 #: The pictures: file, size, colours, address behind the #, text to wait for.
 PICTURES = (
     ("page-fleet.png", (1280, 800), "light", "/", "gpt"),
-    ("page-job.png", (1280, 1100), "light", "/jobs/gpt", "Loss"),
-    ("page-job-dark.png", (1280, 1100), "dark", "/jobs/gpt", "Loss"),
+    ("page-job.png", (1280, 1330), "light", "/jobs/gpt", "Loss"),
     ("page-sweep.png", (1280, 1100), "light", "/sweeps/curve", "best"),
     ("page-world.png", (1280, 1000), "light", "/world", "What happened"),
     ("page-phone.png", (390, 844), "dark", "/jobs/gpt", "Loss"),
@@ -69,7 +68,7 @@ class Home:
     def __init__(self, folder: Path) -> None:
         self.folder, self.world = folder, folder / "world"
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8",
-                        "HERD_WORLD": str(self.world)}  # fmt: skip
+                        "HERD_WORLD": str(self.world), "LOGNAME": "me"}  # fmt: skip
 
     def herd(self, *words: str, check: bool = True) -> str:
         done = subprocess.run([HERD, *words], env=self.environ, cwd=self.folder, text=True,

@@ -1,7 +1,7 @@
 // The page of a sweep: how the best value came about, each parameter against the metric, all trials.
 
 import { cleanText, createScope, h, replace } from "../dom.js";
-import { formatSpan, NOTHING } from "../format.js";
+import { countOf, formatSpan, NOTHING } from "../format.js";
 import { createChart } from "../parts/chart.js";
 import { makeEmpty } from "../parts/notice.js";
 import { createParallel } from "../parts/parallel.js";
@@ -73,12 +73,18 @@ function createView(page) {
       curves.setSeries(curvesOf(fresh));
       table.setRows(fresh.trials.map((trial) => ({ ...trial, best: trial.trial === fresh.best })));
       const kinds = new Set(fresh.trials.filter(({ value }) => typeof value === "number").map((trial) => trialKind(trial, fresh.best)));
-      replace(key, buildShapeKey(kinds));
+      replace(key, buildShapeKey(kinds), notDrawn(fresh.trials));
     },
     dispose() {
       for (const one of [...parts, curves, table]) one.dispose();
     },
   };
+}
+
+/** A sentence on trials that ended without a value. */
+function notDrawn(trials) {
+  const many = trials.filter(({ value, phase }) => typeof value !== "number" && ["complete", "pruned"].includes(phase)).length;
+  return many ? h("p", { class: "muted" }, `${countOf(many, "trial")} ended without a finite value and ${many === 1 ? "is" : "are"} not drawn.`) : null;
 }
 
 function plotOf(page) {

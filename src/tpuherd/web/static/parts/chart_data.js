@@ -1,6 +1,7 @@
 // What a chart draws, computed from series of points [at, low, mean, high]. Pure.
 
 export const LARGEST = 1e300; // a value beyond it counts as broken: sums and differences stay finite
+const BUCKETS_MAX = 2000; // of a fold
 export const POINTS_MAX = 1500; // of a series: older neighbours are joined when live points exceed it
 
 /** Parse a series: points sorted by time, numbers only; broken values are kept apart as moments. */
@@ -14,7 +15,7 @@ export function parseSeries(one) {
     else broken.push(at);
   }
   points.sort((left, right) => left[0] - right[0]);
-  return { key: String(one.key), name: String(one.name), points, broken };
+  return { key: String(one.key), name: String(one.name), points: thinPoints(points), broken };
 }
 
 function parsePoint(at, point) {
@@ -40,7 +41,14 @@ export function appendPoints(series, points) {
   fresh.points.sort((left, right) => left[0] - right[0]);
   series.points.push(...fresh.points);
   series.broken.push(...fresh.broken);
-  if (series.points.length > POINTS_MAX) series.points = joinNeighbours(series.points);
+  series.points = thinPoints(series.points);
+}
+
+/** At most POINTS_MAX points: more than a screen has columns only cost time. */
+function thinPoints(points) {
+  let thin = points;
+  while (thin.length > POINTS_MAX) thin = joinNeighbours(thin);
+  return thin;
 }
 
 /** Half as many points: each pair becomes one with the lowest, the mean and the highest value. */
@@ -142,23 +150,7 @@ export function findTimes(each) {
 
 /** Many series as three: the range and mean of all, the one that is lowest and the one that is highest. */
 export function foldSeries(each, step) {
-  const width = Math.max(step, 1e-9);
-  const buckets = new Map();
-  for (const { points } of each) {
-    for (const [at, low, mean, high] of points) {
-      const place = Math.floor(at / width);
-      const sum = buckets.get(place);
-      if (!sum) buckets.set(place, { at, low, high, total: mean, many: 1 });
-      else {
-        sum.low = Math.min(sum.low, low);
-        sum.high = Math.max(sum.high, high);
-        sum.total += mean;
-        sum.many += 1;
-      }
-    }
-  }
-  const points = [...buckets.values()].map((sum) => [sum.at, sum.low, sum.total / sum.many, sum.high]);
-  points.sort((left, right) => left[0] - right[0]);
+  const points = sumBuckets(each, step);
   const ranked = each.filter((one) => one.points.length);
   ranked.sort((left, right) => averageOf(left.points) - averageOf(right.points));
   const ends = ranked.length > 1 ? [["lowest", ranked[0]], ["highest", ranked[ranked.length - 1]]] : [];
@@ -167,6 +159,28 @@ export function foldSeries(each, step) {
     ...ends.map(([word, one]) => ({ ...one, key: word, name: `${word}: ${one.name}`, points: one.points.map(
       ([at, , mean]) => [at, mean, mean, mean]) })),
   ];
+}
+
+/** The lowest, mean and highest value of all series at each step. */
+function sumBuckets(each, step) {
+  const times = findTimes(each);
+  if (!times) return [];
+  const [since, until] = times;
+  const width = Math.max(step, (until - since) / BUCKETS_MAX, 1e-9);
+  const buckets = new Array(Math.floor((until - since) / width) + 1).fill(null);
+  for (const { points } of each) {
+    for (const [at, low, mean, high] of points) {
+      const place = Math.floor((at - since) / width), sum = buckets[place];
+      if (!sum) buckets[place] = { at, low, high, total: mean, many: 1 };
+      else {
+        if (low < sum.low) sum.low = low;
+        if (high > sum.high) sum.high = high;
+        sum.total += mean;
+        sum.many += 1;
+      }
+    }
+  }
+  return buckets.filter(Boolean).map((sum) => [sum.at, sum.low, sum.total / sum.many, sum.high]);
 }
 
 function averageOf(points) {
