@@ -32,7 +32,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
     window.refused.push(`${event.violatedDirective} ${event.blockedURI}`);
 });
 """
-SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1440, 900), "phone": (360, 780)}
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +79,17 @@ class Tab:
         return self.page.evaluate(
             f"async () => {{ const it = await import({path!r}); {body} }}",
         )
+
+
+def find_axe_problems(page: "Page") -> list[str]:
+    """What axe finds, as sentences."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:120]} {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
 
 
 OpenTab = Callable[..., Tab]

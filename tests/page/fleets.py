@@ -97,111 +97,6 @@ def build_job(name: str = "gpt", *, slots: int = 2, kind: str = "job") -> Json:
     }
 
 
-def build_attempt(number: int, *, job: str = "gpt") -> Json:
-    ended = number == 1
-    return {
-        "number": number,
-        "attempt": f"{job}-0-a{number}-7kq",
-        "bid": f"{job}-0-g{number}-7kq",
-        "zone": ZONES[0],
-        "type": "v4-8",
-        "launched_at": NOW - 7000 + 4000 * number,
-        "duration_s": 3000.0,
-        "verdict": "preempted" if ended else None,
-        "why": "attempt 1 ended: its node was preempted" if ended else "",
-        "resumed": None if ended else 900,
-        "startup": {"boot": 0.4, "imports": 2.1},
-        "step": 1000,
-        "first_failing": "",
-        "exit": None,
-        "lines": [],
-        "finding": None,
-    }
-
-
-def build_incident(job: str = "gpt") -> Json:
-    return {
-        "slot": f"{job}-0",
-        "at": NOW - 3000,
-        "finished": True,
-        "verdict": "preempted",
-        "why": "its node was preempted",
-        "attempt": 1,
-        "from_zone": ZONES[0],
-        "to_zone": ZONES[1],
-        "seconds": 412.0,
-        "parts": {"detect": 12.0, "queue": 300.0, "provision": 60.0, "setup": 20.0, "start": 20.0},
-        "startup": {},
-        "steps_lost": 100,
-    }
-
-
-def build_job_page(job: str = "gpt") -> Json:
-    row = build_job(job)
-    details = [
-        {
-            **build_slot(number, job=job),
-            "best_step": None,
-            "milestone": None,
-            "price_known": True,
-            "steps_lost": 100,
-            "wanted_s": 7000.0,
-            "seconds": {"productive": 6000.0, "capacity_wait": 300.0},
-            "bids": [],
-            "attempts": [build_attempt(1, job=job), build_attempt(2, job=job)],
-            "recoveries": [build_incident(job)],
-        }
-        for number in range(2)
-    ]
-    spans = [
-        [NOW - 7200, NOW - 7000, "queue_first"],
-        [NOW - 7000, NOW - 6900, "provision"],
-        [NOW - 6900, NOW - 3000, "productive"],
-        [NOW - 3000, NOW - 2988, "detect"],
-        [NOW - 2988, NOW - 2600, "capacity_wait"],
-        [NOW - 2600, NOW, "productive"],
-    ]
-    states = sorted({str(state) for _, _, state in spans})
-    return {
-        **row,
-        "who": "me@here",
-        "document": {"name": job, "run": "python3 train.py"},
-        "engine": True,
-        "problems": [],
-        "slot_details": details,
-        "timeline": {
-            "start": NOW - 7200,
-            "end": NOW,
-            "slots": {f"{job}-{number}": spans for number in range(2)},
-        },
-        "states": [
-            {"state": one, "title": one.replace("_", " "), "meaning": one} for one in states
-        ],
-        "incidents": [build_incident(job)],
-    }
-
-
-def build_series(job: str = "gpt") -> Json:
-    def points(level: float) -> list[list[float]]:
-        values = [level * (1 + 1 / (at + 1)) for at in range(60)]
-        return [[NOW - 7200 + 120 * at, value, value, value] for at, value in enumerate(values)]
-
-    levels = {"loss": 0.4, "step_rate": 2.5, "duty": 45.0, "hbm_used": 1.2e10}
-    return {
-        "series": [
-            {
-                "slot": f"{job}-{number}",
-                "host": "",
-                "chip": None,
-                "name": name,
-                "points": points(level),
-            }
-            for number in range(2)
-            for name, level in levels.items()
-        ]
-    }
-
-
 def build_events(job: str = "gpt") -> Json:
     return {
         "events": [
@@ -494,9 +389,6 @@ def serve_fleet(server: FixtureServer) -> None:
         "/api/quota": build_quota(),
         "/api/world": build_world(),
         "/api/events": build_events(),
-        "/api/jobs/gpt": build_job_page(),
-        "/api/jobs/gpt/series": build_series(),
-        "/api/jobs/gpt/logs": {"lines": [], "more": False},
     }
 
 
@@ -518,15 +410,9 @@ def serve_hostile_fleet(server: FixtureServer) -> None:
     world["nodes"][0]["node"] = HOSTILE[0]
     world["rules"][0] |= {"id": HOSTILE[1], "match": {"zone": HOSTILE[2]}}
     world["log"][0]["sentence"] = HOSTILE[0]
-    job = build_job_page()
-    job["slot_details"][0] |= {"why": HOSTILE[0], "zone": HOSTILE[1]}
-    job["slot_details"][0]["attempts"][0] |= {"why": HOSTILE[1], "lines": list(HOSTILE)}
-    job["incidents"][0] |= {"why": HOSTILE[0], "from_zone": HOSTILE[2]}
-    job["document"] |= {"run": HOSTILE[1]}
     events = build_events()
     events["events"][0] |= {"line": HOSTILE[0], "job": HOSTILE[3], "slot": HOSTILE[2]}
     server.content |= {
-        "/api/jobs/gpt": job,
         "/api/events": events,
         "/api/overview": build_overview(
             jobs=[build_job(), *(build_job(name) for name in HOSTILE)],

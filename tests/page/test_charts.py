@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.page.conftest import OpenTab, Tab
+from tests.page.conftest import OpenTab, Tab, find_axe_problems
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -150,14 +150,15 @@ def draw_chart(page: "Page", options: dict[str, Any]) -> None:
         """async (options) => {
             const { createChart } = await import("/parts/chart.js");
             window.chart = createChart(options);
-            const main = document.getElementById("main");
-            main.replaceChildren(window.chart.element);
+            const heading = document.createElement("h1");
+            heading.textContent = "A chart";
+            document.getElementById("main").replaceChildren(heading, window.chart.element);
         }""",
         options,
     )
 
 
-def make_points(count: int) -> list[list[float]]:
+def make_points(count: int) -> list[list[Any]]:
     return [[T + 10 * at, at - 1, at, at + 1] for at in range(count)]
 
 
@@ -219,6 +220,23 @@ def test_the_legend_hides_a_series_and_the_table_lists_the_rest(tab: Tab) -> Non
     table.get_by_role("columnheader", name="gpt-0").wait_for(state="hidden")
     assert page.get_by_role("button", name="gpt-0").get_attribute("aria-pressed") == "false"
     assert table.get_by_role("row").count() == 6
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_in_charts(open_tab: OpenTab, colours: str) -> None:
+    tab = open_tab("phone", colours)
+    page = tab.open("#/quota")
+    page.get_by_role("heading", name="Quota").wait_for()
+    points = [*make_points(20), [T + 300, None, None, None]]
+    series = [{"key": f"{at}", "name": f"gpt-{at}", "points": points} for at in range(8)]
+    marks = [{"at": T + 20, "until": T + 60, "label": "preempted"}]
+    draw_chart(page, {"title": "loss", "series": series, "marks": marks})
+    page.get_by_text("Values as a table").click()
+    page.get_by_role("slider").press("Home")
+    page.get_by_role("button", name="gpt-3").click()
+    page.get_by_role("table").wait_for()
+    assert find_axe_problems(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
 def test_broken_values_are_counted_and_a_log_scale_says_what_it_leaves_out(tab: Tab) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page import fleets, job_scenes
-from tests.page.conftest import OpenTab
+from tests.page.conftest import OpenTab, find_axe_problems
 from tests.page.fixture_server import FixtureServer
-from tests.page.test_pages import find_axe_problems, wait_until_connected
+from tests.page.test_pages import wait_until_connected
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

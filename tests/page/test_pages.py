@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page import fleets
-from tests.page.conftest import OpenTab
+from tests.page.conftest import OpenTab, find_axe_problems
 from tests.page.fixture_server import STATIC, FixtureServer
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ pytestmark = [pytest.mark.real, pytest.mark.needs("chromium")]
 
 #: Each page: its address, and a text that it shows once its data is there.
 PAGES = {
-    "fleet": ("#/", "v4-8"),
-    "job": ("#/jobs/gpt", "preempted"),
     "sweep": ("#/sweeps/lr", "28 of 40"),
     "capacity": ("#/capacity", "us-central2-b"),
     "cost": ("#/cost", "$930.25"),
@@ -24,27 +22,6 @@ PAGES = {
     "world": ("#/world", "gpt-1-g1-7kq"),
 }
 LOOKS = [("desktop", "light"), ("desktop", "dark"), ("phone", "light"), ("phone", "dark")]
-
-
-SHORTEST_MS = 50.0  #: of a task that a browser calls long
-#: How long each long task was, since the page was opened: it answered nobody meanwhile.
-READ_TASKS = """() => new Promise((resolve) => {
-    const found = [];
-    new PerformanceObserver((list) => found.push(...list.getEntries().map((one) => one.duration)))
-        .observe({ type: "longtask", buffered: true });
-    setTimeout(() => resolve(found), 100);
-})"""
-
-
-def find_axe_problems(page: "Page") -> list[str]:
-    """What axe finds, as sentences."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    found = axe.Axe().run(page).response["violations"]
-    return [
-        f"{one['id']}: {node['html'][:120]} {node['failureSummary']}"
-        for one in found
-        for node in one["nodes"]
-    ]
 
 
 def change_cost(server: FixtureServer) -> None:
@@ -76,26 +53,6 @@ def test_hostile_names_inject_nothing(name: str, server: FixtureServer, open_tab
     assert all(link.startswith(("#", "/api/jobs/")) for link in links), links
     assert "\u202e" not in page.locator("main").inner_text()
     assert find_axe_problems(page) == []
-
-
-def test_a_node_of_a_thousand_changes_much_quicker_than_all_are_drawn(
-    server: FixtureServer, open_tab: OpenTab
-) -> None:
-    jobs = [fleets.build_job(f"gpt{at}", slots=100) for at in range(10)]
-    nodes = [fleets.build_node(at % 100, job=f"gpt{at // 100}", hosts=4) for at in range(1000)]
-    server.content["/api/overview"] = fleets.build_overview(jobs=jobs, nodes=nodes)
-    page = open_tab().open("#/")
-    page.get_by_text("16,000").first.wait_for()
-    wait_until_connected(page)
-    first = page.evaluate(READ_TASKS)
-    for number in range(10):
-        job = {**jobs[0], "phase": f"change {number}", "phases": {f"change {number}": 100}}
-        node = {**nodes[number], "stage": "unhealthy"}
-        changes = {"now": fleets.NOW, "seq": 8 + number, "jobs": [job], "nodes": [node]}
-        server.send("changes", changes)
-        page.get_by_text(f"change {number}").first.wait_for()
-    tasks = page.evaluate(READ_TASKS)
-    assert max(tasks[len(first) :], default=0) <= max([SHORTEST_MS, *first]), (first, tasks)
 
 
 def test_a_change_is_shown_at_once(server: FixtureServer, open_tab: OpenTab) -> None:

@@ -9,9 +9,9 @@ const KEYS = [
   ["g", "go to the fleet"],
   ["?", "show these keys"],
   ["Tab", "go to the next link, button, grid or timeline"],
-  ["← → ↑ ↓", "in the chips: move from chip to chip; in a timeline: from span to span and slot to slot"],
+  ["← → ↑ ↓", "in the chips: move from chip to chip; in a timeline: from span to span and slot to slot; in a chart: move the cursor; in a map of capacity: from cell to cell"],
   ["Enter", "in the chips: open the job of the chip; in a timeline: zoom to the span"],
-  ["+ − 0", "in a timeline: zoom in, out, show all"],
+  ["+ − 0", "in a timeline or chart: zoom in, out, show all"],
   ["Shift ← →", "in a timeline: move the window"],
 ];
 
