@@ -109,22 +109,28 @@ def process_user(pid: int) -> str:
 
 def describe_users(found: Iterable[Tuple[str, int]]) -> List[Dict[str, Any]]:
     """Add user, command and start time of each process."""
-    rows = []
     uptime_s, now = processes.uptime_seconds(), time.time()
+    known: Dict[int, Dict[str, Any]] = {}
+    rows = []
     for path, pid in found:
-        one = processes.find_process(pid) if pid else None
-        rows.append(
-            {
-                "device": path,
-                "pid": pid or None,
-                "user": process_user(pid) if pid else "",
-                "command": processes.command_line(pid) if pid else "",
-                "since": processes.start_time(one.ticks, uptime_s, now) if one else None,
-                "agent": processes.process_marks(pid)[0] if pid else "",
-                "work": processes.process_marks(pid)[1] if pid else "",
-            }
-        )
+        if pid not in known:
+            known[pid] = describe_holder(pid, uptime_s, now)
+        rows.append({"device": path, **known[pid]})
     return rows
+
+
+def describe_holder(pid: int, uptime_s: float, now: float) -> Dict[str, Any]:
+    """Describe a process; 0 is one that is hidden."""
+    one = processes.find_process(pid) if pid else None
+    agent, work = processes.process_marks(pid) if pid else ("", "")
+    return {
+        "pid": pid or None,
+        "user": process_user(pid) if pid else "",
+        "command": processes.command_line(pid) if pid else "",
+        "since": processes.start_time(one.ticks, uptime_s, now) if one else None,
+        "agent": agent,
+        "work": work,
+    }
 
 
 def print_all() -> int:
