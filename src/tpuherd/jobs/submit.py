@@ -43,6 +43,7 @@ BY_RUN: Mapping[str, str] = {
     "workdir": "herd run ships the current code",
     "repo": "herd run ships the current code",
     "secrets": "herd run reads their values",
+    "notify": "herd run reads its addresses",
 }
 ASKED_AGAIN = "retried the refused requests"
 BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"

@@ -21,7 +21,9 @@ async def run_notifier(
 ) -> SendProblem | None:
     """Run it; None: it ended with exit status 0."""
     words = ("/bin/sh", "-c", command) if isinstance(command, str) else command
-    variables = {**environ, **command_variables(message)}
+    variables = {name: os.fsencode(value) for name, value in environ.items()}
+    for name, value in command_variables(message).items():
+        variables[name] = value.encode("utf-8", "replace")
     reading, writing = os.pipe()
     try:
         with TemporaryFile() as text:
@@ -29,7 +31,7 @@ async def run_notifier(
             text.seek(0)
             process = await asyncio.create_subprocess_exec(
                 *words,
-                env={name: value.encode("utf-8", "replace") for name, value in variables.items()},
+                env=variables,
                 cwd="/",
                 stdin=text,
                 stdout=writing,  # not PIPE: a child that stays would hold `wait` up

@@ -46,7 +46,8 @@ def send_mail(receiver: Receiver, password: str, message: Message) -> SendProble
     except ssl.SSLError as error:
         return SendProblem(sentence=f"no TLS with {receiver.host}:{port}: {error.reason or error}")
     except (OSError, smtplib.SMTPException) as error:
-        said = f"{receiver.host}:{port} can't be used: {error or type(error).__name__}"
+        why = getattr(error, "strerror", None) or error or type(error).__name__
+        said = f"{receiver.host}:{port} can't be used: {why}"
         return SendProblem(sentence=" ".join(said.split()))
     return None
 
