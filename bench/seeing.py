@@ -1,12 +1,14 @@
-"""What it costs to see: `herd smi` of many chips, beside reading the same bytes by ssh.
+"""What it costs to see: `herd smi` of many chips, and what they did over a month.
 
-    .venv/bin/python bench/seeing.py [--parts smi] [--hosts 64] [--rounds 7]
+    .venv/bin/python bench/seeing.py [--parts smi,history] [--hosts 64] [--rounds 7]
 
 smi   Every host holds its chips by a program, so libtpu's values are served. The peer is xargs with
       ssh over ControlMasters: on each host it sends the same requests to port 8431, reads as many
       bytes as they have answers, and prints the files of /proc that `herd smi` reads; it parses
       nothing. Hosts, their SSH server and libtpu are simulated on this machine's cores: only the
       ratio is meaningful.
+history  A month of 64 chips, with a program of values that fluctuate: bytes, and the time to read
+      three values of all chips for a chart of 600 points. And what 1,000 nodes cost the engine.
 """
 
 import argparse
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import h2.config
 import h2.connection
 from bench.exec import Pod, Tool, call
+from bench.rigs import sample_history
 
 from tests.conformance.world import HERD, started, until
 from tpuherd.commands.grpc_calls import request_headers
@@ -99,7 +102,11 @@ def print_ratio(ours: Tool, peer: Tool) -> None:
         )
 
 
-PARTS: dict[str, Callable[[int, int], None]] = {"smi": measure_smi}
+def measure_history(many: int, rounds: int) -> None:
+    sample_history.report_history()
+
+
+PARTS: dict[str, Callable[[int, int], None]] = {"smi": measure_smi, "history": measure_history}
 
 
 def main() -> int:

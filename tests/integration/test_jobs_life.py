@@ -317,3 +317,43 @@ def test_python_within_a_running_loop(user: Owner) -> None:
         return inside.run(job).did, await tpuherd.AsyncHerd(environ=user.env).stop("gpt")
 
     assert asyncio.run(work()) == ("submitted", True)
+
+
+TRAIN = """
+import time
+from tpuherd_host.report import report
+memory = bytearray(200 << 20)
+chip = open("/dev/accel2")
+for step in range(100_000):
+    report(step=step, loss=8.0 / (step + 1))
+    time.sleep(0.2)
+"""
+
+
+def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    words = ("--name", "gpt", "--accelerator", "v4-8", "--workdir", ".", "--detach")
+    done = user.herd("run", *words, "--", "python3 train.py", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    def series(name: str) -> list[Any]:
+        done = user.herd("series", "gpt", name, "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else []
+
+    until(lambda: user.herd("series", "gpt", "duty").returncode == 0, "a sample", seconds=90)
+    assert user.kill_engine()
+    assert user.herd("ls").returncode == 0  # which starts another one
+    seen = len(series("loss")[0]["points"])
+    until(lambda: len(series("loss")[0]["points"]) > seen, "another report", seconds=60)
+    chips = {one["chip"]: [point[2] for point in one["points"]] for one in series("hbm_used")}
+    assert sorted(chips) == [0, 1, 2, 3]
+    assert max(chips[2]) == pytest.approx((200 << 20) + 12e6, rel=0.1)
+    assert max(chips[0]) == 0
+    assert {one["points"][-1][2] for one in series("hbm_total")} == {32 << 30}
+    (cpu,) = series("cpu")
+    assert cpu["host"].startswith("gpt-0-g1-") and 0 <= cpu["points"][-1][2] <= 100
+    (loss,) = series("loss")
+    lows = [point[1] for point in loss["points"]]
+    assert lows == sorted(lows, reverse=True) and lows[0] > 0.5
+    steps = [point[2] for point in series("step")[0]["points"]]
+    assert steps == sorted(steps)

@@ -100,6 +100,9 @@ def join_spans(
     cuts: Sequence[tuple[float, int, int]], lows: Numbers, means: Numbers, highs: Numbers
 ) -> tuple[SeriesPoint, ...]:
     """Return one point for each span."""
+    if cuts and min(lows) == max(highs) and isfinite(sum(means)):
+        only = lows[0]
+        return tuple(SeriesPoint(at, only, only, only) for at, _, _ in cuts)
     middle = [sum(means[row:end]) / (end - row) for _, row, end in cuts]
     if not isfinite(sum(middle)):
         spans = ((at, lows[row:end], means[row:end], highs[row:end]) for at, row, end in cuts)
