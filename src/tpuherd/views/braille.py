@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from tpuherd.views.text_width import paint_text
 
@@ -51,10 +51,14 @@ class BrailleCanvas:
 
     def draw_rows(self, *, colour: bool) -> Iterator[str]:
         for row in range(self.rows):
-            yield "".join(
-                paint_text(self.cell_sign(row, at), self.tints.get((row, at), ""), colour=colour)
-                for at in range(self.columns)
-            ).rstrip()
+            tints = [self.tints.get((row, at), "") for at in range(self.columns)]
+            line, at = "", 0
+            for tint, run in groupby(tints):
+                end = at + len([*run])
+                signs = "".join(self.cell_sign(row, column) for column in range(at, end))
+                line += paint_text(signs, tint, colour=colour)
+                at = end
+            yield line.rstrip()
 
     def cell_sign(self, row: int, column: int) -> str:
         dots = self.dots.get((row, column), 0)

@@ -133,7 +133,9 @@ def job_notes(rows: Iterable[Json], *, colour: bool) -> Iterator[str]:
     for row in rows:
         bad = {word: many for word, many in row["phases"].items() if phase_sign(word) is WRONG}
         if bad:
-            what = ", ".join(f"{many} {word}" for word, many in bad.items())
+            what = ", ".join(
+                f"{many} slot{'s' if many > 1 else ''} {word}" for word, many in bad.items()
+            )
             mark = paint_text(WRONG.sign, WRONG.tint, colour=colour)
             yield f"{mark} {row['job']}: {what}: herd status {row['job']}"
         if row["idle"]:
