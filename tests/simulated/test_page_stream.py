@@ -181,6 +181,22 @@ def test_a_page_that_reads_too_slowly_begins_again(monkeypatch: pytest.MonkeyPat
     asyncio.run(check())
 
 
+def test_a_page_that_leaves_while_it_joins_is_forgotten(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with page_user(tmp_path) as user:
+            for _ in range(20):
+                with user.feed.subscribe(None):
+                    pass
+            await user.feed.overview()  # the thread has answered all of them
+            await asyncio.sleep(0)
+            assert user.feed.open_pages == 0
+            with user.feed.subscribe(None):
+                await user.feed.overview()
+                assert bool(user.feed.open_pages)
+
+    asyncio.run(check())
+
+
 def test_a_store_that_is_removed_is_named_and_followed_again(tmp_path: Path) -> None:
     async def check(served: Served) -> None:
         served.submit("gpt")

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OPEN_TO_OTHERS = (
-    "herd ui: {host} can be reached from other machines: whoever reads the traffic, which is not"
-    " encrypted, can read the token and change your jobs. `ssh -L {port}:127.0.0.1:{port}` is safe."
+    "herd ui: {host} can be reached from other machines, and the traffic is not encrypted: whoever"
+    " reads it has the token and can change your jobs; `ssh -L {port}:127.0.0.1:{port}` is safe"
 )
 
 
@@ -55,9 +55,9 @@ async def run_ui(
     with listen(host, port) as listener:
         rules = access_rules(token, host, listener)
         if rules.any_address:
-            await console.print_notice(OPEN_TO_OTHERS.format(host=host, port=rules.port))
-        name = f"[{host}]" if ":" in host else host
-        address = f"http://{name}:{rules.port}/?token={token}"
+            name = address_name(host)
+            await console.print_notice(OPEN_TO_OTHERS.format(host=name, port=rules.port))
+        address = f"http://{address_name(host)}:{rules.port}/?token={token}"
 
         async def announce() -> None:
             await console.print_text(f"Serving {address} until Ctrl+C")
@@ -67,6 +67,20 @@ async def run_ui(
 
         await serve_page(context, rules, listener, announce)
     return 0
+
+
+def address_name(host: str) -> str:
+    """The host of an address that a browser can open."""
+    import ipaddress
+    import socket
+
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if found.is_unspecified:
+        return socket.gethostname()
+    return f"[{host}]" if found.version == 6 else host
 
 
 async def open_browser(address: str) -> None:

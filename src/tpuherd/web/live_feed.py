@@ -40,6 +40,7 @@ class PageSubscription:
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._news = asyncio.Event()
+        self.closed = False  #: the page is gone
 
     def put(self, message: bytes) -> None:
         """Add a message; if too much waits, all of it becomes a reset."""
@@ -97,6 +98,10 @@ class LiveFeed:
             await asyncio.shield(self._in_thread(self._close_store))
             self._thread.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def open_pages(self) -> int:
+        return len(self._subscriptions)
+
     async def overview(self) -> tuple[int, Json]:
         """Return the number of the state, and all of it."""
         return await self._in_thread(self._read_overview)
@@ -118,6 +123,7 @@ class LiveFeed:
         try:
             yield found
         finally:
+            found.closed = True  # it may still be joining
             self._subscriptions.discard(found)
             joining.cancel()
 
@@ -220,6 +226,8 @@ class LiveFeed:
     # ---- in the loop ---------------------------------------------------------------------------
 
     def _admit(self, page: PageSubscription, message: bytes) -> None:
+        if page.closed:
+            return
         self._subscriptions.add(page)
         self._arrived.set()
         if message:
