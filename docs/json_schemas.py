@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from notify_schemas import NOTIFY_SCHEMAS
+from report_schemas import REPORT_SCHEMAS
 from schema_types import (
     COUNT,
     EVENT,
@@ -446,4 +447,4 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
     }),
 }  # fmt: skip
 
-SCHEMAS = {**READING_SCHEMAS, **NOTIFY_SCHEMAS, **WRITING_SCHEMAS}
+SCHEMAS = {**READING_SCHEMAS, **NOTIFY_SCHEMAS, **REPORT_SCHEMAS, **WRITING_SCHEMAS}

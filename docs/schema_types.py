@@ -20,7 +20,12 @@ FLAG: Schema = {"type": "boolean"}
 TEXTS: Schema = {"type": "array", "items": TEXT}
 PLAIN: Mapping[Any, Schema] = {str: TEXT, int: COUNT, float: NUMBER, bool: FLAG, Any: {}}
 #: The keys of these fields.
-KEYS: Mapping[str, Iterable[str]] = {"seconds": MEANINGS, "parts": PARTS, "startup": STARTUP}
+KEYS: Mapping[str, Iterable[str]] = {
+    "seconds": MEANINGS,
+    "money": MEANINGS,
+    "parts": PARTS,
+    "startup": STARTUP,
+}
 
 
 def or_null(schema: Schema) -> Schema:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, Unpack
 from tpuherd.async_api import AsyncHerd
 from tpuherd.job import Job
 from tpuherd.job_fields import JobChanges, MapOptions
+from tpuherd.report_results import CostReport, JobReport
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -131,6 +132,14 @@ class Herd:
     def status(self, name: str) -> JobStatus:
         """Return the details of a job, or of one of its slots."""
         return run_blocking(self._herd.status(name))
+
+    def report(self, name: str) -> JobReport:
+        """Return where the time and money of a job, or of one of its slots, went."""
+        return run_blocking(self._herd.report(name))
+
+    def costs(self, days: int = 14) -> CostReport:
+        """Return what all jobs cost: in all, on each of the last days, and soon."""
+        return run_blocking(self._herd.costs(days))
 
     def why(self, name: str) -> Why:
         """Return what a job or slot does or waits for."""

@@ -16,7 +16,7 @@ from tpuherd.errors import InvalidInput
 from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges, MapOptions
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
-from tpuherd.jobs import engine_control, job_queries, submit
+from tpuherd.jobs import engine_control, job_queries, reports, submit
 from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
@@ -37,6 +37,7 @@ from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
 from tpuherd.remote.resolve_hosts import RemoteSession
+from tpuherd.report_results import CostReport, JobReport
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -279,6 +280,16 @@ class AsyncHerd:
             return read_result(
                 job_queries.job_status(here.store, here.clock.now(), name), JobStatus
             )
+
+    async def report(self, name: str) -> JobReport:
+        """Return where the time and money of a job, or of one of its slots, went."""
+        async with self._open_session() as here:
+            return read_result(reports.job_report(here.store, here.clock.now(), name), JobReport)
+
+    async def costs(self, days: int = 14) -> CostReport:
+        """Return what all jobs cost: in all, on each of the last days, and soon."""
+        async with self._open_session() as here:
+            return read_result(reports.cost_report(here.store, here.clock.now(), days), CostReport)
 
     async def why(self, name: str) -> Why:
         """Return what a job or slot does or waits for."""

@@ -28,7 +28,11 @@ class Script:
     step_s: float = 5.0
     save_every: int = 3
     save_s: float = 2.0  #: until a checkpoint is durable
+    block_s: float = 0.0  #: in which it stands still for one
     init_s: float = 8.0  #: until the first step
+    later_init_s: float | None = None  #: the same from the second attempt on
+    startup: Mapping[str, float] = field(default_factory=dict)  #: what it reports of its start
+    tells_saves: bool = False  #: it reports what its checkpoints cost
     setup_s: float = 5.0
     setup_fails: int = 0  #: so many times on every slot
     on_term: str = "save"  #: save (JAX's sync point: all exit 0), die, or ignore
@@ -133,6 +137,7 @@ class Gang:
         self.step = -1  #: not started
         self.first = 0
         self.saved = bucket.saved.get(self.run, 0)
+        self.saves = 0  #: durable ones of this attempt
         self.stopping = False  #: all save at the next step and end
         self.completed = False  #: it came to its own end
         self.crashed = False  #: by its script
@@ -151,7 +156,9 @@ class Gang:
         process.gang = self
         self.members[int(process.env.get("HERD_WORKER", "0"))] = process
         if len(self.members) == self.workers:
-            self._later(self.script.init_s, self.begin)
+            again = self.number > 1 and self.script.later_init_s is not None
+            init_s = self.script.later_init_s if again else self.script.init_s
+            self._later(init_s or 0.0, self.begin)
 
     def met(self) -> None:
         """A program that waits too long for others gives up."""
@@ -191,9 +198,12 @@ class Gang:
         self.bucket.worked[self.run] = self.bucket.worked.get(self.run, 0) + 1
         self.say(f"step {self.step}")
         over = self.step >= script.steps
+        blocked_s = 0.0
         if over or self.stopping or self.step % script.save_every == 0:
             self._later(script.save_s, self.durable, self.step)
-        self.report({})
+            blocked_s = script.block_s
+        first = self.step == self.first + 1
+        self.report({"resumed": self.first, **script.startup} if first else {})
         crash = script.crashes.get(self.number)
         if crash is not None and self.step - self.first >= crash.step:
             one = self.members[min(crash.worker, self.workers - 1)]
@@ -203,12 +213,13 @@ class Gang:
         elif over or self.stopping:
             self._later(script.save_s + 0.1, self.leave, over)
         else:
-            self._later(script.step_s, self.tick)
+            self._later(script.step_s + blocked_s, self.tick)
 
     def durable(self, step: int) -> None:
         """A checkpoint is in the bucket, if its writers lived to see it."""
         if self.whole():
             self.saved = step
+            self.saves += 1
             self.bucket.saved[self.run] = max(step, self.bucket.saved.get(self.run, 0))
             self.report({})
 
@@ -259,6 +270,10 @@ class Gang:
             told = {"attempt": self.attempt, "step": self.step, "step_s": self.script.step_s}
             if self.saved:
                 told["saved"] = self.saved
+            if self.script.tells_saves and self.saves:
+                told["saves"] = self.saves
+                told["save_blocked_s"] = self.saves * self.script.block_s
+                told["save_took_s"] = self.script.save_s
             if self.script.metric:
                 told[self.script.metric] = self.start + 1.0 / (1 + self.step)
             self.members[0].host.report({**told, **more})

@@ -243,10 +243,10 @@ def resumed_step(book: AccountBuilder, run: AttemptAccount, facts: Mapping[str, 
 
 
 def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
-    """Apply a durable checkpoint: the attempt has reached at least its step."""
+    """Apply a durable checkpoint: the attempt had reached its step before it began to save."""
     if run_of_event(book, event) is not None:
-        step = event.facts["step"]
-        record_step(book, event.facts.get("step_at") or event.at, step)
+        step, took = event.facts["step"], float(event.facts.get("save_took_s") or 0.0)
+        record_step(book, event.facts.get("step_at") or event.at - took, step)
         book.saved = max(step, book.saved or 0)
         add_marks(book, event)
         add_save_totals(book, event, event.at)
