@@ -65,3 +65,27 @@ def test_what_is_imported_or_linked_is_there() -> None:
         gone = [one for one in names if not (path.parent / one).exists()]
         missing += [f"{name_source(path)}: {one}" for one in gone]
     assert not missing
+
+
+def find_imports(start: str) -> set[str]:
+    """The module and all that it imports, directly or not."""
+    found: set[str] = set()
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name in found:
+            continue
+        found.add(name)
+        path = STATIC / name
+        text = path.read_text("utf-8")
+        for one in re.findall(r"""(?:\bfrom|\bimport)\s+"(\.[^"]+)\"""", text):
+            todo.append(name_source((path.parent / one).resolve()))
+    return found
+
+
+def test_what_the_first_page_needs_is_asked_for_at_once() -> None:
+    """Else a browser finds each module only after it has read the one that imports it."""
+    text = (STATIC / "index.html").read_text("utf-8")
+    links = set(re.findall(r'rel="modulepreload" href="([^"]+)"', text))
+    needed = find_imports("app.js") | find_imports("pages/overview.js")
+    assert links == needed - {"app.js"}

@@ -46,7 +46,7 @@ function countFleet(state) {
     chips: [formatNumber(working), `of ${formatNumber(chips)} · ${countOf(state.nodes.size, "node")}`],
     slots: [formatNumber(running), `of ${formatNumber(slots.length)} · ${countOf(state.jobs.size, "job")}`],
     waiting: [formatNumber(waiting), waiting ? "for capacity or a turn" : "nothing waits", waiting ? "warn-text" : ""],
-    urgent: [formatNumber(urgent), urgent ? "failing or recovering" : "nothing fails", urgent ? "bad-text" : ""],
+    urgent: [formatNumber(urgent), urgent ? "failing, recovering, given up" : "nothing fails", urgent ? "bad-text" : ""],
     duty: [formatPercent(duty), "where it is known"],
     goodput: [formatShare(weighGoodput(slots)), "mean of the slots"],
     rate: [formatMoney(cost.per_hour, known), "an hour"],

@@ -46,9 +46,16 @@ function costText(job) {
   return `So far it has cost ${formatMoney(job.cost, job.price_known)}.`;
 }
 
+/** The slots that hold a node, or pay for one that is being created. */
+function findHolders(job) {
+  return (job.slot_rows ?? []).filter((slot) => slot.node || slot.per_hour > 0);
+}
+
 function nodesText(job) {
-  if (!job.ready) return "It holds no node now.";
-  return `Its ${countOf(job.ready, "node")} (${formatMoney(job.per_hour, job.price_known)} an hour) ${job.ready === 1 ? "is" : "are"} given back.`;
+  const many = findHolders(job).length;
+  if (!many) return "It holds no node now.";
+  const rate = formatMoney(job.per_hour, job.price_known);
+  return `Its ${countOf(many, "node")} (${rate} an hour) ${many === 1 ? "is" : "are"} given back.`;
 }
 
 /** What has been computed since the last checkpoint, which a stop may lose. */
@@ -106,7 +113,8 @@ function scaleText(job, count) {
   if (!Number.isInteger(count) || count < 1) return "Enter a whole number of at least 1.";
   const more = count - job.slots;
   if (!more) return `It has ${countOf(job.slots, "slot")} now.`;
-  const each = job.ready ? job.per_hour / job.ready : 0;
+  const paid = findHolders(job).filter((slot) => slot.per_hour > 0).length;
+  const each = paid ? job.per_hour / paid : 0;
   const money = each ? ` (about ${formatMoney(each * Math.abs(more))} an hour ${more > 0 ? "more" : "less"})` : "";
   if (more > 0) return `herd requests ${formatNumber(more)} more ${more === 1 ? "node" : "nodes"}${money}.`;
   return `The last ${countOf(-more, "slot")} end: their commands have their grace to save, and their nodes are given back${money}.`;
