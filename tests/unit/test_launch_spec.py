@@ -54,6 +54,8 @@ def test_variables_are_equal_for_every_attempt_and_different_for_every_slot() ->
     assert second.env["RUN_ID"].startswith("gpt-1-")
     assert "HERD_CHECKPOINT" not in first.env
     assert order(checkpoint="gs://bkt/x").env["HERD_CHECKPOINT"] == "gs://bkt/x"
+    assert "HERD_PROFILER_PORT" not in first.env
+    assert order(profiler=True).env["HERD_PROFILER_PORT"] == "9012"
 
 
 def test_a_job_may_continue_a_run_that_began_elsewhere() -> None:

@@ -350,6 +350,12 @@ def test_a_step_time_that_cannot_be_true_gives_no_rate(step_s: object) -> None:
     assert (found.step, found.step_rate) == (1, None)
 
 
+def test_a_screen_begins_with_what_is_wrong() -> None:
+    parts = smi_text([reading(), DEAD], 1002.0).split("\n\n")
+    assert smi_text([reading(), DEAD], 1002.0, top=True).split("\n\n") == parts[::-1]
+    assert parts[-1] == "gpt-1/w0: no answer in 4 s"
+
+
 def test_an_unknown_value_is_a_dash_and_never_a_zero() -> None:
     bare = reading(chips=(ChipReading(device="/dev/vfio/0"),), machine=None)
     lines = smi_text([bare], 1000.0).splitlines()

@@ -92,3 +92,18 @@ def test_reports_that_are_not_of_the_same_moment_do_not_put_a_host_behind() -> N
         "gpt-0/w2 (1 of 3 hosts), step 101: python3 train.py",
         "gpt-0/w[0-1] (2 of 3 hosts), step 100-109: python3 train.py",
     ]
+
+
+def test_each_job_is_compared_with_itself() -> None:
+    other = ProcessDump(
+        host="eval-0/w0", slot="eval-0", attempt="b", step=None, pid=1, command="sleep 500",
+        text=SHELL.format(n=1),
+    )  # fmt: skip
+    text = stack_text([frames(0), frames(1), other])
+    heads = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert heads == [
+        "all 2 hosts are at the same place",
+        "gpt-0/w[0-1] (2 of 2 hosts), step 120: python3 train.py",
+        "1 host",
+        "eval-0/w0: sleep 500",
+    ]

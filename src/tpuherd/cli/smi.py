@@ -93,7 +93,7 @@ async def draw_readings(readings: "Sequence[HostReading]", now: float, console: 
     from tpuherd.views.smi_table import fit_screen, smi_text
 
     rows, width = console.terminal_size()
-    tables = smi_text(readings, now, width) if readings else NO_NODES
+    tables = smi_text(readings, now, width, top=True) if readings else NO_NODES
     head = f"{clock_text(now)}  Ctrl+C ends this"
     lines = fit_screen(show_lines(f"{head}\n\n{tables}"), rows=rows, width=width)
     frame = "".join(f"{line}{REST_OF_LINE}\r\n" for line in lines)

@@ -21,8 +21,13 @@ SKEW_S = 30.0  #: a clock that is so far off is worth a note
 OLD_S = 60.0  #: so are values of this age
 
 
-def smi_text(readings: Sequence[HostReading], now: float, width: int | None = None) -> str:
-    """Return a line for each chip, one for each host, and what there is to say of hosts."""
+def smi_text(
+    readings: Sequence[HostReading], now: float, width: int | None = None, *, top: bool = False
+) -> str:
+    """Return a line for each chip, one for each host, and what there is to say of hosts.
+
+    `top`: in reverse, for a screen that may cut off the end.
+    """
     chips = [
         (one.host, *chip_cells(chip), process_text(chip.processes))
         for one in readings
@@ -34,8 +39,9 @@ def smi_text(readings: Sequence[HostReading], now: float, width: int | None = No
     if chips:
         cut = cut_processes([CHIP_HEAD, *chips], width)
         tables.insert(0, format_table(cut, right=(2, 3, 4, 5), width=width))
-    notes = list(note_lines(readings))
-    return "\n\n".join([*tables, "\n".join(notes)] if notes else tables)
+    notes = "\n".join(note_lines(readings))
+    parts = [*tables, notes] if notes else tables
+    return "\n\n".join(reversed(parts) if top else parts)
 
 
 def note_lines(readings: Sequence[HostReading]) -> Iterator[str]:

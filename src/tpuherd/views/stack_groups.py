@@ -95,17 +95,27 @@ def is_python(text: str) -> bool:
 
 def fold_stacks(dumps: Sequence[ProcessDump]) -> list[StackGroup]:
     """Return the groups with the fewest hosts first. Processes without Python, such as the shell
-    of a command, are left out if others have it.
+    of a command, are left out if others of their host have it.
     """
-    python = [one for one in dumps if is_python(one.text)]
+    python = {one.host for one in dumps if is_python(one.text)}
     found: dict[Any, list[ProcessDump]] = {}
-    for one in python or dumps:
+    for one in dumps:
+        if one.host in python and not is_python(one.text):
+            continue
         found.setdefault(parse_stacks(one.text), []).append(one)
     groups = [StackGroup(threads=key, members=tuple(mine)) for key, mine in found.items()]
     return sorted(groups, key=lambda one: (len(one.hosts), *one.steps[:1]))
 
 
 def stack_text(dumps: Sequence[ProcessDump]) -> str:
+    """Return the text of each job; the copies of a job are compared with each other."""
+    jobs: dict[str, list[ProcessDump]] = {}
+    for one in dumps:
+        jobs.setdefault(one.slot.rpartition("-")[0], []).append(one)
+    return "\n\n".join(job_text(mine) for mine in jobs.values())
+
+
+def job_text(dumps: Sequence[ProcessDump]) -> str:
     """Return a summary, then each group: who it is, and where it is."""
     groups = fold_stacks(dumps)
     every = {one.host for one in dumps}
@@ -118,10 +128,10 @@ def stack_text(dumps: Sequence[ProcessDump]) -> str:
 
 
 def summary_line(groups: Sequence[StackGroup], hosts: int) -> str:
-    if len(groups) == 1:
-        return f"all {hosts} hosts are at the same place" if hosts > 1 else "1 host"
     if hosts == 1:
-        return f"1 host, {len(groups)} processes that differ"
+        return "1 host" if len(groups) == 1 else f"1 host, processes at {len(groups)} places"
+    if len(groups) == 1:
+        return f"all {hosts} hosts are at the same place"
     odd = [one for one in groups if len(one.hosts) * 2 < hosts]
     if odd and hosts > 2:
         names = fold_names(name for one in odd for name in one.hosts)
@@ -140,7 +150,8 @@ def group_head(one: StackGroup, hosts: int, others: int | None) -> str:
     if one.steps and others is not None and one.steps[1] < others:
         step += ", behind all others"
     command = shorten_command(one.members[0].command)
-    return f"{fold_names(one.hosts)} ({len(one.hosts)} of {hosts} hosts{each}){step}: {command}"
+    part = f" ({len(one.hosts)} of {hosts} hosts{each})" if hosts > 1 or each else ""
+    return f"{fold_names(one.hosts)}{part}{step}: {command}"
 
 
 def thread_lines(one: StackGroup) -> Iterator[str]:
