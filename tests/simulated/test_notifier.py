@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -177,3 +178,31 @@ def test_no_file_but_the_secrets_has_the_address() -> None:
         assert found == ["secrets/.notify/notify-0-url"]
 
     perform(plot, scripts=QUICK)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_however_often_the_engine_is_killed_every_end_is_told(seed: int) -> None:
+    """Receivers fail at random meanwhile, too."""
+
+    async def plot(play: EngineHarness) -> tuple[set[str], int]:
+        chance = Random(seed)
+
+        async def answer(message: Message) -> SendProblem | None:
+            await asyncio.sleep(chance.random() * 3)
+            return SendProblem(sentence="HTTP 503") if chance.random() < 0.3 else None
+
+        inbox = listen(play, answer, on=["done"])
+        jobs = [f"job{letter}" for letter in "abcdef"]
+        for job in jobs:
+            play.submit(SimJob(job=job))
+            for _ in range(chance.randrange(6)):
+                await play.advance(chance.random() * 60)
+                play.kill()
+        assert await play.until(lambda: len(play.events("slot.done")) == len(jobs), 7200.0)
+        assert await play.until(lambda: bool(play.events("engine.stopped")), 7200.0), "it rests"
+        told = [note.job for _, _, message in inbox.messages for note in message.notes]
+        assert set(told) <= set(jobs)
+        return set(jobs) - set(told), play.lives
+
+    missing, lives = perform(plot, scripts=QUICK)
+    assert not missing and lives > 3

@@ -13,6 +13,7 @@ from tpuherd.exit_status import FAILED, MISUSED
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
+    from tpuherd.store.database import Database
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 BYTES_MAX = 1_000_000
@@ -87,7 +88,18 @@ async def run_notify_test(
             here.store, name, every=every, environ=console.environ, clock=here.clock
         )
         await here.print_content(rows, tests_text, json_=json_)
-    return 0 if all(row["accepted"] for row in rows) else FAILED
+        if not all(row["accepted"] for row in rows):
+            return FAILED
+        end_problem(here.store)
+    return 0
+
+
+def end_problem(store: "Database") -> None:
+    """The user has mended something; an engine whose messages still fail says so again."""
+    from tpuherd.model.trouble import NOTIFY
+
+    if any(one.source == NOTIFY for one in store.troubles.read()):
+        store.troubles.end_trouble(NOTIFY)
 
 
 async def run_notify_set(file: str | None, console: "Console", home: "HostAccess") -> int:
@@ -100,6 +112,7 @@ async def run_notify_set(file: str | None, console: "Console", home: "HostAccess
     async with open_store_session(console) as here:
         if file is None:
             put_receivers(here.store.secrets, (), {})
+            end_problem(here.store)
             await print_lines(console, "Removed the receivers of jobs without `notify`")
             return 0
         page = read_yaml(await read_input(file, console))
@@ -108,6 +121,7 @@ async def run_notify_set(file: str | None, console: "Console", home: "HostAccess
             for one in sorted(page.mistakes, key=lambda each: each.line):
                 await console.print_notice(f"herd notify set: {one.format_line(file)}")
             return MISUSED
+        end_problem(here.store)
         names = [row["receiver"] for row in receiver_rows(here.store) if row["default"]]
         said = f"Jobs without `notify` send messages to: {', '.join(names) or 'nobody'}"
         await print_lines(console, f"{said}. Try it: herd notify test" if names else said)

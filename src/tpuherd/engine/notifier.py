@@ -314,7 +314,7 @@ class Notifier:
         bad = [box for box in self._state.boxes.values() if box.tries >= FAILING]
         if bad:
             said = "; ".join(f"{box.title}: {box.error}" for box in bad[:3])
-            engine.note_trouble(NOTIFY, said, "`herd notify` lists them")
+            engine.note_trouble(NOTIFY, said, "herd notify list")
         elif self._troubled:
             engine.end_trouble(NOTIFY)
         self._troubled = bool(bad)

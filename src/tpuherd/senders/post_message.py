@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ else:
     httpx2 = import_lazily("httpx2")
 
 TIMEOUT_S = 20.0  #: for all of it
+ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 ANSWER_MAX = 4096  #: bytes of an answer that are read
 LATER = {408, 425, 429}  #: statuses below 500 after which a repeated try may succeed
 
@@ -84,4 +86,4 @@ def wait_of_header(value: str, now: float) -> float:
 
 def error_text(error: BaseException) -> str:
     """The last words of an error, or its name."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return ERRNO.sub("", " ".join(str(error).split())) or type(error).__name__
