@@ -12,6 +12,7 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 from page_schemas import PAGE_SCHEMAS
 
 from tests.simulated.page_user import TOKEN, PageUser, page_user
@@ -284,6 +285,9 @@ def test_every_answer_is_as_documented(tmp_path: Path) -> None:
             assert answer.headers["content-type"] == "application/json", "never HTML"
             name = path.partition("?")[0].replace("gpt", "JOB")
             fits(f"GET /api/{name}", answer.json())
+        for path, command in (("report/gpt", "herd report JOB"), ("cost?days=3", "herd report")):
+            found = await served.user.get(f"/api/{path}")
+            jsonschema.validate(found, SCHEMAS[f"{command} --json"])
         samples.close()
 
     serve(tmp_path, check)

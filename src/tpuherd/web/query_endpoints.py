@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from tpuherd.clock import Clock
 from tpuherd.jobs.job_queries import capacity_page, resolve_name
+from tpuherd.jobs.reports import cost_report, job_report
 from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.lazy_modules import import_lazily
 from tpuherd.settings import project_access
@@ -28,6 +29,7 @@ else:  # they load SSH, which the page needs for no picture
 
 EVENTS, EVENTS_MAX = 200, 1000  #: of one answer
 NUMBER_MAX = 2**53
+DAYS, DAYS_MAX = 14, 366  #: of the cost report
 POINTS, POINTS_MAX = 600, 5000  #: of one series
 SINCE_S = 86400.0  #: of series, unless said
 
@@ -69,6 +71,24 @@ def query_routes(services: PageServices) -> list[Route]:
         Route("/api/capacity", capacity),
         Route("/api/quota", quota),
     ]
+
+
+def report_routes(services: PageServices) -> list[Route]:
+    context = services.context
+
+    async def report(request: Request) -> Response:
+        job = request.path_params["job"]
+        return json_answer(
+            await context.query_store(lambda store, now: job_report(store, now, job))
+        )
+
+    async def cost(request: Request) -> Response:
+        days = int(read_number(request, "days", least=1, most=DAYS_MAX) or DAYS)
+        return json_answer(
+            await context.query_store(lambda store, now: cost_report(store, now, days))
+        )
+
+    return [Route("/api/report/{job}", report), Route("/api/cost", cost)]
 
 
 def event_rows(store: Database, name: str | None, before: int, limit: int) -> list[dict[str, Any]]:
