@@ -27,7 +27,7 @@ def served_job(server: FixtureServer) -> None:
 
 def scroll_through(page: "Page") -> None:
     """Charts and logs start when they are seen."""
-    cards = page.locator("main .card")
+    cards = page.locator("main section[aria-labelledby^=card-]:visible")
     for at in range(cards.count()):
         cards.nth(at).scroll_into_view_if_needed()
 
