@@ -51,22 +51,35 @@ class SeriesOptions:
 
 
 async def run_series(asked: SeriesOptions, console: "Console", home: "HostAccess") -> int:
-    from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_series import read_job_series
-    from tpuherd.views.printable import json_text
-    from tpuherd.views.series_table import series_csv, series_rows, series_text
+    import asyncio
 
+    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.jobs.job_queries import resolve_name
+    from tpuherd.jobs.job_series import SeriesQuestion, read_job_series
+
+    machine = asked.csv_ or asked.json_
     async with open_store_session(console) as here:
-        machine = asked.csv_ or asked.json_
         await here.print_troubles(apart=machine)
-        since = here.now - DAY_S if asked.since is None else asked.since
-        span = (since, here.now)
-        points = ALL_POINTS if machine else POINTS
-        found = read_job_series(here.store, asked.name, asked.values, span, points)
-        if asked.json_:
-            await console.write(f"{json_text(series_rows(found))}\n".encode(errors="replace"))
-        elif asked.csv_:
-            await console.write(series_csv(found).encode(errors="replace"))
+        job, slot = resolve_name(here.store, asked.name)
+        question = SeriesQuestion(
+            name=asked.name, job=job, slot=slot, values=asked.values,
+            since=here.now - DAY_S if asked.since is None else asked.since, until=here.now,
+            points=ALL_POINTS if machine else POINTS,
+        )  # fmt: skip
+        style = console.table_style
+
+        def read_and_draw() -> str:
+            from tpuherd.views.printable import json_text
+            from tpuherd.views.series_table import series_csv, series_rows, series_text
+
+            found = read_job_series(here.store.folder, question)
+            if asked.json_:
+                return f"{json_text(series_rows(found))}\n"
+            return series_csv(found) if asked.csv_ else series_text(found, **style)
+
+        text = await asyncio.to_thread(read_and_draw)  # other commands go on meanwhile
+        if machine:
+            await console.write(text.encode(errors="replace"))
         else:
-            await console.print_text(series_text(found, **console.table_style), coloured=True)
+            await console.print_text(text, coloured=True)
     return 0

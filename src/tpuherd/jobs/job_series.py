@@ -1,30 +1,46 @@
 """Reads the series of a job or a slot, or says why there is none."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from tpuherd.errors import NotFound
-from tpuherd.jobs.job_queries import resolve_name
 from tpuherd.model.samples import Series
-from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 
 NAMES_SHOWN = 20
 
 
-def read_job_series(
-    store: Database, name: str, values: Sequence[str], span: tuple[float, float], points: int
-) -> list[Series]:
-    """Return the series of these values; without any, those that scripts reported."""
-    job, slot = resolve_name(store, name)
-    samples = SampleStore(store.folder)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SeriesQuestion:
+    """What to read."""
+
+    name: str  #: of the job or slot, as the user wrote it
+    job: str
+    slot: str | None
+    values: Sequence[str]  #: none: those that scripts reported
+    since: float
+    until: float
+    points: int
+
+
+def read_job_series(folder: Path, asked: SeriesQuestion) -> list[Series]:
+    """Return the series; NotFound if there is none. It may take seconds."""
+    samples = SampleStore(folder)
+    read = partial(
+        samples.read_series,
+        asked.job,
+        since=asked.since,
+        until=asked.until,
+        of=asked.slot or "",
+    )
     try:
-        found = samples.read_series(
-            job, values or None, since=span[0], until=span[1], points=points, of=slot or ""
-        )
-        chosen = [one for one in found if values or not one.name.host]
+        found = read(asked.values or None, points=asked.points)
+        chosen = [one for one in found if asked.values or not one.name.host]
         if not chosen:
-            known = samples.read_series(job, since=span[0], until=span[1], points=1, of=slot or "")
-            raise NotFound(nothing_found(name, values), hint=hint_names(known))
+            known = read(points=1)
+            raise NotFound(nothing_found(asked.name, asked.values), hint=hint_names(known))
         return chosen
     finally:
         samples.close()
