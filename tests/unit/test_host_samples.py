@@ -108,8 +108,15 @@ class Collected:
             self.keeper, self.clock, lambda sentence, hint: self.alarms.append(sentence)
         )
 
-    def report(self, step: int, worker: int = 0, attempt: str = "a1", **metrics: float) -> None:
-        run = HostRun(attempt=attempt, word=RunState.RUNNING, step=step, metrics=metrics)
+    def report(
+        self,
+        step: int,
+        worker: int = 0,
+        attempt: str = "a1",
+        word: RunState = RunState.RUNNING,
+        **metrics: float,
+    ) -> None:
+        run = HostRun(attempt=attempt, word=word, step=step, metrics=metrics)
         self.collector.take_report(status(worker), "gpt-0", run)
 
     def values(self, name: str) -> list[tuple[float, float]]:
@@ -187,6 +194,33 @@ def test_a_later_attempt_measures_its_own_rate() -> None:
         made.report(step=60, attempt="a2")
 
     assert play(plot).values("step_rate") == [(30.0, 5.0)]
+
+
+def test_a_value_that_does_not_change_is_kept_each_minute() -> None:
+    async def plot(made: Collected) -> None:
+        for second in range(100):
+            made.report(step=second, eval_loss=1.0 if second < 80 else 0.5)
+            await made.clock.sleep(1.0)
+
+    made = play(plot)
+    assert made.values("eval_loss") == [(0.0, 1.0), (60.0, 1.0), (80.0, 0.5)]
+    assert len(made.values("step")) == 100
+
+
+def test_the_last_step_of_an_attempt_is_kept_once() -> None:
+    async def plot(made: Collected) -> None:
+        made.report(step=90, attempt="a0", word=RunState.ENDED)
+        made.report(step=1, loss=3.0)
+        await made.clock.sleep(0.2)
+        made.report(step=2, loss=2.0)
+        made.report(step=3, loss=1.0, word=RunState.ENDED)
+        await made.clock.sleep(20.0)
+        made.report(step=3, loss=1.0, word=RunState.ENDED)
+        made.report(step=90, attempt="a0", word=RunState.ENDED)
+
+    made = play(plot)
+    assert made.values("step") == [(0.0, 1.0), (pytest.approx(0.2), 3.0)]
+    assert [value for _, value in made.values("loss")] == [3.0, 1.0]
 
 
 def test_one_host_of_a_gang_counts() -> None:

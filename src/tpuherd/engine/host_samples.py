@@ -7,14 +7,14 @@ a plan depends on: when they can't be kept, they are lost, and people are told.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol
 
 from tpuherd.clock import Clock
 from tpuherd.engine.host_messages import InvalidMessage, SampleMessage, parse_message
 from tpuherd.errors import HerdError
-from tpuherd.model.observed import HostRun, HostStatus
+from tpuherd.model.observed import HostRun, HostStatus, RunState
 from tpuherd.model.samples import STEP, STEP_RATE, ChipSample, HostSample, SeriesName
 
 WRITE_S = 10.0
@@ -24,6 +24,8 @@ FEW_SLOTS = 50
 OLDER_MAX = 20_000  #: values that wait for the next write
 RATE_S = 5.0  #: a step rate is measured over at least this time
 LEADER_S = 60.0  #: another host's reports count after a silence of the first one
+NAMES_MAX = 200  #: remembered for a slot
+SAME_S = 60.0  #: between two points of a value that does not change
 FORGET_S = 3600.0  #: hosts and slots that are silent for this long
 
 Json = Mapping[str, Any]
@@ -102,6 +104,22 @@ class SlotReports:
     attempt: str = ""
     step: int = 0  #: the first of those over which the rate is measured, with its time
     step_at: float = 0.0
+    last_step: int = -1
+    values: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def note_value(self, name: str, value: float, now: float) -> bool:
+        """Whether to keep a value: reports repeat those that a script sends more rarely."""
+        kept = self.values.get(name)
+        if kept is not None and kept[0] == value and now < kept[1] + SAME_S:
+            return False
+        if len(self.values) >= NAMES_MAX:
+            self.values.clear()
+        self.values[name] = (value, now)
+        return True
+
+    def is_news(self, run: HostRun) -> bool:
+        """Whether the attempt that was followed has a later step now."""
+        return run.attempt == self.attempt and run.step is not None and run.step > self.last_step
 
 
 class SampleCollector:
@@ -129,26 +147,34 @@ class SampleCollector:
         self._hosts[status.name] = parse_sample(event, status.name, slot, now)
 
     def take_report(self, status: HostStatus, slot: str, run: HostRun) -> None:
-        """Take the latest that a script has reported."""
+        """Take the latest that a script has reported; of an ended one, its last step once."""
         now = self._clock.now()
         who = (status.node, status.worker)
         known = self._slots.get(slot)
+        has_ended = run.word in (RunState.ENDED, RunState.LOST)
+        if has_ended and (known is None or not known.is_news(run)):
+            return
         if known is None or now > known.heard_at + LEADER_S:
             known = self._slots[slot] = SlotReports(leader=who, heard_at=now)
         if who > known.leader:
             return
         known.leader, known.heard_at = who, now
-        if now < known.kept_at + (REPORT_S_MIN if len(self._slots) <= FEW_SLOTS else RATE_S):
+        if not has_ended and now < known.kept_at + (
+            REPORT_S_MIN if len(self._slots) <= FEW_SLOTS else RATE_S
+        ):
             return
         known.kept_at = now
         job = slot.rpartition("-")[0]
         values = dict(run.metrics)
         rate = measure_rate(known, run, now)
         if run.step is not None:
+            known.last_step = run.step
             values[STEP] = float(run.step)
         if rate is not None:
             values[STEP_RATE] = rate
         for name, value in values.items():
+            if name != STEP_RATE and not known.note_value(name, value, now):
+                continue
             title = SeriesName(job=job, slot=slot, name=name)
             if title in self._values and len(self._older) < OLDER_MAX:
                 self._older.append(self._values[title])

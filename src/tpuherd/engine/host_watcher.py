@@ -256,6 +256,7 @@ class HostWatcher:
             self._works[id] = agent_updates.merge_attempt_status(
                 status, self._works.get(id), self._means.clock.now()
             )
+            self._means.samples.take_report(self.word, self.slot, self._works[id])
             has_output = not self._works[id].drained
         else:
             has_output = status.phase == "running" or bool(status.length)
