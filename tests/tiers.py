@@ -78,6 +78,7 @@ LONG = (
     "page/test_pages.py",
     "page/test_real_page.py",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
+    "simulated/test_report_predictions.py",
     "unit/test_examples.py::test_every_file_is_packed_once_whatever_dies",
     "unit/test_python_api.py::test_a_type_checker_accepts_correct_use",
 )

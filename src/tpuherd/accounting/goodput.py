@@ -4,7 +4,8 @@ The states are listed in docs/reference/events.md. PRODUCTIVE time turns into WA
 later attempt resumes from an earlier step.
 """
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -209,12 +210,13 @@ def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:
     return seconds
 
 
-def clip_spans(spans: Iterable[StateSpan], start: float, end: float) -> tuple[StateSpan, ...]:
-    """Cut the spans to the time between `start` and `end`."""
+def clip_spans(spans: Sequence[StateSpan], start: float, end: float) -> tuple[StateSpan, ...]:
+    """Cut spans, which are in order, to the time between `start` and `end`."""
+    first = bisect_right(spans, start, key=lambda span: span.end)
+    last = bisect_left(spans, end, key=lambda span: span.start)
     return tuple(
         StateSpan(start=max(span.start, start), end=min(span.end, end), state=span.state)
-        for span in spans
-        if span.start < end and start < span.end
+        for span in spans[first:last]
     )
 
 
