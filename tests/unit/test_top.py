@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tpuherd.commands.log_pages import LineId, PageLine
 from tpuherd.errors import OperationFailed
+from tpuherd.model.samples import Series, SeriesName, SeriesPoint
 from tpuherd.top.detail_lines import JobDetail, explain_row
 from tpuherd.top.row_cells import head_text, row_pieces, visible_columns
 from tpuherd.top.tree_rows import Json, TreeRow, build_rows
@@ -293,3 +294,17 @@ def test_the_cursor_stays_on_its_row_while_others_come_and_go() -> None:
         await shows(app, pilot, "▸ ● eval")
 
     drive_screen(feed, play, [])
+
+
+def test_a_sparkline_has_no_gap_between_reports_and_the_step_is_the_latest() -> None:
+    def series(name: str, last: float) -> Series:
+        points = tuple(SeriesPoint(10.0 * at, last, last, last) for at in range(40))
+        return Series(name=SeriesName(job="gpt", slot="gpt-0", name=name), points=points)
+
+    row = build_rows(FLEET, [("gpt",)])[1]
+    told = [series("loss", 0.5), series("step", 1234.0)]
+    lines = explain_row(row, JobDetail(page=PAGE, series=told), 1000.0, 90)
+    text = ["".join(part for part, _ in line) for line in lines]
+    assert text[0] == "gpt-0 running  step 1234"
+    (loss,) = [line for line in text if line.startswith("loss")]
+    assert loss == f"{'loss':17}{'▄' * 20} 0.5"

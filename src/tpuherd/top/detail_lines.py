@@ -7,10 +7,10 @@ from math import isfinite
 
 from tpuherd.accounting.goodput import GoodputState, StateSpan
 from tpuherd.commands.log_pages import PageLine
-from tpuherd.model.samples import STEP_RATE, Series
+from tpuherd.model.samples import STEP, STEP_RATE, Series
 from tpuherd.top.row_cells import STYLES, Piece, show_line
 from tpuherd.top.tree_rows import Json, TreeRow
-from tpuherd.views.format_text import format_span, wrap_text
+from tpuherd.views.format_text import format_number, format_span, wrap_text
 from tpuherd.views.sparkline import sparkline, spread_values
 from tpuherd.views.text_width import cut_text, pad_text
 from tpuherd.views.timeline_bar import BarPart, bar_cells
@@ -34,7 +34,8 @@ class JobDetail:
 def explain_row(row: TreeRow, detail: JobDetail, now: float, width: int) -> list[Line]:
     """Say what the row does and why, where its time went, and what its script reports."""
     slots = [row.key[1]] if len(row.key) > 1 else list(detail.page["timeline"]["slots"])
-    lines: list[Line] = [[(f"{row.target} ", "bold"), (show_line(row.phase), tint_of(row))]]
+    head = [(f"{row.target} ", "bold"), (show_line(row.phase), tint_of(row))]
+    lines: list[Line] = [[*head, *step_pieces(detail.series, slots)]]
     if row.why:
         lines += [[(text, "")] for text in wrap_text(show_line(row.why), width).splitlines()]
     lines += timeline_lines(detail.page["timeline"], slots, width)
@@ -48,6 +49,14 @@ def explain_row(row: TreeRow, detail: JobDetail, now: float, width: int) -> list
         ]
     )
     return lines
+
+
+def step_pieces(series: Sequence[Series], slots: Sequence[str]) -> list[Piece]:
+    """The latest step that the script of one slot has reported."""
+    steps = [one.points[-1].mean for one in series if one.name.name == STEP and one.points]
+    if len(slots) != 1 or not steps or not isfinite(steps[0]):
+        return []
+    return [(f"  step {format_number(int(steps[0]))}", "bold")]
 
 
 def tint_of(row: TreeRow) -> str:
@@ -107,10 +116,13 @@ def series_lines(series: Sequence[Series], slots: Sequence[str], width: int) -> 
     """A sparkline for each of the script's values, and its latest value."""
     lines: list[Line] = []
     room = min(SPARK_WIDTH, max(10, width - NAME_WIDTH - 14))
-    mine = [one for one in series if one.name.slot in slots and one.points and not one.name.host]
+    mine = [
+        one for one in series if one.name.slot in slots and one.points and one.name.name != STEP
+    ]
     for one in mine[:SERIES_MAX]:
         points = [(point.at, point.mean) for point in one.points]
-        values = spread_values(points, points[0][0], points[-1][0] + 1e-6, room)
+        cells = min(room, (len(points) + 1) // 2)  # a rest between two reports is no gap
+        values = spread_values(points, points[0][0], points[-1][0], cells)
         name = "steps/s" if one.name.name == STEP_RATE else one.name.name
         last = points[-1][1]
         said = f"{last:.4g}" if isfinite(last) else str(last)

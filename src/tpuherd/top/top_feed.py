@@ -10,7 +10,6 @@ from tpuherd.commands.find_logs import LogQuery, find_logs, submission_times
 from tpuherd.commands.log_pages import PageLine, read_log_page
 from tpuherd.errors import HerdError
 from tpuherd.jobs.live_view import LiveView
-from tpuherd.model.samples import STEP
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import COMMAND, LogStore
@@ -81,7 +80,7 @@ class TopFeed:
         series = self._samples.read_series(
             job, since=now - SERIES_S, until=now, points=POINTS, of=slot
         )
-        told = [one for one in series if not one.name.host and one.name.name != STEP]
+        told = [one for one in series if not one.name.host]
         return JobDetail(page=page, events=events, series=told)
 
     def _read_logs(self, target: str) -> list[PageLine]:
