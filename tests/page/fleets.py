@@ -268,6 +268,7 @@ def build_report(job: str = "gpt") -> Json:
         "seconds": seconds,
         "money": {"productive": 81.0, "provision": 1.2},
         "steps_lost": 412,
+        "states": [{"state": "productive", "title": "training", "meaning": "work that counts"}],
         "incidents": [{"slot": f"{job}-0", "at": NOW - 900, "seconds": 412.0, "finished": True}],
         "silence": "",
         "improvements": [

@@ -17,6 +17,7 @@ from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.overview_rows import overview_event_row, series_row
+from tpuherd.views.slot_timeline import state_rows
 from tpuherd.web.json_answers import json_answer, read_number
 from tpuherd.web.page_context import PageContext, PageServices
 
@@ -78,9 +79,8 @@ def report_routes(services: PageServices) -> list[Route]:
 
     async def report(request: Request) -> Response:
         job = request.path_params["job"]
-        return json_answer(
-            await context.query_store(lambda store, now: job_report(store, now, job))
-        )
+        found = await context.query_store(lambda store, now: job_report(store, now, job))
+        return json_answer({**found, "states": state_rows()})
 
     async def cost(request: Request) -> Response:
         days = int(read_number(request, "days", least=1, most=DAYS_MAX) or DAYS)

@@ -142,9 +142,10 @@ function adviceText({ gain, goodput, assumes }) {
 
 /** Seconds by state, the largest first; money of the state beside it. */
 function stateParts(page) {
+  const titles = new Map((page.states || []).map((one) => [one.state, one.title]));
   const parts = Object.entries(page.seconds || {}).filter(([, seconds]) => seconds > 0);
   return parts.sort((left, right) => right[1] - left[1]).map(([state, seconds]) => ({
-    name: state.replaceAll("_", " "), value: seconds,
+    name: titles.get(state) ?? state.replaceAll("_", " "), value: seconds,
     text: [formatSpan(seconds), moneyOf(page, state)].filter(Boolean).join(", "),
     colour: stateColour(state) }));
 }
