@@ -138,12 +138,18 @@ def test_money_goes_on_without_events(tmp_path: Path) -> None:
     user.add(story.events)
     user.look()
     before = user.slots["gpt-0"]
-    user.clock.time += 30
-    assert not user.look().slots, "not yet: a row is renewed once a minute"
-    user.clock.time += 31
+    user.clock.time += 2
+    assert not user.look().slots, "not yet: the slot is a minute old"
+    user.clock.time += 2
+    assert user.look().slots == {"gpt-0"}
+    user.clock.time += 86400
+    user.look()
+    user.clock.time += 57
+    assert not user.look().slots, "once a minute is enough for a slot of a day"
+    user.clock.time += 5
     assert user.look().slots == {"gpt-0"}
     after = user.slots["gpt-0"]
-    assert after["cost"] == pytest.approx(before["cost"] + 61)
+    assert after["cost"] == pytest.approx(before["cost"] + 86466)
     assert after["goodput"] > before["goodput"]
     assert user.shown() == user.true_rows()
     assert user.view.overview()["cost"]["total"] == pytest.approx(after["cost"])

@@ -6,7 +6,7 @@
     view.change_rows(changes)   # only what changed
 
 Rows change with events, messages and samples. Money and goodput also grow while nothing happens:
-rows of slots with a node are therefore renewed about once a minute, a few at a time.
+rows of slots with a node are therefore renewed now and then, a few at a time.
 Use it only in the thread that opened the store.
 """
 
@@ -43,7 +43,9 @@ from tpuherd.views.overview_rows import (
 from tpuherd.views.slot_timeline import incident_rows, job_timeline, state_rows
 from tpuherd.views.trouble_line import problem_rows
 
-RENEW_S = 60.0  #: rows of slots that cost or work are renewed this often
+#: Rows of slots that cost or work are renewed when they are older than this part of the slot's
+#: age, so that young jobs show their goodput, and at least once a minute.
+RENEW_SHARE, RENEW_S_MIN, RENEW_S_MAX = 0.05, 2.0, 60.0
 RENEWED_MAX = 50  #: at most so many at once
 LOOK_S = 1.0  #: how often to look at what the store does not count: engine, problems, notices
 EVENTS_MAX = 500  #: of one refresh; older ones are in the log
@@ -290,9 +292,10 @@ class LiveView:
         """Slots whose money or time goes on, and whose rows are old."""
         many = 0
         for slot, at in self._built_at.items():
-            if 0 <= now - at < RENEW_S:
-                continue
             account = self._accounts[slot]
+            age = RENEW_SHARE * (now - account.start)
+            if 0 <= now - at < min(RENEW_S_MAX, max(RENEW_S_MIN, age)):
+                continue
             if account.per_hour or account.state not in REST:
                 many += 1
                 yield slot
