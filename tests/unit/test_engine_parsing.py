@@ -17,6 +17,7 @@ from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent, Launch, Refusal
 from tpuherd.planner.step_events import checkpoint_facts
 from tpuherd.ports import Host
+from tpuherd_host.agent.state_machine.rpc_attempts import WORDS_MAX
 from tpuherd_host.agent.state_machine.state import (
     CLOSING,
     ENDED,
@@ -151,6 +152,14 @@ def test_a_live_step_is_dated_by_our_clock() -> None:
     assert agent_updates.merge_step_report(
         first, parse_report({"step": 2, "time": 6410.0}), 10010.0
     ).stepped_at == (10010.0)
+
+
+def test_a_flood_of_names_is_bounded_and_known_values_go_on() -> None:
+    work = HostRun(attempt="gpt-0-a1-7kq", word=RunState.RUNNING)
+    for report in range(40):
+        told = {"loss": 1.0 / (report + 1), **{f"{report}-{name}": 1.0 for name in range(20)}}
+        work = agent_updates.merge_step_report(work, parse_report(told), 10.0 + report)
+    assert len(work.metrics) == WORDS_MAX and work.metrics["loss"] == 1 / 40
 
 
 def test_what_checkpoints_cost_is_no_metric() -> None:

@@ -1,6 +1,6 @@
 """Translate what agents report into the planner's types; pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
@@ -8,7 +8,7 @@ from typing import Any
 
 from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
 from tpuherd.model.observed import HostRun, HostStatus, RunState
-from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY
+from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY, WORDS_MAX
 from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
 STEPS_KEPT = 21  #: reports in the median duration of a step
@@ -83,8 +83,15 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
         complete=known.complete or report.complete,
         stepped_at=at if newer else known.stepped_at,
         step_s=report.step_s or known.step_s,
-        metrics={**known.metrics, **metrics},
+        metrics=join_metrics(known.metrics, metrics),
     )
+
+
+def join_metrics(known: Mapping[str, float], new: Mapping[str, float]) -> Mapping[str, float]:
+    """Update the known values; of further names, keep no more than one report may have."""
+    added = [name for name in new if name not in known][: max(0, WORDS_MAX - len(known))]
+    kept = {name: value for name, value in new.items() if name in known}
+    return {**known, **kept, **{name: new[name] for name in added}}
 
 
 def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
