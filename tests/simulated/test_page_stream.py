@@ -17,6 +17,7 @@ from page_schemas import PAGE_SCHEMAS
 
 from tests.simulated.page_user import TOKEN, PageUser, page_user
 from tests.unit.event_stories import StoryLog, struck
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.model.samples import ChipSample, HostSample, SeriesName
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -287,6 +288,8 @@ def test_every_answer_is_as_documented(tmp_path: Path) -> None:
             fits(f"GET /api/{name}", answer.json())
         for path, command in (("report/gpt", "herd report JOB"), ("cost?days=3", "herd report")):
             found = await served.user.get(f"/api/{path}")
+            if path == "report/gpt":  # beside the report, the words for its states
+                assert {row["state"] for row in found.pop("states")} == set(map(str, GoodputState))
             jsonschema.validate(found, SCHEMAS[f"{command} --json"])
         samples.close()
 
