@@ -180,6 +180,18 @@ def test_who_may_only_look_has_no_buttons(server: FixtureServer, open_tab: OpenT
     assert not page.get_by_role("button", name="Stop").is_visible()
 
 
+@pytest.mark.parametrize(("phases", "offered"), [({"running": 2}, False), ({"gave up": 1}, True)])
+def test_a_job_that_gave_up_can_be_resumed(
+    server: FixtureServer, open_tab: OpenTab, phases: dict[str, int], offered: bool
+) -> None:
+    overview = fleets.build_overview()
+    jobs = [{**job, "phases": phases} if job["job"] == "gpt" else job for job in overview["jobs"]]
+    server.content["/api/overview"] = {**overview, "jobs": jobs}
+    page = open_job(open_tab)
+    page.get_by_role("button", name="Delete").wait_for()
+    assert page.get_by_role("button", name="Resume").is_visible() is offered
+
+
 def test_logs_are_folded_filtered_and_followed(server: FixtureServer, open_tab: OpenTab) -> None:
     overview = fleets.build_overview(nodes=[fleets.build_node(0, hosts=4)])
     page_of_job = job_scenes.build_job_page(slots=1)

@@ -7,7 +7,7 @@ import { makeErrorNotice, makeNotice } from "./notice.js";
 
 const ACTIONS = {
   stop: { title: "Stop", ask: askStop, fits: (job) => job.goal === "run" || job.goal === "idle" },
-  resume: { title: "Resume", ask: askResume, fits: (job) => job.goal === "stopped" || job.goal === "idle" },
+  resume: { title: "Resume", ask: askResume, fits: (job) => job.goal === "stopped" || job.goal === "idle" || job.phases["gave up"] > 0 },
   scale: { title: "Scale", ask: askScale, fits: (job) => job.kind === "job" && job.goal === "run" },
   down: { title: "Delete", ask: askDown, fits: (job) => job.goal !== "removed", danger: true },
 };
