@@ -14,6 +14,7 @@ import pytest
 from json_schemas import READING_SCHEMAS, SCHEMAS
 
 from tests.simulated.terminals import run_in_terminal
+from tests.simulated.test_sample_store import value
 from tests.unit.event_stories import StoryLog, struck
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cli.main import run
@@ -25,6 +26,7 @@ from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.sweeps.map_items import items_digest
 from tpuherd.views.printable import COLOURED, show_controls
 from tpuherd_host.agent.log_records import Record
@@ -162,6 +164,10 @@ def test_json_fits_its_schema(
     one.tell("slot.done", why="it succeeded")
     save(one)
     logged(world, tmp_path, "gpt-0-a1-7kq", "gpt-0-g1-7kq", (time(),))
+    scope = project_access.resolve_scope({"HOME": str(tmp_path)}, world=world)
+    samples = SampleStore(scope.store_folder)
+    samples.put_samples([], [value("loss", time() - 10.0, 2.5)])
+    samples.close()
     words = command.replace("NAME", "gpt").split()[1:]
     status, out, _ = herd(*words)
     assert status == (7 if command.startswith("herd engine") else 0)  # none runs
