@@ -1,6 +1,7 @@
 """The page of a running world: jobs are changed and weather is made as by the commands."""
 
 import json
+from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 
@@ -20,12 +21,12 @@ class Page:
         self.port, self.token = port, token
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body)
-        connection.request(method, path, content, headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, content, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
 
     def does(self, path: str, body: Any) -> str:
         status, answer = self.ask("POST", path, body)
