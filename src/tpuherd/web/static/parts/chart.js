@@ -11,7 +11,7 @@ const HEIGHT = 220;
 const FOLD_FROM = 9; // series; as many as have a colour of their own are drawn one by one
 const GAP_STEPS = 4; // as many usual steps without a point are a gap
 
-/** See SEEING: {element, setSeries, append, setMarks, dispose}. */
+/** Returns {element, setSeries, append, setMarks, dispose}. */
 export function createChart(options) {
   const state = {
     unit: "number", axis: "time", height: HEIGHT, empty: "No values yet.", log: false, marks: [], fold: true,

@@ -4,7 +4,7 @@ import { cleanText, h } from "../dom.js";
 
 const LEVELS = 6; // classes heat-0 … heat-5
 
-/** `cell(row, column)` gives {level: 0..1 or null, text, words}; see SEEING: {element, update}. */
+/** `cell(row, column)` gives {level: 0..1 or null, text, words}; returns {element, update}. */
 export function createHeatMap(options) {
   const detail = h("p", { class: "heat-detail", role: "status" });
   const frame = h("div", { class: "heat-frame", role: "region", tabindex: "0", "aria-label": options.caption });

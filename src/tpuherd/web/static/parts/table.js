@@ -6,7 +6,7 @@ import { cleanText, h, reconcile, setText } from "../dom.js";
 const PAGE = 200, PAGE_OF_CARDS = 20;
 const FILTER_MIN = 8; // rows from which a filter is worth its place
 
-/** See SEEING: {element, setRows, dispose}. */
+/** Returns {element, setRows, dispose}. */
 export function createTable(options) {
   const state = {
     rows: [], filter: true, sort: null, empty: "Nothing yet.", rowKey: (row) => rowName(options.columns, row),
