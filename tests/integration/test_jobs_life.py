@@ -340,7 +340,7 @@ def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
         done = user.herd("series", "gpt", name, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else []
 
-    until(lambda: user.herd("series", "gpt", "duty").returncode == 0, "a sample", seconds=90)
+    until(lambda: series("duty") and series("loss"), "samples of both", seconds=90)
     assert user.kill_engine()
     assert user.herd("ls").returncode == 0  # which starts another one
     seen = len(series("loss")[0]["points"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.conformance.world import until
 from tests.page.fixture_server import FixtureServer
 from tests.page.fleets import serve_fleet
 
@@ -139,3 +140,8 @@ def watch_tab(page: "Page", home: str) -> Tab:
 def note_request(tab: Tab, url: str) -> None:
     if not url.startswith((tab.home, "data:", "about:")):
         tab.foreign.append(url)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait until this is so: a page draws a moment after a key, and asks its server after that."""
+    until(holds, "the page", seconds=20)

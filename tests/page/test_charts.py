@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.page.conftest import OpenTab, Tab, find_axe_problems
+from tests.page.conftest import OpenTab, Tab, find_axe_problems, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -170,22 +170,23 @@ def test_the_cursor_is_moved_and_read_by_keyboard(tab: Tab) -> None:
     )
     plot = page.get_by_role("slider", name="loss: cursor")
     plot.press("Home")
-    assert plot.get_attribute("aria-valuetext") == "Mon 23 Nov 13:00:00: gpt-0 0 (−1 to 1)"
+    wait_until(
+        lambda: plot.get_attribute("aria-valuetext") == "Mon 23 Nov 13:00:00: gpt-0 0 (−1 to 1)"
+    )
     plot.press("ArrowRight")
-    assert plot.get_attribute("aria-valuetext") == "Mon 23 Nov 13:00:10: gpt-0 1 (0 to 2)"
+    wait_until(
+        lambda: plot.get_attribute("aria-valuetext") == "Mon 23 Nov 13:00:10: gpt-0 1 (0 to 2)"
+    )
     plot.press("End")
-    assert page.locator(".chart-readout").inner_text().split("\n") == [
-        "Mon 23 Nov 13:10:00",
-        "gpt-0",
-        "60 (59 to 61)",
-    ]
+    last = ["Mon 23 Nov 13:10:00", "gpt-0", "60 (59 to 61)"]
+    wait_until(lambda: page.locator(".chart-readout").inner_text().split("\n") == last)
     plot.press("+")
     whole = page.get_by_role("button", name="whole range")
     whole.wait_for()
-    assert plot.get_attribute("aria-valuemin") == str(T + 300)
+    wait_until(lambda: plot.get_attribute("aria-valuemin") == str(T + 300))
     plot.press("Escape")
     whole.wait_for(state="hidden")
-    assert plot.get_attribute("aria-valuemin") == str(T)
+    wait_until(lambda: plot.get_attribute("aria-valuemin") == str(T))
 
 
 def test_dragging_zooms_and_new_points_do_not_move_the_view(tab: Tab) -> None:
@@ -215,11 +216,14 @@ def test_the_legend_hides_a_series_and_the_table_lists_the_rest(tab: Tab) -> Non
     draw_chart(page, {"title": "loss", "series": series})
     page.get_by_text("Values as a table").click()
     table = page.get_by_role("table")
+    table.get_by_role("columnheader", name="gpt-1").wait_for()
     assert table.get_by_role("columnheader").all_inner_texts() == ["time", "gpt-0", "gpt-1"]
     page.get_by_role("button", name="gpt-0").press("Enter")
     table.get_by_role("columnheader", name="gpt-0").wait_for(state="hidden")
-    assert page.get_by_role("button", name="gpt-0").get_attribute("aria-pressed") == "false"
-    assert table.get_by_role("row").count() == 6
+    wait_until(
+        lambda: page.get_by_role("button", name="gpt-0").get_attribute("aria-pressed") == "false"
+    )
+    wait_until(lambda: table.get_by_role("row").count() == 6)
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page import fleets, job_scenes
-from tests.page.conftest import OpenTab, find_axe_problems
+from tests.page.conftest import OpenTab, find_axe_problems, wait_until
 from tests.page.fixture_server import FixtureServer
 from tests.page.test_pages import wait_until_connected
 
@@ -109,7 +109,7 @@ def test_a_change_is_shown_where_it_happened(server: FixtureServer, open_tab: Op
     server.content["/api/overview"] = fleets.build_overview(jobs=[fleets.build_job("other")])
     server.send("reset", {})
     page.locator(".job-table").get_by_text("other").wait_for()
-    assert page.get_by_text("no v4 left").count() == 0
+    wait_until(lambda: page.get_by_text("no v4 left").count() == 0)
 
 
 def test_the_chips_and_the_timeline_are_read_by_keys(open_tab: OpenTab) -> None:
@@ -130,10 +130,9 @@ def test_the_chips_and_the_timeline_are_read_by_keys(open_tab: OpenTab) -> None:
     said.get_by_text(re.compile("gpt-1: productive")).wait_for()
     shares = page.locator(".timeline .legend").inner_text()
     page.keyboard.press("Enter")
-    assert page.locator(".timeline .legend").inner_text() != shares, "the window is zoomed"
+    wait_until(lambda: page.locator(".timeline .legend").inner_text() != shares)  # it is zoomed
     page.keyboard.press("0")
-    page.locator(".timeline .legend-entry").filter(has_text="queue first").wait_for()
-    assert page.locator(".timeline .legend").inner_text() == shares
+    wait_until(lambda: page.locator(".timeline .legend").inner_text() == shares)
     page.keyboard.press("?")
     page.get_by_role("dialog").get_by_text("show these keys").wait_for()
 
@@ -148,7 +147,7 @@ def test_the_timeline_tells_what_losses_cost(open_tab: OpenTab) -> None:
     page.get_by_role("columnheader", name="capacity wait").wait_for()
     page.get_by_text("queue 10 m 00 s").first.wait_for()
     page.get_by_role("button", name="Only failures").click()
-    assert page.locator("article.attempt").count() == 2
+    wait_until(lambda: page.locator("article.attempt").count() == 2)
     page.get_by_text("Use a smaller batch.").first.wait_for()
 
 
@@ -169,7 +168,7 @@ def test_a_job_is_changed_only_after_a_question(server: FixtureServer, open_tab:
     question.get_by_text("3 more nodes (about $9.66 an hour more)").wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("done").first.wait_for()
-    assert page.get_by_role("dialog").count() == 0
+    wait_until(lambda: page.get_by_role("dialog").count() == 0)
     assert server.posted == [("/api/jobs/gpt/stop", {}), ("/api/jobs/gpt/scale", {"count": 5})]
 
 
@@ -200,7 +199,7 @@ def test_logs_are_folded_filtered_and_followed(server: FixtureServer, open_tab: 
     scroll_through(page)
     lines = page.locator(".log-line:visible")
     lines.get_by_text("step 9").wait_for()
-    assert lines.count() == 11
+    wait_until(lambda: lines.count() == 11)
     assert lines.filter(has_text="step 9").locator(".log-host").inner_text() == "all 4 hosts"
     assert lines.filter(has_text="only here").locator(".log-host").inner_text() == "gpt-0/w2"
     stream = "/api/jobs/gpt/logs/stream"
@@ -212,12 +211,12 @@ def test_logs_are_folded_filtered_and_followed(server: FixtureServer, open_tab: 
     assert lines.filter(has_text="only here").count() == 1, "a repeated line is shown once"
     page.get_by_label("Filter lines").fill("/NaN$/")
     page.get_by_text("1 of 12 lines match").wait_for()
-    assert page.locator("mark").inner_text() == "nan"
+    wait_until(lambda: page.locator("mark").inner_text() == "nan")
     page.get_by_label("Filter lines").fill("step w3")
     page.get_by_text("10 of 12 lines match").wait_for()
     page.get_by_label("Worker").select_option("3")
     page.locator(".log-tools a[href$='?worker=3']").wait_for()
-    assert any("logs?worker=3" in path for path in server.requests)
+    wait_until(lambda: any("logs?worker=3" in path for path in server.requests))
 
 
 def test_an_old_token_is_told_and_not_tried_for_ever(

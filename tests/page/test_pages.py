@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.page import fleets
-from tests.page.conftest import OpenTab, find_axe_problems
+from tests.page.conftest import OpenTab, find_axe_problems, wait_until
 from tests.page.fixture_server import STATIC, FixtureServer
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_an_error_is_a_sentence_and_the_page_recovers(
     server.errors.clear()
     page.get_by_role("button", name="Try again").click()
     page.get_by_role("heading", name="By zone, type and tier").wait_for()
-    assert page.get_by_text("The store is damaged.").count() == 0
+    wait_until(lambda: page.get_by_text("The store is damaged.").count() == 0)
 
 
 def test_the_page_has_all_its_styles(open_tab: OpenTab) -> None:
@@ -160,9 +160,9 @@ def test_a_table_is_sorted_and_filtered_by_keyboard(open_tab: OpenTab) -> None:
     page = open_tab().open("#/sweeps/lr")
     column = page.get_by_role("columnheader", name="loss")
     column.get_by_role("button").press("Enter")
-    assert column.get_attribute("aria-sort") == "descending"
+    wait_until(lambda: column.get_attribute("aria-sort") == "descending")
     column.get_by_role("button").press("Enter")
-    assert column.get_attribute("aria-sort") == "ascending"
+    wait_until(lambda: column.get_attribute("aria-sort") == "ascending")
     values = page.locator('.data-table td[data-title="loss"]').all_inner_texts()
     numbers = [float(value) for value in values if value != "–"]
     assert numbers == sorted(numbers)
@@ -171,7 +171,8 @@ def test_a_table_is_sorted_and_filtered_by_keyboard(open_tab: OpenTab) -> None:
     page.keyboard.type("lion pruned")
     count = page.locator(".table-count")
     count.get_by_text("of 28").wait_for()
-    assert page.locator(".data-table tbody tr").count() == int(count.inner_text().split()[0])
+    rows = page.locator(".data-table tbody tr")
+    wait_until(lambda: rows.count() == int(count.inner_text().split()[0]))
     assert "adam" not in page.locator(".data-table tbody").inner_text()
 
 
@@ -180,5 +181,5 @@ def test_the_heat_map_is_read_by_arrow_keys(open_tab: OpenTab) -> None:
     page.locator(".heat-table td").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
-    said = page.locator(".heat-detail").inner_text()
-    assert said.startswith("us-central2-b, 01:00:"), said
+    said = page.locator(".heat-detail")
+    wait_until(lambda: said.inner_text().startswith("us-central2-b, 01:00:"))
