@@ -28,6 +28,7 @@ class StandIn:
     asked: list[dict[str, str]] = field(default_factory=list)
     acknowledged: int = 0  #: the last number that a client sent
     sent: int = 0
+    heard: asyncio.Event = field(default_factory=asyncio.Event)  #: a number was acknowledged
 
     def refuse(self, connection: ServerConnection, request: Request) -> Response | None:
         """Refuse what Google refuses before there is a websocket."""
@@ -81,6 +82,7 @@ class StandIn:
             tag, number = struct.unpack_from(">HI", message)
             if tag == 7:
                 (self.acknowledged,) = struct.unpack(">Q", message[2:])
+                self.heard.set()
                 continue
             assert (tag, number) == (4, len(message) - 6)
             assert 0 < number <= FRAME_MAX

@@ -85,7 +85,8 @@ def test_bytes_travel_both_ways_and_are_acknowledged() -> None:
              "interface": "nic0", "port": "22", "newWebsocket": "True"}
         ]  # fmt: skip
         while found.sent - found.acknowledged > ACK_AFTER + 65_536:  # run() ends an endless wait
-            await asyncio.sleep(0.01)
+            found.heard.clear()
+            await found.heard.wait()
 
     run(work)
 

@@ -80,7 +80,7 @@ class ViewUser:
         """The same of a view that reads everything at once."""
         fresh = self.new_view()
         fresh.refresh()
-        whole = fresh.overview()
+        whole = fresh.build_overview()
         slots = {one["slot"]: one for job in whole["jobs"] for one in job.pop("slot_rows")}
         jobs = {row["job"]: row for row in whole["jobs"]}
         return jobs, slots, {row["node"]: row for row in whole["nodes"]}
@@ -152,7 +152,7 @@ def test_money_goes_on_without_events(tmp_path: Path) -> None:
     assert after["cost"] == pytest.approx(before["cost"] + 86466)
     assert after["goodput"] > before["goodput"]
     assert user.shown() == user.true_rows()
-    assert user.view.overview()["cost"]["total"] == pytest.approx(after["cost"])
+    assert user.view.build_overview()["cost"]["total"] == pytest.approx(after["cost"])
 
 
 def test_what_changes_is_told_and_nothing_else(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_what_changes_is_told_and_nothing_else(tmp_path: Path) -> None:
     user.writer.troubles.record_trouble("cloud", "no answer", now=NOW)
     user.clock.time += 2
     assert user.look().surroundings
-    assert [one["message"] for one in user.view.overview()["problems"]] == ["no answer"]
+    assert [one["message"] for one in user.view.build_overview()["problems"]] == ["no answer"]
     assert not user.look()
 
 
@@ -195,7 +195,7 @@ def test_nodes_have_a_place_for_every_chip_and_show_samples(tmp_path: Path) -> N
     told = user.view.host_rows(changes.hosts)
     assert told.keys() == {sample.host}, "a host that no node has is not shown"
     assert told[sample.host]["hbm_used"] == [0, 1, None, None]
-    assert user.view.overview()["nodes"][0]["hosts"][3] == told[sample.host]
+    assert user.view.build_overview()["nodes"][0]["hosts"][3] == told[sample.host]
     assert not user.look()
 
 
@@ -214,7 +214,7 @@ def test_the_page_of_a_job_has_its_timeline_and_its_losses(tmp_path: Path) -> No
     user.put_job("gpt")
     user.add(story.events)
     user.look()
-    page = user.view.job("gpt")
+    page = user.view.build_job_page("gpt")
     spans = page["timeline"]["slots"]["gpt-0"]
     assert sum(end - start for start, end, _ in spans) == pytest.approx(sum(story.truth.values()))
     assert {state for _, _, state in spans} >= {"wasted", "detect", "capacity_wait", "productive"}
@@ -223,7 +223,7 @@ def test_the_page_of_a_job_has_its_timeline_and_its_losses(tmp_path: Path) -> No
     assert (incident["slot"], incident["steps_lost"]) == ("gpt-0", 40)
     assert {row["state"] for row in page["states"]} == set(map(str, GoodputState))
     with pytest.raises(NotFound, match="there is no job gtp: did you mean gpt"):
-        user.view.job("gtp")
+        user.view.build_job_page("gtp")
 
 
 def test_every_state_has_a_title() -> None:

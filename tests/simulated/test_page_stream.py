@@ -189,11 +189,11 @@ def test_a_page_that_leaves_while_it_joins_is_forgotten(tmp_path: Path) -> None:
             for _ in range(20):
                 with user.feed.subscribe(None):
                     pass
-            await user.feed.overview()  # the thread has answered all of them
+            await user.feed.read_overview()  # the thread has answered all of them
             await asyncio.sleep(0)
             assert user.feed.open_pages == 0
             with user.feed.subscribe(None):
-                await user.feed.overview()
+                await user.feed.read_overview()
                 assert bool(user.feed.open_pages)
 
     asyncio.run(check())

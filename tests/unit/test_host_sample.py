@@ -168,7 +168,7 @@ def test_a_call_that_fails_has_no_message() -> None:
     answers.take_bytes(
         pack_frame(HEADERS, 4 | END, 1, b"\x88") + pack_frame(RESET, 0, 3, b"\0" * 4)
     )
-    assert not answers.awaited and answers.messages() == [None, None]
+    assert not answers.awaited and answers.decode_messages() == [None, None]
 
 
 def test_requests_are_those_of_http_2() -> None:
@@ -247,7 +247,7 @@ def test_any_bytes_are_taken_or_refused(pieces: list[bytes], kind: int, flags: i
     try:
         for piece in pieces:
             answers.take_bytes(pack_frame(kind, flags, 1, piece) + piece)
-        answers.messages()
+        answers.decode_messages()
     except CallFailed:
         pass
     assert len(answers.buffer) <= BYTES_MAX

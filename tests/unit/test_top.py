@@ -39,7 +39,7 @@ def slot(name: str, phase: str, *, node: str | None = None, why: str = "") -> di
     }  # fmt: skip
 
 
-def job(name: str, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def build_job(name: str, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     phases: dict[str, int] = {}
     for one in slots:
         phases[one["phase"]] = phases.get(one["phase"], 0) + 1
@@ -50,7 +50,7 @@ def job(name: str, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def overview(*jobs: dict[str, Any], hosts: int = 2) -> dict[str, Any]:
+def build_overview(*jobs: dict[str, Any], hosts: int = 2) -> dict[str, Any]:
     nodes = [
         {"node": one["node"], "hosts": [host(worker) for worker in range(hosts)]}
         for row in jobs
@@ -64,9 +64,9 @@ def overview(*jobs: dict[str, Any], hosts: int = 2) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FLEET = overview(
-    job("eval", [slot("eval-0", "running", node="eval-0-g1-aaa")]),
-    job("gpt", [
+FLEET = build_overview(
+    build_job("eval", [slot("eval-0", "running", node="eval-0-g1-aaa")]),
+    build_job("gpt", [
         slot("gpt-0", "running", node="gpt-0-g1-aaa"),
         slot("gpt-1", "failing", why="attempt 1 failed: it starts again in 30 s"),
     ]),
@@ -86,9 +86,9 @@ def test_what_is_wrong_comes_first_and_a_closed_row_has_none_below_it() -> None:
 
 
 def test_sums_leave_out_what_is_not_known() -> None:
-    (row,) = build_rows(overview(FLEET["jobs"][0]), ())
+    (row,) = build_rows(build_overview(FLEET["jobs"][0]), ())
     assert row.duty == 80.0 and row.memory == (2 * 3 * 8 * GIB, 2 * 3 * 16 * GIB)
-    bare = overview(FLEET["jobs"][0])
+    bare = build_overview(FLEET["jobs"][0])
     bare["nodes"][0]["hosts"] = [host(0, heard=False)]
     (row,) = build_rows(bare, ())
     assert row.duty is None and row.memory is None
@@ -270,7 +270,7 @@ def test_a_store_that_can_not_be_read_is_a_sentence_and_the_rows_stay() -> None:
         feed.trouble = "the store is gone"
         await shows(app, pilot, "✗ the store is gone")
         assert "gpt" in screen_text(app)
-        feed.trouble, feed.found = "", overview(job("other", [slot("other-0", "done")]))
+        feed.trouble, feed.found = "", build_overview(build_job("other", [slot("other-0", "done")]))
         await shows(app, pilot, "other-0")
         assert "the store is gone" not in screen_text(app)
 
@@ -284,7 +284,9 @@ def test_the_cursor_stays_on_its_row_while_others_come_and_go() -> None:
         await shows(app, pilot, "▸ ✗ gpt")
         await pilot.press("down")
         await shows(app, pilot, "why of eval")
-        feed.found = overview(job("alpha", [slot("alpha-0", "failing")]), *FLEET["jobs"])
+        feed.found = build_overview(
+            build_job("alpha", [slot("alpha-0", "failing")]), *FLEET["jobs"]
+        )
         await shows(app, pilot, "alpha")
         assert app.tree_view.chosen.name == "eval"
         await pilot.press("slash", *"alpha")

@@ -2,7 +2,7 @@
 
     view = LiveView(store, samples, clock)
     view.refresh()      # Changes: the names of what differs since the last call
-    view.overview()     # everything, as JSON
+    view.build_overview()     # everything, as JSON
     view.change_rows(changes)   # only what changed
 
 Rows change with events, messages and samples. Money and goodput also grow while nothing happens:
@@ -164,7 +164,7 @@ class LiveView:
 
     # ---- what is asked -------------------------------------------------------------------------
 
-    def overview(self) -> Json:
+    def build_overview(self) -> Json:
         """All rows."""
         return {
             "now": self._clock.now(),
@@ -196,12 +196,12 @@ class LiveView:
         """The rows of these hosts with their last samples; only of nodes that are shown."""
         return {name: self._host_json(name) for name in sorted(hosts & self._hosts.keys())}
 
-    def metrics(self) -> str:
+    def build_metrics(self) -> str:
         """What Prometheus is told."""
         now = self._clock.now()
         return project_metrics(self._store, now, self._samples, self._ledger)
 
-    def job(self, name: str) -> Json:
+    def build_job_page(self, name: str) -> Json:
         """The page of one job, with its timeline; NotFound if there is none."""
         members, now = self._members.get(name, {}), self._clock.now()
         if name not in self._stored and not members:

@@ -65,8 +65,8 @@ class TopFeed:
                 self._store = Database(self._scope.store_folder, self._clock.now())
                 self._view = LiveView(self._store, self._samples, self._clock)
                 self._view.refresh()
-                return self._view.overview()
-            return self._view.overview() if self._view.refresh() else None
+                return self._view.build_overview()
+            return self._view.build_overview() if self._view.refresh() else None
         except HerdError:
             self._close_store()
             raise
@@ -74,7 +74,7 @@ class TopFeed:
     def _read_job(self, job: str, slot: str) -> JobDetail:
         view, store = self._view, self._store
         assert view is not None and store is not None
-        page, now = view.job(job), self._clock.now()
+        page, now = view.build_job_page(job), self._clock.now()
         recent = store.read_events(job=job, limit=EVENTS, newest=True)
         events = [overview_event_row(seq, event) for seq, event in recent]
         series = self._samples.read_series(

@@ -102,17 +102,17 @@ class LiveFeed:
     def open_pages(self) -> int:
         return len(self._subscriptions)
 
-    async def overview(self) -> tuple[int, Json]:
+    async def read_overview(self) -> tuple[int, Json]:
         """Return the number of the state, and all of it."""
         return await self._in_thread(self._read_overview)
 
-    async def job(self, name: str) -> Json:
+    async def read_job_page(self, name: str) -> Json:
         """Return the page of a job."""
-        return await self._in_thread(lambda: self._current_view().job(name))
+        return await self._in_thread(lambda: self._current_view().build_job_page(name))
 
-    async def metrics(self) -> str:
+    async def read_metrics(self) -> str:
         """Return what Prometheus is told."""
-        return await self._in_thread(lambda: self._current_view().metrics())
+        return await self._in_thread(lambda: self._current_view().build_metrics())
 
     @contextmanager
     def subscribe(self, after: int | None) -> Iterator[PageSubscription]:
@@ -164,7 +164,7 @@ class LiveFeed:
 
     def _read_overview(self) -> tuple[int, Json]:
         view = self._current_view()
-        return self._seq, view.overview()
+        return self._seq, view.build_overview()
 
     def _restart(self) -> None:
         """Begin a new journal: whatever pages know may be wrong."""

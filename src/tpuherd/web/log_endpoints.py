@@ -105,7 +105,7 @@ def log_routes(services: PageServices) -> list[Route]:
             raise BadRequest(429, f"{STREAMS_MAX} logs are open already: close one")
         mark = object()
 
-        async def messages() -> AsyncIterator[bytes]:
+        async def follow_lines() -> AsyncIterator[bytes]:
             open_streams.add(mark)
             try:
                 async for message in follow_logs(choice, context, after):
@@ -114,7 +114,7 @@ def log_routes(services: PageServices) -> list[Route]:
                 open_streams.discard(mark)
 
         return StreamingResponse(
-            messages(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            follow_lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     async def download(request: Request) -> Response:

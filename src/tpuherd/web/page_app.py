@@ -78,8 +78,8 @@ async def answer_unknown(request: Request) -> Response:
 def live_routes(services: PageServices) -> list[Route]:
     context, feed = services.context, services.feed
 
-    async def overview(request: Request) -> Response:
-        seq, rows = await feed.overview()
+    async def send_overview(request: Request) -> Response:
+        seq, rows = await feed.read_overview()
         return json_answer(
             {
                 "seq": seq,
@@ -92,8 +92,8 @@ def live_routes(services: PageServices) -> list[Route]:
             }
         )
 
-    async def job(request: Request) -> Response:
-        return json_answer(await feed.job(request.path_params["job"]))
+    async def send_job_page(request: Request) -> Response:
+        return json_answer(await feed.read_job_page(request.path_params["job"]))
 
     async def stream(request: Request) -> Response:
         after = read_number(request, "after", least=0, most=NUMBER_MAX)
@@ -101,21 +101,21 @@ def live_routes(services: PageServices) -> list[Route]:
         if known.isdecimal():  # the browser came back by itself
             after = float(known[:16])
 
-        async def messages() -> AsyncIterator[bytes]:
+        async def follow_page() -> AsyncIterator[bytes]:
             with feed.subscribe(None if after is None else int(after)) as page:
                 yield RETRY
                 async for piece in all_messages(page):
                     yield piece
 
-        return event_stream(messages())
+        return event_stream(follow_page())
 
-    async def metrics(request: Request) -> Response:
-        return PlainTextResponse(await feed.metrics(), media_type=METRICS_TYPE)
+    async def send_metrics(request: Request) -> Response:
+        return PlainTextResponse(await feed.read_metrics(), media_type=METRICS_TYPE)
 
     return [
-        Route("/metrics", metrics),
-        Route("/api/overview", overview),
-        Route("/api/jobs/{job}", job),
+        Route("/metrics", send_metrics),
+        Route("/api/overview", send_overview),
+        Route("/api/jobs/{job}", send_job_page),
         Route("/api/stream", stream),
     ]
 

@@ -77,7 +77,7 @@ def query_routes(services: PageServices) -> list[Route]:
 def report_routes(services: PageServices) -> list[Route]:
     context = services.context
 
-    async def report(request: Request) -> Response:
+    async def send_report(request: Request) -> Response:
         job = request.path_params["job"]
         found = await context.query_store(lambda store, now: job_report(store, now, job))
         return json_answer({**found, "states": state_rows()})
@@ -88,7 +88,7 @@ def report_routes(services: PageServices) -> list[Route]:
             await context.query_store(lambda store, now: cost_report(store, now, days))
         )
 
-    return [Route("/api/report/{job}", report), Route("/api/cost", cost)]
+    return [Route("/api/report/{job}", send_report), Route("/api/cost", cost)]
 
 
 def event_rows(store: Database, name: str | None, before: int, limit: int) -> list[dict[str, Any]]:

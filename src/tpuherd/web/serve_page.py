@@ -78,7 +78,7 @@ async def serve_page(
     async with serve_connections(app, listener), asyncio.TaskGroup() as tasks:
         tasks.create_task(feed.run())
         with suppress(StoreUnavailable):  # the page says so
-            await feed.overview()
+            await feed.read_overview()
         await announce()
 
 

@@ -77,7 +77,7 @@ def call_method(
     finally:
         if line is not None:
             line.close()
-    return answers.messages()
+    return answers.decode_messages()
 
 
 class Answers:
@@ -122,7 +122,7 @@ class Answers:
                 self.awaited.discard(stream)
         return b""
 
-    def messages(self) -> List[Optional[bytes]]:
+    def decode_messages(self) -> List[Optional[bytes]]:
         return [parse_message(bytes(body)) for _, body in sorted(self.bodies.items())]
 
 
