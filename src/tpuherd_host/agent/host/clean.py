@@ -110,14 +110,17 @@ def describe_process(pid: int, agent: str) -> Dict[str, Any]:
 
 
 def end_processes(wanted: Set[int], grace_s: float, call: ThreadedCall) -> Set[int]:
-    """Send TERM, wait, send KILL; return those that still run."""
+    """Send TERM, wait, send KILL; return those that still run.
+
+    The oldest come first: a shell whose child ends before it would go on with its next command.
+    """
     born = {pid: one.ticks for pid in wanted for one in [processes.find_process(pid)] if one}
 
     def left() -> Set[int]:
         return {pid for pid, ticks in born.items() if processes.is_alive(pid, ticks)}
 
     for number, patience_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, GONE_S)):
-        for pid in left():
+        for pid in sorted(left(), key=lambda pid: (born[pid], pid)):  # a shell before its child
             send_signal(pid, number)
         wait_until(lambda: not left(), patience_s, call)
     return left()
