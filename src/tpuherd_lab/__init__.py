@@ -1,0 +1,1 @@
+"""The policy laboratory: ways to keep a job running, compared on measured capacity."""
