@@ -17,6 +17,7 @@ from tpuherd.ports import LeaseHolder, Store
 from tpuherd.settings.folders import LocalFolders
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store import schema
+from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
 
 NOW = 1_800_000_000.0
@@ -329,6 +330,30 @@ def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="written by a newer herd") as refused:
         Database(tmp_path, NOW)
     assert "upgrade" in refused.value.hint
+    assert not list(tmp_path.glob("*.broken-*"))
+
+
+def test_a_store_that_a_newer_herd_migrates_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    """Its other tables are not damage: an old engine that is still open must not set it aside."""
+    old = Database(tmp_path, NOW)
+    epoch = old.take_lease(holder(), NOW, TTL_S)
+    with closing(sqlite3.connect(tmp_path / "store.db")) as newer:
+        newer.executescript(
+            "ALTER TABLE events RENAME COLUMN facts TO content; DROP TABLE states;"
+            " PRAGMA user_version = 99"
+        )
+    for use in (
+        lambda: old.append_events([event(1)], epoch=epoch),
+        lambda: list(old.read_events()),
+        lambda: old.slot_messages(),
+        lambda: old.renew_lease(epoch or 0, NOW),
+    ):
+        with pytest.raises(Superseded, match="a newer herd has migrated the store"):
+            use()
+    old.close()
+    assert not (tmp_path / MARK).exists()
+    with pytest.raises(InvalidInput, match="written by a newer herd"):
+        Database(tmp_path, NOW)
     assert not list(tmp_path.glob("*.broken-*"))
 
 

@@ -29,7 +29,7 @@ from tpuherd.store.corruption import (
 )
 from tpuherd.store.damaged_file import refuse_wrong_heads
 from tpuherd.store.moved_marker import refuse_moved
-from tpuherd.store.schema import migrate_schema, refuse_newer
+from tpuherd.store.schema import migrate_schema, refuse_migrated, refuse_newer
 from tpuherd.store.secret_files import SecretFiles
 from tpuherd.store.set_aside import set_aside
 from tpuherd.store.trouble_files import TroubleStore
@@ -198,11 +198,14 @@ class Database:
             return dict(rows.fetchall())
 
     def put_slot_messages(self, states: Mapping[str, str]) -> None:
-        if states == self.slot_messages():
+        known = self.slot_messages()
+        gone = [(slot,) for slot in known if slot not in states]
+        new = [item for item in states.items() if known.get(item[0]) != item[1]]
+        if not gone and not new:
             return
         with self._write_transaction() as connection:
-            connection.execute("DELETE FROM states")
-            connection.executemany("INSERT INTO states VALUES (?, ?)", states.items())
+            connection.executemany("DELETE FROM states WHERE slot = ?", gone)
+            connection.executemany("INSERT OR REPLACE INTO states VALUES (?, ?)", new)
 
     def close(self) -> None:
         """Close the file. This does not release the lease: the engine does that itself."""
@@ -230,7 +233,11 @@ class Database:
         """Read with errors explained; refuses a file that is to be set aside."""
         with explain_errors(self.folder):
             self._check_file()
-            yield self._connection
+            try:
+                yield self._connection
+            except sqlite3.Error:  # the tables of a newer format are no damage
+                refuse_migrated(self._connection)
+                raise
 
     @contextmanager
     def _write_transaction(self) -> Iterator[sqlite3.Connection]:
@@ -240,6 +247,7 @@ class Database:
             self._check_file()
             connection.execute("BEGIN IMMEDIATE")
             try:
+                refuse_migrated(connection)
                 yield connection
                 connection.execute("COMMIT")
             finally:

@@ -2,8 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 
-from tpuherd.errors import InvalidInput
+from tpuherd.errors import InvalidInput, Superseded
 
 #: The format of the first of the steps below; older ones, with other words, are refused.
 OLDEST = 3
@@ -71,6 +72,17 @@ def refuse_newer(connection: sqlite3.Connection, newest: int = OLDEST + len(STEP
             f" this herd reads {newest})",
             hint="upgrade: pip install --upgrade tpuherd",
         )
+
+
+def refuse_migrated(connection: sqlite3.Connection) -> None:
+    """Raise Superseded if a newer herd has migrated the store since we opened it: our statements
+    no longer fit its tables."""
+    with suppress(sqlite3.Error):  # then the caller's error tells more
+        if schema_version(connection) > OLDEST + len(STEPS) - 1:
+            raise Superseded(
+                "a newer herd has migrated the store: this one does not use it any longer",
+                hint="repeat the command; if it is refused: pip install --upgrade tpuherd",
+            )
 
 
 def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
