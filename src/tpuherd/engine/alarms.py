@@ -25,6 +25,7 @@ class Alarms:
         now = self._parts.clock.now()
         if now < self._raised_at.get(sentence, -inf) + AGAIN_S:
             return
+        self._raised_at = {one: at for one, at in self._raised_at.items() if now < at + AGAIN_S}
         self._raised_at[sentence] = now
         text = f"{sentence} ({hint})" if hint else sentence
         self._parts.note("engine.problem", {"message": text})

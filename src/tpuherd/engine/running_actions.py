@@ -49,12 +49,12 @@ class RunningActions:
     @property
     def calling(self) -> frozenset[str]:
         """The bids about which the cloud is being asked."""
-        return frozenset(+self._calling)
+        return frozenset(self._calling)
 
     @property
     def working(self) -> frozenset[str]:
         """The slots on whose hosts something is being done."""
-        return frozenset(+self._working)
+        return frozenset(self._working)
 
     def start_step(self, bench: ActionContext, step: PlannedStep) -> None:
         """Start one action as a task."""
@@ -103,7 +103,9 @@ class RunningActions:
             except OSError as error:
                 self._raise_alarm(f"a file cannot be written ({error})")
             finally:
-                under_way.subtract([name])
+                under_way[name] -= 1
+                if not under_way[name]:
+                    del under_way[name]
                 self._ended(outcome)
 
         task = self._spawn(run_action())

@@ -15,6 +15,7 @@ hundreds of hosts can be connected at once and dead ones don't delay the others.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from socket import socket
 from typing import Any, Protocol
 
@@ -115,6 +116,9 @@ class IncarnationKey:
     worker: int
 
 
+OpenedConnection = tuple[asyncssh.SSHClientConnection, HostKeyVerifier]
+
+
 class ConnectionPool:
     """Opens connections and links, keeps them open, and shares them among callers."""
 
@@ -152,7 +156,7 @@ class ConnectionPool:
         self._links.pop(key, None)
         connection = self._connections.pop(key, None)
         if connection is not None:
-            self._failed_at[key] = self.clock.now()
+            self._note_failure(key)
             connection.abort()
 
     async def get_link(self, host: Host) -> AgentLink:
@@ -167,6 +171,8 @@ class ConnectionPool:
         """Connect to the host if necessary, without its agent; return what has worked."""
         key = IncarnationKey(host.incarnation, host.worker)
         await self._get_connection(key, host)
+        if key not in self._reached:
+            raise NotReached("the connection was lost")
         return self._reached[key]
 
     async def open_tunnel(
@@ -174,7 +180,9 @@ class ConnectionPool:
     ) -> tuple[asyncssh.SSHReader[bytes], asyncssh.SSHWriter[bytes]]:
         """Connect to a port of the host itself; NotReached if nothing listens there."""
         await self.get_link(host)
-        connection = self._connections[IncarnationKey(host.incarnation, host.worker)]
+        connection = self._connections.get(IncarnationKey(host.incarnation, host.worker))
+        if connection is None:
+            raise NotReached("the connection was lost")
         try:
             return await connection.open_connection("localhost", port)
         except asyncssh.ChannelOpenError as error:
@@ -217,7 +225,9 @@ class ConnectionPool:
         except TimeoutError as error:
             connection.abort()
             raise NotReached(f"its agent did not answer within {AGENT_PATIENCE_S:g} s") from error
-        link = self._links[key] = AgentLink(host, hello, multiplexer)
+        link = AgentLink(host, hello, multiplexer)
+        if self._connections.get(key) is connection:
+            self._links[key] = link
         return link
 
     async def _get_connection(
@@ -228,10 +238,31 @@ class ConnectionPool:
             return connection
 
         async def open_connection() -> asyncssh.SSHClientConnection:
-            opened = self._connections[key] = await self._connect_with_refresh(key, host)
+            opened, verifier = await self._connect_with_refresh(key, host)
+            self._connections[key] = opened
+            verifier.lost = partial(self._forget_connection, key, opened)
+            if opened.is_closed():
+                verifier.lost()
             return opened
 
         return await self._opening.run(("connection", key), open_connection)
+
+    def _forget_connection(
+        self, key: IncarnationKey, connection: asyncssh.SSHClientConnection
+    ) -> None:
+        """Drop what belongs to a lost connection: most hosts never come back under this key."""
+        if self._connections.get(key) is connection:
+            del self._connections[key]
+            self._links.pop(key, None)
+            self._reached.pop(key, None)
+
+    def _note_failure(self, key: IncarnationKey) -> None:
+        """Remember for a moment that the host did not answer."""
+        now = self.clock.now()
+        self._failed_at.pop(key, None)
+        self._failed_at[key] = now
+        while self._failed_at[next(iter(self._failed_at))] < now - MOMENT_S:
+            del self._failed_at[next(iter(self._failed_at))]
 
     async def _reach_agent(
         self, connection: asyncssh.SSHClientConnection, *, known: bool
@@ -247,9 +278,7 @@ class ConnectionPool:
         async with self._bootstrap_limiter.handshake_slot():
             return await bootstrap_agent(connection, bundle, hello)
 
-    async def _connect_with_refresh(
-        self, key: IncarnationKey, host: Host
-    ) -> asyncssh.SSHClientConnection:
+    async def _connect_with_refresh(self, key: IncarnationKey, host: Host) -> OpenedConnection:
         """Connect; on failure ask the cloud about the host and retry if something has changed."""
         obstacle = self.directory.unreachable_reason(host)
         if obstacle is not None:
@@ -258,7 +287,7 @@ class ConnectionPool:
         try:
             connection = await self._connect_by_routes(key, host, instance)
         except (NotReached, IdentityMismatch) as error:
-            self._failed_at[key] = self.clock.now()
+            self._note_failure(key)
             now = await self.directory.find_current(host)
             if now is None:
                 raise NotFound("the node no longer exists") from error
@@ -284,7 +313,7 @@ class ConnectionPool:
 
     async def _connect_by_routes(
         self, key: IncarnationKey, host: Host, instance: str
-    ) -> asyncssh.SSHClientConnection:
+    ) -> OpenedConnection:
         """Connect by the first route that works."""
         routes = [
             route for route in self.caller.routes or default_routes(host) if route.can_reach(host)
@@ -301,7 +330,7 @@ class ConnectionPool:
 
     async def _connect_with_key_install(
         self, key: IncarnationKey, host: Host, route: Route, instance: str
-    ) -> asyncssh.SSHClientConnection:
+    ) -> OpenedConnection:
         """Connect by this route; if the host rejects our key, install the key and retry."""
         end = self.clock.now() + ADMISSION_S
         pause_s = 0.5
@@ -323,7 +352,7 @@ class ConnectionPool:
 
     async def _connect(
         self, key: IncarnationKey, host: Host, route: Route, instance: str
-    ) -> asyncssh.SSHClientConnection:
+    ) -> OpenedConnection:
         """Try once to connect by this route."""
         verifier = HostKeyVerifier(host, self.pins)
         more = await self._route_options(route, host, instance)
@@ -350,7 +379,7 @@ class ConnectionPool:
                 )
                 verifier.pin_shown_key()
                 sock = None
-                return connection
+                return connection, verifier
         except TimeoutError as error:
             raise NotReached(f"no answer in {seconds:g} s") from error
         except asyncssh.PermissionDenied as error:

@@ -3,12 +3,15 @@
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpuherd.files import atomic_write
 from tpuherd.ports import Host
 
-PINS_MAX = 20_000  #: the oldest go first
+PINS_MAX = 40_000  #: the oldest go first; 5,000 nodes of v4-32 have 20,000 hosts at a time
+LINES_MAX = 2 * PINS_MAX  #: of the file, which is then rewritten
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +30,7 @@ class Pins:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._read_up_to = 0
+        self._lines = 0  #: of the file, up to there
         self._pins: dict[tuple[str, int], Pin] = {}
         self._owners: dict[str, Pin] = {}
 
@@ -62,13 +66,33 @@ class Pins:
         with self.file.open("rb") as stream:
             if size > self._read_up_to:
                 stream.seek(self._read_up_to)
+            else:
+                self._lines = 0  # another process has rewritten it
             text = stream.read()
             whole = text.rfind(b"\n") + 1
             self._read_up_to = stream.tell() - len(text) + whole
         for line in text[:whole].splitlines():
             self._add_line(line)
+            self._lines += 1
         while len(self._pins) > PINS_MAX:
-            del self._pins[next(iter(self._pins))]
+            self._drop_pin(next(iter(self._pins)))
+        if self._lines > LINES_MAX:
+            self._rewrite_file()
+
+    def _rewrite_file(self) -> None:
+        """Write what is kept. A line that another process appends just now is lost with the old
+        file: the next connection to that host writes it again."""
+        rows = ([one.incarnation, one.worker, one.name, *one.keys] for one in self._pins.values())
+        text = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+        with suppress(OSError):  # a full disk: the longer file means the same
+            atomic_write(self.file, text)
+            self._read_up_to, self._lines = len(text), len(self._pins)
+
+    def _drop_pin(self, key: tuple[str, int]) -> None:
+        pin = self._pins.pop(key, None)
+        for one in pin.keys if pin is not None else ():
+            if self._owners.get(one) is pin:
+                del self._owners[one]
 
     def _add_line(self, line: bytes) -> None:
         try:
@@ -76,6 +100,6 @@ class Pins:
         except ValueError:  # a partly written line
             return
         pin = Pin(incarnation=incarnation, worker=worker, name=name, keys=tuple(keys))
-        self._pins.pop((incarnation, worker), None)
+        self._drop_pin((incarnation, worker))
         self._pins[incarnation, worker] = pin
         self._owners.update((key, pin) for key in keys)

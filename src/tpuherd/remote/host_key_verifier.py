@@ -28,9 +28,13 @@ class HostKeyVerifier(asyncssh.SSHClient):
         self.shown = ""
         #: Called when the host answers: extends the timeout.
         self.heard: Callable[[], None] = lambda: None
+        self.lost: Callable[[], None] = lambda: None  #: called when the connection has ended
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self.heard()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost()
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey

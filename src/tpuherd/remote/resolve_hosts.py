@@ -48,6 +48,7 @@ class CloudNodeDirectory:
         self.survey: NodeList | None = None
         self.surveyed_at = 0.0
         self._asking = SingleFlight(clock)
+        self._indexed: tuple[NodeList | None, Mapping[str, Node]] = (None, {})
 
     async def list_nodes(self) -> NodeList:
 
@@ -63,10 +64,10 @@ class CloudNodeDirectory:
 
     def find_node(self, host: Host) -> Node | None:
         """The host's node as of the last survey."""
-        for node in self.survey.nodes if self.survey else ():
-            if node.incarnation == host.incarnation:
-                return node
-        return None
+        if self._indexed[0] is not self.survey:  # each of thousands of hosts asks
+            nodes = self.survey.nodes if self.survey else ()
+            self._indexed = self.survey, {node.incarnation: node for node in reversed(nodes)}
+        return self._indexed[1].get(host.incarnation)
 
     def unreachable_reason(self, host: Host) -> str | None:
         """Why connecting is pointless, if it is."""

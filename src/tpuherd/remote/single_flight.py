@@ -16,6 +16,7 @@ class SingleFlight:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._tasks: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}  #: and until when valid
+        self._looked_at = 0  #: number of tasks after the last look for outdated ones
 
     async def run(
         self, key: Hashable, work: Callable[[], Awaitable[T]], *, fresh_s: float = 0.0
@@ -26,7 +27,8 @@ class SingleFlight:
         now = self._clock.now()
         until, task = self._tasks.get(key, (0.0, None))
         if task is None or (task.done() and now >= until):
-            self._drop_outdated(now)
+            if len(self._tasks) > 2 * self._looked_at:
+                self._drop_outdated(now)
             task = asyncio.ensure_future(work())
             self._tasks[key] = now + fresh_s, task
             task.add_done_callback(partial(self._end_task, key))
@@ -41,9 +43,12 @@ class SingleFlight:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _drop_outdated(self, now: float) -> None:
+        """Called each time that their number has doubled: with thousands at once, a look at all of
+        them for each new one would take minutes."""
         for key, (until, task) in list(self._tasks.items()):
             if task.done() and now >= until:
                 del self._tasks[key]
+        self._looked_at = len(self._tasks)
 
     def _end_task(self, key: Hashable, task: asyncio.Future[Any]) -> None:
         # exception() also marks it as retrieved: perhaps no caller waits any more.
