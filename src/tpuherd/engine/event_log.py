@@ -1,11 +1,12 @@
 """The event log and the history folded from it; events are written before they count."""
 
 from collections.abc import Sequence
+from itertools import islice
 from math import inf
 
 from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.engine.dependencies import LogFunction
-from tpuherd.history.apply_event import apply_event
+from tpuherd.history.apply_event import apply_events
 from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent
@@ -13,6 +14,7 @@ from tpuherd.ports import Store
 
 KEEP_S = 30 * 86_400.0  #: how long a removed job keeps its frequent events
 DAY_S = 86_400.0
+BATCH = 1_000  #: events that are applied at once
 PRUNED = 2_000  #: events at a time: a tenth of a second
 SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
 BEGINNINGS = (
@@ -50,14 +52,15 @@ class EventLog:
     def read(self) -> None:
         """Apply the events that this engine or commands wrote since the last read."""
         first = self._seq is None
-        read = self._load_history() if self._seq is None else self._seq
-        for seq, event in self._store.read_events(after=read):
-            self.history = apply_event(self.history, event)
-            self._seq = read = seq
-            if not first:
+        if self._seq is None:
+            self._seq = self._load_history()
+        new = iter(self._store.read_events(after=self._seq))
+        while batch := list(islice(new, BATCH)):
+            self.history = apply_events(self.history, (event for _, event in batch))
+            self._seq = batch[-1][0]
+            for seq, event in () if first else batch:
                 ids = {"seq": seq, "job": event.job, "slot": event.slot}
                 self._note(event.kind, {**event.facts, **ids})
-        self._seq = read
 
     def _load_history(self) -> int:
         """Load the history that an earlier engine saved; return the number of its last event."""

@@ -5,6 +5,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,23 @@ class GangClient:
         self.means = means
         self._spawn = spawn
         self._watches: dict[str, list[HostWatcher]] = {}
+        self._statuses: dict[str, tuple[HostStatus, ...]] = {}  #: of all hosts of each bid
+        self._changed: set[str] = set()  #: bids whose statuses are others since
         self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
         #: One installation at a time of the same environment.
         self.installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def host_statuses(self) -> Mapping[str, tuple[HostStatus, ...]]:
-        """The status of every host, by bid."""
-        return {
-            bid: tuple(watch.word for watch in watches) for bid, watches in self._watches.items()
-        }
+        """The status of every host, by bid; the same tuple as before if nothing has changed."""
+        for bid in self._changed:
+            watches = self._watches.get(bid)
+            if watches is None:
+                self._statuses.pop(bid, None)
+            else:
+                self._statuses[bid] = tuple(watch.word for watch in watches)
+        self._changed.clear()
+        return dict(self._statuses)
 
     def watch_bids(self, held: Mapping[str, str], hosts: Mapping[str, Sequence[Host]]) -> None:
         """Watch the hosts of these bids. `held`: slots by bid; `hosts`: those of reachable bids.
@@ -71,6 +79,7 @@ class GangClient:
         for bid in [bid for bid in self._watches if bid not in held]:
             for watch in self._watches.pop(bid):
                 self._stop_watcher(watch)
+            self._changed.add(bid)
         for bid, slot in held.items():
             there = hosts.get(bid, ())
             if there:
@@ -85,17 +94,20 @@ class GangClient:
         for host in hosts:
             watch = known.pop((host.incarnation, host.worker), None)
             if watch is None:
-                watch = HostWatcher(host, slot, self.means)
+                watch = HostWatcher(host, slot, self.means, partial(self._changed.add, bid))
                 self._tasks[watch] = self._spawn(watch.run())
             watch.host = host
             watch.wanted.set()
             watches.append(watch)
         for watch in known.values():
             self._stop_watcher(watch)
-        self._watches[bid] = watches
+        if watches != self._watches.get(bid):
+            self._watches[bid] = watches
+            self._changed.add(bid)
 
     def _stop_watcher(self, watch: HostWatcher) -> None:
         self._tasks.pop(watch).cancel()
+        self._setups.pop(watch.word.name, None)
 
     async def prepare_hosts(
         self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str]

@@ -56,11 +56,18 @@ class WatcherDeps:
 class HostWatcher:
     """The watcher of one incarnation of a host."""
 
-    def __init__(self, host: Host, slot: str, means: WatcherDeps) -> None:
+    def __init__(
+        self,
+        host: Host,
+        slot: str,
+        means: WatcherDeps,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self.host = host
         self.slot = slot
         self.link: Link | None = None
-        self.word = HostStatus(
+        self._changed = changed  #: called with every new status
+        self._word = HostStatus(
             node=host.node,
             worker=host.worker,
             incarnation=host.incarnation,
@@ -77,6 +84,16 @@ class HostWatcher:
         self._refused = 0  #: number of invalid messages or parts of them
         self._refused_at = -NONSENSE_S
         self._means = means
+
+    @property
+    def word(self) -> HostStatus:
+        """The host's status as last reported."""
+        return self._word
+
+    @word.setter
+    def word(self, word: HostStatus) -> None:
+        self._word = word
+        self._changed()
 
     async def run(self) -> None:
         """Connect and listen, again and again; an error affects this host alone."""

@@ -42,7 +42,8 @@ from tpuherd.model.slots_and_plan import (
     PlannedStep,
 )
 from tpuherd.model.trouble import CLOUD
-from tpuherd.planner.plan import plan as make_plan
+from tpuherd.planner.plan import plan_round
+from tpuherd.planner.settled_slots import NONE_SETTLED
 from tpuherd.ports import Survey
 from tpuherd.sweeps.scheduler import slots_with_work
 
@@ -51,7 +52,8 @@ __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
 POLL_S = 0.5  #: how soon another process's change is seen
 ASLEEP_S = 30.0  #: a poll this late means that the machine has slept
 RENEW_S = 10.0  #: our lease in the store
-GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news comes in bursts: wait as long as a round takes
+GATHER_S, GATHER_S_MAX = 0.05, 0.5  #: news comes in bursts
+GATHERED = 4  #: wait for so many times as long as a round takes
 SOON_S = 0.05  #: shortest pause between rounds without news
 AGAIN_S = 5.0  #: after a problem with the store
 EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to reread the configuration; to finish actions at the end
@@ -67,6 +69,7 @@ class Engine:
         self.parts = parts
         self.epoch = epoch
         self.plan = EnginePlan()
+        self._settled = NONE_SETTLED
         self.past = EventLog(parts.store, epoch, parts.note)
         self._alarms = Alarms(parts, self.past)
         self._shout = self._alarms.raise_alarm
@@ -191,7 +194,8 @@ class Engine:
                 await self._news.wait()
         except TimeoutError:
             return
-        await self.parts.clock.sleep(min(max(GATHER_S, self._thought_s), GATHER_S_MAX))
+        gather_s = max(GATHER_S, GATHERED * self._thought_s)
+        await self.parts.clock.sleep(min(gather_s, GATHER_S_MAX))
 
     def _plan_once(self) -> None:
         """Observe, plan, record, act: one round."""
@@ -212,7 +216,9 @@ class Engine:
         turn_at = sweep_step.run_sweep_steps(
             self.parts, self._desired, self.past, observed, self._items, self._shout
         )
-        self.plan = make_plan(self._slots_with_work(), observed, self.past.history, now)
+        self.plan, self._settled = plan_round(
+            self._slots_with_work(), observed, self.past.history, now, self._settled
+        )
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
         if not self.plan.rest:

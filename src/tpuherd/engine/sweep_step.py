@@ -26,6 +26,8 @@ def run_sweep_steps(
 ) -> float:
     """Run and record each sweep's step; return when to run again at the latest."""
     wake_at = inf
+    if not desired.sweeps:
+        return wake_at
     for job, search, slots in sweeps_with_slots(desired.sweeps, desired.desired_slots.slots):
         one = SweepStep(
             job=job,

@@ -1,6 +1,6 @@
 """Apply an event to the history, and turn planned steps into events."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
 from tpuherd.history.apply_bid_events import BIDS, SlotEventHandler
@@ -25,19 +25,26 @@ FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 def apply_event(history: History, event: HistoryEvent) -> History:
     """Return the history after this event; events of an unknown kind change nothing."""
-    if not has_required_facts(event):
-        return history
-    if event.kind in LEARNS:
-        history = LEARNS[event.kind](history, event)
-    if event.kind in SWEEPS:
-        history = apply_to_sweep(history, event)
-    if event.kind not in FOLDS:
-        return history
-    names = (event.slot,) if event.slot else slots_of_job(history, event)
+    matters = event.kind in FOLDS or event.kind in LEARNS or event.kind in SWEEPS
+    return apply_events(history, (event,)) if matters else history
+
+
+def apply_events(history: History, events: Iterable[HistoryEvent]) -> History:
+    """Return the history after these events. Thousands of slots are copied once for all of them."""
     slots = dict(history.slots)
-    for name in names:
-        slots[name] = apply_slot_event(slots.get(name, SlotHistory()), event)
-    return replace(history, slots=slots)
+    history = replace(history, slots=slots)
+    for event in events:
+        if not has_required_facts(event):
+            continue
+        if event.kind in LEARNS:
+            history = LEARNS[event.kind](history, event)
+        if event.kind in SWEEPS:
+            history = apply_to_sweep(history, event)
+        if event.kind in FOLDS:
+            names = (event.slot,) if event.slot else slots_of_job(history, event)
+            for name in names:
+                slots[name] = apply_slot_event(slots.get(name, SlotHistory()), event)
+    return history
 
 
 def apply_to_sweep(history: History, event: HistoryEvent) -> History:

@@ -1,7 +1,7 @@
 """Loads what the store remembers of slots, starting at the engine's last snapshot."""
 
 from tpuherd.cache_codec import decode_cache
-from tpuherd.history.apply_event import apply_event
+from tpuherd.history.apply_event import apply_events
 from tpuherd.history.apply_zone_events import WAITS_S
 from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.stored_job import StoredJob
@@ -13,9 +13,7 @@ def load_history(store: Database) -> History:
     history = decode_cache(History, content)
     if history is None:
         seq, history = 0, History()
-    for _, event in store.read_events(after=seq):
-        history = apply_event(history, event)
-    return history
+    return apply_events(history, (event for _, event in store.read_events(after=seq)))
 
 
 def slot_histories(store: Database, stored: StoredJob) -> list[SlotHistory]:

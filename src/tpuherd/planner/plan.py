@@ -8,11 +8,13 @@
 5. chooses the gang's action: prepare, launch, stop, collect (gang_actions.py, policy.py),
 6. requests nodes where one is needed (bidding.py, zone_choice.py),
 7. writes the sentence that `herd why` shows (slot_messages.py).
-SlotContext (slot_input.py) carries the slot through these steps. Requests of all slots then share
-one budget of creates per minute. Nothing here does I/O; engine/loop.py carries the plan out.
+A slot that needs no new plan is left out (settled_slots.py). SlotContext (slot_input.py) carries
+the slot through these steps. Requests of all slots then share one budget of creates per minute.
+Nothing here does I/O; engine/loop.py carries the plan out.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from math import inf
 
 from tpuherd.history.apply_zone_events import zone_stats_key
@@ -50,6 +52,14 @@ from tpuherd.planner.observations_to_events import (
     quarantine_events,
     vanishing_events,
 )
+from tpuherd.planner.settled_slots import (
+    NONE_SETTLED,
+    SettledSlots,
+    SlotPlan,
+    settle,
+    settled_in,
+    still_settled,
+)
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 from tpuherd.planner.step_events import record_progress
 from tpuherd.planner.verdict import AttemptEnd, judge_attempt
@@ -60,46 +70,87 @@ __all__ = ["find_orphans", "host_fingerprint", "plan"]
 
 DIGITS_MAX = 6  #: of an attempt's number; what a host calls one with more is none of ours
 SURVEY_S, QUICK_S, HELD_S = 60.0, 5.0, 3.0
+NO_HISTORY = SlotHistory()
 
 
 def plan(
     desired: DesiredSlots, observed: ObservedState, history: History, now: float
 ) -> EnginePlan:
     """Return the steps that bring the observed state closer to the desired one."""
+    return plan_round(desired, observed, history, now, NONE_SETTLED)[0]
+
+
+def plan_round(
+    desired: DesiredSlots,
+    observed: ObservedState,
+    history: History,
+    now: float,
+    before: SettledSlots,
+) -> tuple[EnginePlan, SettledSlots]:
+    """Return the plan, and the slots that need no other one until something changes.
+
+    `before`: those of the round before; only messages may differ from a plan without them.
+    """
     world = build_plan_context(desired, observed, history, now)
-    steps = list(freeze_steps(world))
-    requests: list[PendingAsk] = []
-    messages: dict[str, str] = {}
-    wake, survey, rest = inf, SURVEY_S, True
+    round = PlanRound(steps=list(freeze_steps(world)))
+    settled = settled_in(before, world)
     for slot in slots_to_plan(desired, history, world.unknown):
-        case = SlotContext(
-            world=world,
-            slot=slot,
-            slot_history=history.slots.get(slot.name) or SlotHistory(),
-            now=now,
-        )
-        plan_slot(case)
-        steps += case.steps
-        requests += case.requests
-        messages[slot.name] = case.state
-        wake, survey = min(wake, case.wake_at), min(survey, case.survey_s)
-        rest = rest and is_at_rest(case)
-    now_asked, later, room_at = admit_requests(requests, history.asks, desired.creates_per_min, now)
-    steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
+        slot_history = history.slots.get(slot.name, NO_HISTORY)
+        known = still_settled(settled.get(slot.name), slot, slot_history, world)
+        if known is not None:
+            round.add_settled(known)
+        else:
+            case = SlotContext(world=world, slot=slot, slot_history=slot_history, now=now)
+            plan_slot(case)
+            round.add_planned(case)
+    per_min = desired.creates_per_min
+    now_asked, later, room_at = admit_requests(round.requests, history.asks, per_min, now)
+    round.steps += (PlannedStep(action=one.ask, why=one.why) for one in now_asked)
     for one in later:
-        messages[one.ask.slot] = (
-            f"waiting for its turn: at most {desired.creates_per_min} creates a minute"
-        )
+        round.messages[one.ask.slot] = f"waiting for its turn: at most {per_min} creates a minute"
     if world.frozen:
-        wake, survey = min(wake, now + deletion_guard.BELIEVED_S), min(survey, QUICK_S)
-    return EnginePlan(
-        steps=tuple(steps),
-        wake_at=min(wake, room_at),
-        survey_s=survey,
-        states=messages,
+        round.wake_at = min(round.wake_at, now + deletion_guard.BELIEVED_S)
+        round.survey_s = min(round.survey_s, QUICK_S)
+    found = EnginePlan(
+        steps=tuple(round.steps),
+        wake_at=min(round.wake_at, room_at),
+        survey_s=round.survey_s,
+        states=round.messages,
         frozen=world.frozen,
-        rest=rest and not steps,
+        rest=round.rest and not round.steps,
     )
+    return found, SettledSlots(world=world, slots=round.settled)
+
+
+@dataclass(kw_only=True, slots=True)
+class PlanRound:
+    """What the slots of one round add up to."""
+
+    steps: list[PlannedStep]
+    requests: list[PendingAsk] = field(default_factory=list)
+    messages: dict[str, str] = field(default_factory=dict)
+    settled: dict[str, SlotPlan] = field(default_factory=dict)
+    wake_at: float = inf
+    survey_s: float = SURVEY_S
+    rest: bool = True
+
+    def add_settled(self, known: SlotPlan) -> None:
+        name = known.slot.name
+        self.settled[name], self.messages[name] = known, known.message
+        self.wake_at = min(self.wake_at, known.wake_at)
+        self.survey_s = min(self.survey_s, known.survey_s)
+        self.rest = self.rest and known.rest
+
+    def add_planned(self, case: SlotContext) -> None:
+        over = is_at_rest(case)
+        self.steps += case.steps
+        self.requests += case.requests
+        self.messages[case.slot.name] = case.state
+        self.wake_at = min(self.wake_at, case.wake_at)
+        self.survey_s = min(self.survey_s, case.survey_s)
+        self.rest = self.rest and over
+        if (settled := settle(case, rest=over)) is not None:
+            self.settled[case.slot.name] = settled
 
 
 def build_plan_context(
