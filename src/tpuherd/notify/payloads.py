@@ -64,7 +64,7 @@ def webhook_content(message: Message) -> dict[str, Any]:
 
 def slack_content(message: Message) -> dict[str, Any]:
     text = f"*{escape_slack(message.title)}*\n{escape_slack(message.text)}"
-    return {"text": f"{cut_text(text, SLACK_MAX)}\n_{escape_slack(message.origin)}_"}
+    return {"text": f"{shorten_text(text, SLACK_MAX)}\n_{escape_slack(message.origin)}_"}
 
 
 def escape_slack(text: str) -> str:
@@ -74,7 +74,7 @@ def escape_slack(text: str) -> str:
 
 def discord_content(message: Message) -> dict[str, Any]:
     """No mention in it wakes anybody."""
-    text = cut_text(f"**{message.title}**\n{message.text}", DISCORD_MAX)
+    text = shorten_text(f"**{message.title}**\n{message.text}", DISCORD_MAX)
     return {"content": f"{text}\n-# {message.origin[:90]}", "allowed_mentions": {"parse": []}}
 
 
@@ -83,7 +83,7 @@ def ntfy_content(url: str, message: Message) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
     above, _, topic = parts.path.rstrip("/").rpartition("/")
     root = urlunsplit((parts.scheme, parts.netloc, above or "/", parts.query, ""))
-    text = cut_text(f"{message.text}\n{message.origin}", NTFY_MAX)
+    text = shorten_text(f"{message.text}\n{message.origin}", NTFY_MAX)
     return root, {
         "topic": unquote(topic),
         "title": message.title[:200],
@@ -99,7 +99,7 @@ CONTENTS = {
 }
 
 
-def cut_text(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tpuherd.model.receivers import ReceiverKind
 from tpuherd.notify.compose import Message
 from tpuherd.notify.outbox import SendProblem
-from tpuherd.notify.payloads import build_request, cut_text, hide_values, secret_parts
+from tpuherd.notify.payloads import build_request, hide_values, secret_parts, shorten_text
 from tpuherd.notify.ready_receivers import ReadyReceiver
 from tpuherd.senders.post_message import open_web_client, post_message
 from tpuherd.senders.run_notifier import run_notifier
@@ -45,7 +45,7 @@ class Deliverer:
             return None
         url = receiver.values.get("url", "")
         hidden = [*secret_parts(url), *receiver.values.values()]
-        sentence = cut_text(hide_values(problem.sentence, hidden), SHOWN)
+        sentence = shorten_text(hide_values(problem.sentence, hidden), SHOWN)
         return replace(problem, sentence=sentence)
 
     async def _send_by_kind(self, receiver: ReadyReceiver, message: Message) -> SendProblem | None:

@@ -12,13 +12,20 @@ from tpuherd.views.format_text import end_reason
 def event_line(event: HistoryEvent) -> str:
     """kind, facts: why."""
     facts = event.facts
+    why = end_reason(str(facts.get("why") or ""))
     known = {name: fact_text(name, value) for name, value in facts.items()}
     kind = EVENT_KINDS.get(event.kind)
-    text = fill_line(kind.line if kind else "", known)
-    why = end_reason(str(facts.get("why") or ""))
+    text = fill_line(kind.line if kind else "", known | told_by_reason(facts, why))
     if why and why not in text:
         text = why if text in why else f"{text}: {why}"
     return f"{event.kind}  {text}".rstrip()
+
+
+def told_by_reason(facts: Mapping[str, Any], why: str) -> dict[str, str]:
+    """Leave out the host and its exit status where the reason names both."""
+    host, end = facts.get("host"), facts.get("exit")
+    said = bool(host) and why.startswith(f"{host} exited with {end}")
+    return dict.fromkeys(("host", "exit"), "") if said else {}
 
 
 def fact_text(name: str, value: Any) -> str:
