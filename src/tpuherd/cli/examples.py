@@ -37,6 +37,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "notify test": ("herd notify test", "herd notify test gpt", "herd notify test --all"),
     "notify set": ("herd notify set receivers.yaml", "herd notify set --clear"),
     "plan": ("herd plan gpt",),
+    "bug-report": ("herd bug-report", "herd bug-report --job gpt --output gpt.tar.gz"),
     "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),
     "sweep FILE": ("herd sweep lr.yaml",),
     "sweep status": ("herd sweep status lr", "herd sweep status lr --csv > lr.csv"),

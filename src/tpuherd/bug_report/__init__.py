@@ -1,0 +1,1 @@
+"""`herd bug-report`: packs what a maintainer needs to find a bug, without secrets."""
