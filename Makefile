@@ -42,7 +42,7 @@ check: $(READY)  ## lint, format, types, import layers, repository rules
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@$(PY) -m pytest tests/rules $(ARGS)
 
-test-real: $(READY)  ## heavy clients of other projects, each in its own environment
+test-real: $(READY)  ## heavy clients of other projects, and repeats that are too long for CI
 	@$(VENVS) $(CLIENTS) || true
 	@$(PY) -m pytest -m heavy $(ARGS)
 

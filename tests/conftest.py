@@ -10,7 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from tests.tiers import is_long, start_order
+from tests.tiers import LONG, REAL, is_listed, start_order
 
 LEFT_OUT = pytest.StashKey[dict[str, int]]()  #: how many tests, by the command that runs them
 
@@ -34,8 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if is_long(item.nodeid):
+        if is_listed(item.nodeid, LONG):
             item.add_marker(pytest.mark.long)
+        if is_listed(item.nodeid, REAL):
+            item.add_marker(pytest.mark.heavy)
     items.sort(key=lambda item: start_order(item.nodeid))
 
 

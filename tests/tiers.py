@@ -1,9 +1,10 @@
-"""Which tests are too long for `make test`: `.ci/run` and `make test-long` run them.
+"""Which tests are too long for `make test`, and which for `.ci/run`.
 
-A row is a file below tests/, one test of it, or one case of a test. Tests marked `heavy` are for
-`make test-real` only.
-`pytest --durations=50` shows what belongs here: what takes more than a few seconds by itself
-and whose law a shorter test guards too, or a second case of a test whose first case stays.
+A row is a file below tests/, one test of it, or one case of a test. `.ci/run` and `make test-long`
+run what LONG lists; `make test-real` runs what REAL lists and what is marked `heavy`.
+`pytest --durations=50` shows what belongs in LONG: what takes more than a few seconds by itself
+and whose law a shorter test guards too, or a second case of a test whose first case stays. What
+belongs in REAL takes a good part of a minute, and a test that `.ci/run` keeps guards its law.
 """
 
 LONG = (
@@ -116,15 +117,45 @@ LONG = (
     "unit/test_python_api.py::test_a_type_checker_finds_misspellings",
 )
 
+REAL = (
+    "integration/test_clients_gcloud.py::test_alpha_and_maintenance",
+    "integration/test_clients_gcloud.py::test_types_and_runtimes",
+    "integration/test_clients_tpu_info.py::test_the_tables[v2-8-8-/dev/accel0]",
+    "integration/test_engine_life.py::test_a_lost_store_is_rebuilt_from_the_cloud",
+    "integration/test_engine_life.py::test_an_attempt_outlives_its_engine_and_is_not_started_again",
+    "integration/test_environment_life.py::test_an_impossible_installation_ends_the_job_with_a_sentence",
+    "integration/test_environment_life.py::test_without_an_environment_exec_says_so",
+    "integration/test_host_isolation_unprivileged.py",
+    "integration/test_jobs_life.py::test_following_shows_the_log_and_returns_the_exit_status[3-0]",
+    "integration/test_levanter.py::test_a_node_of_another_owner_is_refused_by_name",
+    "integration/test_map_life.py::test_from_python",
+    "integration/test_profile_life.py::test_without_an_attempt_there_is_nothing_to_see",
+    "integration/test_store_damaged.py::test_jobs_continue_and_every_reading_command_reports_it_until_acknowledged[False]",
+    "integration/test_store_lost.py::test_the_same_code_runs_on_a_new_node_after_everything_was_lost",
+    "integration/test_tpucare.py::test_a_swarm_takes_over_the_tpus_that_live",
+    "integration/test_tpucare.py::test_the_pod_example_continues_at_the_checkpoint_that_wandb_knows",
+    "integration/test_train_formats.py::test_types_damage_and_commits_on_several_hosts[pieces-folder]",
+    "integration/test_train_loops.py::test_a_host_that_leaves_by_an_exception_saves_nothing",
+    "integration/test_train_pods.py::test_bad_input_is_one_sentence_on_one_host",
+    "integration/test_train_pods.py::test_the_failing_host_keeps_its_status[pieces]",
+    "integration/test_via.py::test_a_map_takes_its_items_along",
+    "integration/test_via.py::test_names_for_ssh_are_those_of_existing_nodes",
+    "page/test_pages.py::test_a_page_shows_its_data_and_axe_finds_nothing[cost]",
+    "page/test_real_page.py",
+    "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone[prints]",
+    "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
+    "simulated/test_report_predictions.py",
+)
+
 #: Folders whose files begin first: what waits for processes longest must not come last.
 FIRST = ("integration", "conformance", "simulated", "unit")
 
 
-def is_long(test: str) -> bool:
-    """Whether a test, by its id, is listed here."""
+def is_listed(test: str, rows: tuple[str, ...]) -> bool:
+    """Whether these rows list a test, by its id."""
     case = test.removeprefix("tests/")
     name = case.partition("[")[0]
-    return any(row in LONG for row in (case, name, name.partition("::")[0]))
+    return any(row in rows for row in (case, name, name.partition("::")[0]))
 
 
 def start_order(test: str) -> tuple[int, bool]:

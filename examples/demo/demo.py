@@ -22,6 +22,7 @@ ZONES = ("us-west4-a", "us-east5-b", "us-central1-a")
 BARREN = "us-central1-a"  #: has no capacity
 BUCKET = "tpuherd-demo"
 STEPS, TAKEN_AT = 200, 70  #: the training's steps, and the one at which it is preempted
+PLAIN_STEPS = 400  #: without JAX they are short: many must be left when we see that one
 SCALE = 60  #: speeds up the cloud's waiting times, but not hosts, notices and the training
 GIVE_UP_S = 600.0
 ERRORS = 20  #: number of requests that fail
@@ -88,7 +89,7 @@ def job(folder: Path, python: Path | None) -> Path:
         "tier": "spot",
         "workdir": workdir,
         "checkpoint": f"gs://{BUCKET}/charlm",
-        "run": f"{python or 'python3'} train.py --steps {STEPS}",
+        "run": f"{python or 'python3'} train.py --steps {STEPS if python else PLAIN_STEPS}",
     }
     file = folder / "job.yaml"
     file.write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))

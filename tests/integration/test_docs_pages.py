@@ -25,8 +25,8 @@ PAGES = {
     "howto/from-tpunicorn": {"training on t1v": 4},
 }
 
-#: These take half a minute each; the others take more, and are run by `make test-real`.
-SHORT = ("book/first-tpu", "book/vision", "howto/from-skypilot")
+#: The others take up to a minute each, and are run by `make test-real`.
+SHORT = ("book/first-tpu",)
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("git", "curl")]
 

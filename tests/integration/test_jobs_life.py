@@ -332,12 +332,12 @@ for step in range(100_000):
 
 def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
-    words = ("--name", "gpt", "--accelerator", "v4-8", "--workdir", ".", "--detach")
+    words = ("--name", "seen", "--accelerator", "v4-8", "--workdir", ".", "--detach")
     done = user.herd("run", *words, "--", "python3 train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
     def series(name: str) -> list[Any]:
-        done = user.herd("series", "gpt", name, "--json")
+        done = user.herd("series", "seen", name, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else []
 
     until(lambda: series("duty") and series("loss"), "samples of both", seconds=90)
@@ -351,7 +351,7 @@ def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
     assert max(chips[0]) == 0
     assert {one["points"][-1][2] for one in series("hbm_total")} == {32 << 30}
     (cpu,) = series("cpu")
-    assert cpu["host"].startswith("gpt-0-g1-") and 0 <= cpu["points"][-1][2] <= 100
+    assert cpu["host"].startswith("seen-0-g1-") and 0 <= cpu["points"][-1][2] <= 100
     (loss,) = series("loss")
     lows = [point[1] for point in loss["points"]]
     assert lows == sorted(lows, reverse=True) and lows[0] > 0.5

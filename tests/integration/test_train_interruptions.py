@@ -82,7 +82,7 @@ CASES = (
         "three-notices", "step-2@1 preempt, step-5@0 preempt, step-8@1 preempt",
         "preempted, preempted, preempted, success", start=9, heavy=False,
     ),
-    make_case("no-notice", "step-6@1 take", "preempted, success", start=4, heavy=False),
+    make_case("no-notice", "step-6@1 take", "preempted, success", start=4),
     make_case(
         "hang", "step-6@1 leave",
         "stalled, success", start=4, fields={"stall": "10s"}, heavy=False,
@@ -93,11 +93,11 @@ CASES = (
     ),
     make_case(
         "killed-in-a-restore", "step-5@0 preempt, restore@0 kill",
-        "preempted, failure, success", start=6, heavy=False,
+        "preempted, failure, success", start=6,
     ),
     make_case(
         "fewer-and-more", "step-4@1 v4-8, step-7@0 v4-16",
-        "stopped, stopped, success", start=8, same_shape=False, heavy=False,
+        "stopped, stopped, success", start=8, same_shape=False,
     ),
     make_case("killed", "step-6@1 kill", "failure, success", start=4),
     make_case("killed-as-it-commits", "commit-6@0 kill", "failure, success", start=5, says=TORSO),

@@ -41,7 +41,8 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
     """All that is to be played."""
     for name in arguments.lifecycles.split(",") if arguments.lifecycles else LIFECYCLES:
         if arguments.singles:
-            yield from (case_of(name, [one]) for one in singles(name, arguments.each))
+            found = singles(name, arguments.each)[:: arguments.thin]
+            yield from (case_of(name, [one]) for one in found)
         yield from (case_of(name, one) for one in pairs(name, arguments.pairs, arguments.first))
     for seed in range(arguments.first, arguments.first + arguments.seeds):
         yield "storm", (str(seed),)
@@ -75,6 +76,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--singles", action="store_true", help="all single faults")
     parser.add_argument("--each", type=int, help="of these, so many kinds at one moment, by turns")
+    parser.add_argument("--thin", type=int, default=1, help="of these, only each N-th")
     parser.add_argument("--pairs", type=int, default=0, help="so many pairs a lifecycle")
     parser.add_argument("--lifecycles", default="", help="only these, with commas")
     parser.add_argument("--workers", type=int, default=cpu_count() or 1)
