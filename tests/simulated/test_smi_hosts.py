@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 from tests.simulated.virtual_loop import run
 from tests.unit.test_hostile_metrics import FakeTunnel, grpc_server
 from tests.unit.test_smi import metric, response, whole
-from tpuherd.commands.read_chips import read_hosts
+from tpuherd.commands.read_chips import HostPolls, read_hosts
 from tpuherd.commands.read_port_metrics import METRICS_S
 from tpuherd.errors import NotReached
 from tpuherd.model.chip_readings import HostReading
@@ -17,7 +18,7 @@ from tpuherd.ports import Host, RpcRequest
 from tpuherd.views.smi_table import smi_text
 
 START = 1_000_000.0
-SOUND, SILENT, DEAD, LIAR, LATE, MUTE = range(6)
+SOUND, SILENT, DEAD, LIAR, LATE, MUTE, FROZEN = range(7)
 USAGE = {
     "time": START, "cores": 8, "cpu_percent": 12.0, "devices": ["/dev/accel0"],
     "holders": [{"device": "/dev/accel0", "pid": 7, "user": "ann", "command": "python3 x"}],
@@ -30,10 +31,13 @@ class OddAgent:
     """The agent of one of the hosts."""
 
     worker: int
+    thawed: asyncio.Event  #: a frozen host answers from then on
 
     async def call(self, verb: RpcRequest) -> Mapping[str, Any]:
         if self.worker == MUTE:
             await asyncio.Event().wait()
+        if self.worker == FROZEN:
+            await self.thawed.wait()
         if verb.name == "attempts":
             return {"attempts": [], "notices": {"preempted": "TRUE"}} if self.worker == LATE else {}
         assert verb.name == "usage"
@@ -55,14 +59,15 @@ def host(worker: int) -> Host:
     )  # fmt: skip
 
 
-async def read_all() -> tuple[list[HostReading], float]:
+def reach_hosts(thawed: asyncio.Event) -> Any:
+    """The way to the hosts, and a clock that begins at START."""
     loop = asyncio.get_running_loop()
     began = loop.time()
 
     async def get_link(host: Host) -> OddAgent:
         if host.worker == DEAD:
             raise NotReached("no route to it")
-        return OddAgent(host.worker)
+        return OddAgent(host.worker, thawed)
 
     async def open_tunnel(host: Host, port: int) -> Any:
         if host.worker == SILENT:
@@ -73,9 +78,31 @@ async def read_all() -> tuple[list[HostReading], float]:
 
     pool = SimpleNamespace(get_link=get_link, open_tunnel=open_tunnel)
     clock = SimpleNamespace(now=lambda: START + loop.time() - began)
-    reach: Any = SimpleNamespace(pool=pool, clock=clock)
-    readings = await read_hosts([host(worker) for worker in range(6)], reach)
-    return readings, loop.time() - began
+    return SimpleNamespace(pool=pool, clock=clock)
+
+
+async def read_all() -> tuple[list[HostReading], float]:
+    reach = reach_hosts(asyncio.Event())
+    readings = await read_hosts([host(worker) for worker in range(FROZEN)], reach)
+    return readings, reach.clock.now() - START
+
+
+async def watch_hosts(frozen_s: tuple[float, float], until_s: float) -> list[tuple[float, str]]:
+    """Return when each frame of `-l 2` came, and what it said of a host that froze meanwhile."""
+    loop, thawed = asyncio.get_running_loop(), asyncio.Event()
+    thawed.set()
+    loop.call_at(loop.time() + frozen_s[0], thawed.clear)
+    loop.call_at(loop.time() + frozen_s[1], thawed.set)
+    reach = reach_hosts(thawed)
+    polls, frames = HostPolls(reach), list[tuple[float, str]]()
+    while (began_s := reach.clock.now() - START) < until_s:
+        sound, odd = await polls.read_answers([host(SOUND), host(FROZEN)], 2.0)
+        assert sound.chips[0].duty_percent == 50
+        passed_s = reach.clock.now() - START
+        frames.append((passed_s, odd.why))
+        await asyncio.sleep(max(0.0, began_s + 2.0 - passed_s))
+    await polls.aclose()
+    return frames
 
 
 def test_every_host_is_shown_as_what_it_is_and_none_delays_the_others() -> None:
@@ -97,3 +124,18 @@ def test_every_host_is_shown_as_what_it_is_and_none_delays_the_others() -> None:
     notes = smi_text(readings, START + took_s).split("\n\n")[-1].splitlines()
     assert notes[0] == "gpt/w4: PREEMPTED"
     assert "gpt/w4: its clock is 2 h 00 m ahead of this machine's" in notes
+
+
+def test_a_frozen_host_does_not_delay_the_frames_of_a_repeated_reading() -> None:
+    assert run(watch_hosts((3.0, 9.0), 12.0)) == [
+        (0, ""), (2, ""), (6, "no answer for 2 s"), (8, "no answer for 4 s"), (9, ""), (10, ""),
+    ]  # fmt: skip
+
+
+def test_a_repeated_reading_keeps_the_reason_of_a_host_that_failed() -> None:
+    frames = run(watch_hosts((1.0, 900.0), 60.0))
+    said = [why for _, why in frames]
+    assert said[1] == "no answer for 2 s"
+    assert said[-1] == "no answer in 20 s"
+    assert all(later[0] - at <= 4 for (at, _), later in pairwise(frames[1:]))
+    assert frames[-1][0] >= 60

@@ -1,5 +1,6 @@
 """`herd smi`: shows what every chip of every host does."""
 
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -53,13 +54,14 @@ async def run_smi(
     in_place = form == "table" and console.is_terminal(1)
     if in_place:
         await console.write(CLEAR)
-    async for readings in repeat_readings(target, place, reach, every_s):
-        if in_place:
-            await draw_readings(readings, reach.clock.now(), console)
-        else:
-            await print_readings(readings, reach.clock.now(), form, console, again=not first)
-        await console.flush()
-        first = False
+    async with aclosing(repeat_readings(target, place, reach, every_s)) as frames:
+        async for readings in frames:
+            if in_place:
+                await draw_readings(readings, reach.clock.now(), console)
+            else:
+                await print_readings(readings, reach.clock.now(), form, console, again=not first)
+            await console.flush()
+            first = False
     return 0
 
 

@@ -5,8 +5,10 @@ program uses the chips; we connect to it through SSH, as `herd forward` does.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tpuherd.commands.assign_values import ReadMetrics, list_chip_readings, why_missing
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 CONNECT_S = 60.0  #: a new host's agent must be started first
 ANSWER_S = 20.0
+PATIENCE_S = 1.0  #: for the answers of a repeated reading, however short its interval is
 RESOLVE_S = 60.0  #: between two looks for replaced nodes while all hosts answer
 RESOLVE_LOST_S = 10.0  #: the same while a host does not
 
@@ -53,43 +56,102 @@ async def list_hosts(
 
 async def repeat_readings(
     target: str | None, place: "ProjectAccess", reach: "RemoteSession", every_s: float
-) -> AsyncIterator[list[HostReading]]:
+) -> AsyncGenerator[list[HostReading], None]:
     """Yield a reading every so many seconds, for ever; replaced nodes are found in a minute.
 
     The cloud is asked rarely, because it counts the questions.
     """
     hosts = await list_hosts(target, place, reach)
     asked_at = reach.clock.now()
-    while True:
-        began_at = reach.clock.now()
-        readings = await read_hosts(hosts, reach)
-        yield readings
-        lost = not readings or any(one.machine is None for one in readings)
-        await reach.clock.sleep(max(0.0, began_at + every_s - reach.clock.now()))
-        if reach.clock.now() - asked_at >= (RESOLVE_LOST_S if lost else RESOLVE_S):
-            asked_at = reach.clock.now()
-            with suppress(NotReached):  # the hosts known so far may answer all the same
-                hosts = await list_hosts(target, place, reach)
+    async with aclosing(HostPolls(reach)) as polls:
+        while True:
+            began_at = reach.clock.now()
+            readings = await polls.read_answers(hosts, max(every_s, PATIENCE_S))
+            yield readings
+            lost = not readings or any(one.machine is None for one in readings)
+            await reach.clock.sleep(max(0.0, began_at + every_s - reach.clock.now()))
+            if reach.clock.now() - asked_at >= (RESOLVE_LOST_S if lost else RESOLVE_S):
+                asked_at = reach.clock.now()
+                with suppress(NotReached):  # the hosts known so far may answer all the same
+                    hosts = await list_hosts(target, place, reach)
+
+
+class HostPolls:
+    """Repeated questions to hosts, one at a time to each: a host that is mute delays no other."""
+
+    def __init__(self, reach: "RemoteSession") -> None:
+        self._reach = reach
+        self._known: dict[Host, HostReading] = {}
+        self._open: dict[Host, asyncio.Task[HostReading]] = {}  #: not answered yet
+        self._asked_at: dict[Host, float] = {}
+
+    async def read_answers(self, hosts: Sequence[Host], within_s: float) -> list[HostReading]:
+        """Ask the hosts that owe no answer; return a reading of each once all have answered, or
+        after this time, with the reason for those that have not.
+        """
+        labels = label_hosts(hosts)
+        await self._cancel(self._open.keys() - set(hosts))
+        for host in hosts:
+            if host not in self._open:
+                self._open[host] = asyncio.create_task(self._poll(host, labels[host]))
+                self._asked_at[host] = self._reach.clock.now()
+        if self._open:
+            await asyncio.wait(self._open.values(), timeout=within_s)
+        for host, task in list(self._open.items()):
+            if task.done():
+                self._known[host] = self._open.pop(host).result()
+        return sort_readings(self._newest(host, labels[host]) for host in hosts)
+
+    async def _poll(self, host: Host, label: str) -> HostReading:
+        read = partial(read_in_time, label=label, reach=self._reach)
+        done = await fanout.try_host(host, read, CONNECT_S)
+        return done.value or lost_reading(host, label, done.error, self._reach.clock.now())
+
+    def _newest(self, host: Host, label: str) -> HostReading:
+        """Return its answer; of a host that owes one, why there is none."""
+        known = self._known.get(host)
+        if known is not None and (host not in self._open or known.machine is None):
+            return replace(known, host=label)
+        now = self._reach.clock.now()
+        mute = NotReached(f"no answer for {now - self._asked_at[host]:.0f} s")
+        return lost_reading(host, label, mute, now)
+
+    async def _cancel(self, hosts: Collection[Host]) -> None:
+        tasks = [self._open.pop(host) for host in hosts]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        await self._cancel(list(self._open))
 
 
 async def read_hosts(hosts: Sequence[Host], reach: "RemoteSession") -> list[HostReading]:
     """Ask all hosts at once; one that does not answer is a reading that says why."""
-
-    async def read_or_explain(host: Host) -> HostReading:
-        await reach.pool.get_link(host)
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                return await read_host(host, labels[host], reach)
-        except TimeoutError as error:
-            raise NotReached(f"no answer in {ANSWER_S:g} s") from error
-
     labels = label_hosts(hosts)
-    results = await fanout.run_on_all(hosts, read_or_explain, seconds=CONNECT_S)
-    readings = [
+
+    async def read(host: Host) -> HostReading:
+        return await read_in_time(host, labels[host], reach)
+
+    results = await fanout.run_on_all(hosts, read, seconds=CONNECT_S)
+    return sort_readings(
         done.value or lost_reading(done.host, labels[done.host], done.error, reach.clock.now())
         for done in results
-    ]
+    )
+
+
+def sort_readings(readings: Iterable[HostReading]) -> list[HostReading]:
     return sorted(readings, key=lambda reading: natural_key(reading.host))
+
+
+async def read_in_time(host: Host, label: str, reach: "RemoteSession") -> HostReading:
+    """Connect if necessary, then read; NotReached if the host takes too long."""
+    await reach.pool.get_link(host)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            return await read_host(host, label, reach)
+    except TimeoutError as error:
+        raise NotReached(f"no answer in {ANSWER_S:g} s") from error
 
 
 def lost_reading(host: Host, label: str, error: HerdError | None, now: float) -> HostReading:
