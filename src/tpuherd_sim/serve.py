@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,6 +30,7 @@ from tpuherd_sim.host_options import (
     HostsRunner,
     WorldStatus,
 )
+from tpuherd_sim.hosts.machine_limits import raise_file_limit
 from tpuherd_sim.http.app import create_app
 from tpuherd_sim.http.certificates import ensure_certificates, tls_context
 from tpuherd_sim.http.googleapis_proxy import serve_proxy
@@ -44,8 +44,6 @@ from tpuherd_sim.peer_uid import can_tell
 from tpuherd_sim.persistence import RecoveredWorld, WorldStore
 from tpuherd_sim.request_guard import BLIND, AccessGuard
 from tpuherd_sim.state_dir import FORMAT, WorldError, WorldInfo
-
-FILES_MAX = 65536
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,14 +311,6 @@ def unwrap_world_error(group: BaseExceptionGroup[BaseException]) -> BaseExceptio
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found or group
-
-
-def raise_file_limit() -> None:
-    """Raise the limit of open files: a host needs six and a login four more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def install_stop_signals() -> asyncio.Event:

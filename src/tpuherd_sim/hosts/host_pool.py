@@ -20,6 +20,7 @@ from pathlib import Path
 from tpuherd_sim.hosts.channel import Channel, int_field
 from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 from tpuherd_sim.hosts.isolation_modes import MODES, refusal_sentence
+from tpuherd_sim.hosts.machine_limits import boot_error_reason
 from tpuherd_sim.hosts.messages import Message
 from tpuherd_sim.hosts.running_host import RunningHost
 from tpuherd_sim.hosts.sftp_server import find_program
@@ -28,6 +29,7 @@ from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request
 
 BOOT_S, DEATH_S = 60.0, 20.0
+BOOTS_MAX = 32  #: at the same time: BOOT_S is for one boot, not for those before it
 UNAVAILABLE = 503
 SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; otherwise 0x0000
 EIGHT = ("v2", "v3")  #: generations with two devices per chip
@@ -77,6 +79,7 @@ class HostPool:
         self.hosts: dict[str, Host] = {}
         self.entries: dict[str, PoolEntry] = {}
         self.made = 0
+        self.boots = asyncio.Semaphore(BOOTS_MAX)
         self.zygote: subprocess.Popen[bytes] | None = None
         self.line: Channel | None = None
         self.reviving = asyncio.Lock()
@@ -233,9 +236,12 @@ class HostPool:
         """Start a host and its services, then report it to the world."""
         running = None
         try:
-            running = await self.start_host(entry, target)
-            async with asyncio.timeout(BOOT_S):
-                await running.up
+            async with self.boots:
+                if entry.target is not target:
+                    return  # it changed while others booted
+                running = await self.start_host(entry, target)
+                async with asyncio.timeout(BOOT_S):
+                    await running.up
         except (OSError, TimeoutError) as error:
             entry.ended = target.boot
             if running is not None:
@@ -244,7 +250,9 @@ class HostPool:
                 if wanted:
                     entry.ended = None
                     return
-            self.report_event(target, "failed", str(error) or "it did not start in time")
+            late = isinstance(error, TimeoutError) and not error.args
+            why = "it did not start in time" if late else boot_error_reason(error)
+            self.report_event(target, "failed", why)
             return
         self.hosts[target.key] = running
         served = asyncio.Event()

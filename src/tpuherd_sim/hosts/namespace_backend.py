@@ -14,6 +14,7 @@ from tpuherd_sim.hosts.private_files import find_private_files
 
 FIRST_ID, IDS = HOSTS_UID, 65536  #: the hosts' user ids on this machine
 NO_SUCH_DEVICE = 19
+BRIDGE_HOSTS_MAX = 1000  #: a bridge of Linux has 1,023 ports; other bridges take some of them
 
 
 class NamespaceBackend:
@@ -40,7 +41,7 @@ class NamespaceBackend:
         self.enter_namespaces(order["folder"])
         self.build_layers(files, private)
         self.line = netlink.Netlink()
-        self.switches: dict[str, tuple[str, set[int]]] = {}
+        self.bridges: dict[str, dict[str, set[int]]] = {}  #: by segment: their names and hosts
 
     def enter_namespaces(self, folder: str) -> None:
         """Leave the machine's mounts and network for a private tmpfs."""
@@ -175,13 +176,9 @@ class NamespaceBackend:
         """Do nothing: everything ends with this process."""
 
     def connect_network(self, number: int, pid: int, segment: str, address: str) -> None:
-        """Connect a starting host to the bridge of its segment; it can't reach other segments."""
-        if segment not in self.switches:
-            name = f"b{number}"
-            self.line.add_bridge(name)
-            self.switches[segment] = (name, set())
-        name, members = self.switches[segment]
-        members.add(number)
+        """Connect a starting host to a bridge of its segment; it can't reach other segments."""
+        name = self.find_free_bridge(segment, number)
+        self.bridges[segment][name].add(number)
         packed = bytes(int(part) for part in address.split("."))
         namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -198,18 +195,35 @@ class NamespaceBackend:
         finally:
             os.close(namespace)
 
+    def find_free_bridge(self, segment: str, number: int) -> str:
+        """Return a bridge with a free port; if all are full, add one, connected to the first."""
+        bridges = self.bridges.setdefault(segment, {})
+        for name, members in bridges.items():
+            if len(members) < BRIDGE_HOSTS_MAX:
+                return name
+        name = f"b{number}"
+        self.line.add_bridge(name)
+        if bridges:
+            self.line.connect_bridges(cable_name(name), name, next(iter(bridges)))
+        bridges[name] = set()
+        return name
+
     def clean_up_host(self, number: int, _: set[int]) -> None:
-        """Remove a dead host's cable before the kernel does, and its bridge if it is empty."""
+        """Remove a dead host's cable before the kernel does, and an empty segment's bridges."""
         try:
             self.line.remove_link(f"h{number}")
         except OSError as error:
             if error.errno != NO_SUCH_DEVICE:
                 raise
-        for segment, (name, members) in list(self.switches.items()):
-            members.discard(number)
-            if not members:
-                self.line.remove_link(name)
-                del self.switches[segment]
+        for segment, bridges in list(self.bridges.items()):
+            for members in bridges.values():
+                members.discard(number)
+            if not any(bridges.values()):
+                del self.bridges[segment]
+                for place, name in enumerate(bridges):
+                    if place:
+                        self.line.remove_link(cable_name(name))
+                    self.line.remove_link(name)
 
     def set_network(self, number: int, pid: int, network: str) -> None:
         """Set a host's network: up, down or slow (in both directions)."""
@@ -222,6 +236,11 @@ class NamespaceBackend:
                 shape_traffic(line, "eth0", network)
         finally:
             os.close(namespace)
+
+
+def cable_name(bridge: str) -> str:
+    """Return the name of the cable between a bridge and the first of its segment."""
+    return f"{bridge}c"
 
 
 def shape_traffic(line: netlink.Netlink, name: str, network: str) -> None:

@@ -64,6 +64,20 @@ class Netlink:
             NEW_LINK, CREATE | EXCLUSIVE, body + encode_attribute(INFO, options), f"link {name}"
         )
 
+    def connect_bridges(self, name: str, bridge: str, other: str) -> None:
+        """Add a cable of this name between two bridges."""
+        far_name = f"{name}f"
+        far = link_header(0) + text_attribute(NAME, far_name)
+        options = encode_attribute(KIND, b"veth") + encode_attribute(
+            DATA, encode_attribute(PEER, far)
+        )
+        near = link_header(0) + text_attribute(NAME, name) + encode_attribute(INFO, options)
+        self.send_request(NEW_LINK, CREATE | EXCLUSIVE, near, f"link {name}")
+        for end, master in ((name, bridge), (far_name, other)):
+            number = number_attribute(MASTER, socket.if_nametoindex(master))
+            body = link_header(UP) + text_attribute(NAME, end) + number
+            self.send_request(NEW_LINK, 0, body, f"link {end}")
+
     def switch_link(self, name: str, *, up: bool) -> None:
         self.send_request(
             NEW_LINK, 0, link_header(UP if up else 0) + text_attribute(NAME, name), f"link {name}"
