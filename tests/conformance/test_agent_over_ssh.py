@@ -132,7 +132,7 @@ def test_each_host_returns_its_own_exit_status(backend: HostBackend, tmp_path: P
 
 #: As many of them as are there, as soon as there are none, or after ten seconds.
 ATTACHED = (
-    "for i in $(seq 100); do n=$(ps -eo args | grep -c ' attach$'); [ $n = 0 ] && break;"
+    "for i in $(seq 100); do n=$(ps -eo args | grep -c ' tpuherd-attach$'); [ $n = 0 ] && break;"
     " sleep 0.1; done; exit $n"
 )
 

@@ -8,6 +8,7 @@ behind become its children.
 import ctypes
 import errno
 import fcntl
+import gc
 import json
 import marshal
 import os
@@ -334,6 +335,7 @@ class Supervisor:
 def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
     """Fork a supervisor; return the agent's end of the connection and the process id."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    gc.freeze()  # a collection would write to all memory that both share
     pid = os.fork()
     if not pid:
         try:
