@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.planner_scenes import NAME, NOW, node, sight
 from tests.unit.toy_cloud import Toy, offer, slot
 from tpuherd.history.apply_event import apply_event
-from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.jobfile.jobs_from_cards import rebuild_records, without_programs
 from tpuherd.jobfile.read_job import job_document, read_fields
 from tpuherd.model.observed import (
     BidObservation,
@@ -96,3 +96,21 @@ def test_adoption_rebuilds_the_job_of_the_newest_card_and_every_bid() -> None:
     again = rebuild_records([ready], {"gpt": wanted_slot}, NOW, "me@here")
     assert not again.stored_jobs
     assert again.events[0].kind == "job.changed"
+
+
+def test_a_card_brings_no_command_to_this_machine() -> None:
+    """Whoever may create nodes in the project may write one."""
+
+    def adopted(notify: Any) -> tuple[Any, str]:
+        ready = replace(sight(NodeState.READY), card=card(job=card()["job"] | {"notify": notify}))
+        found = without_programs(rebuild_records([ready], {}, NOW, "me@here"))
+        (job,) = found.stored_jobs
+        return job.document.get("notify"), str(found.events[0].facts["why"])
+
+    said = "; the commands of its notify were left out: `herd run FILE` adds them"
+    web = {"url": {"kept": "ntfy.sh"}, "on": ["done"]}
+    for command in ({"run": "touch /tmp/pwned"}, {"kind": "command", "run": ["touch", "x"]}):
+        assert adopted([command]) == (None, f"me@here adopted {NAME}{said}")
+        assert adopted(command) == (None, f"me@here adopted {NAME}{said}")
+        assert adopted([command, web]) == ([web], f"me@here adopted {NAME}{said}")
+    assert adopted([web]) == ([web], f"me@here adopted {NAME}")

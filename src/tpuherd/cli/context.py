@@ -12,6 +12,7 @@ from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError, InvalidInput
 from tpuherd.jobfile.grants import Grant, grant_document, parse_mail_grants
+from tpuherd.jobfile.value_types import show_value
 from tpuherd.settings import contexts_file, host_routes, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.views.format_text import format_table
@@ -24,6 +25,7 @@ as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 WORDS = ("project", "world", "account", "login", "ways", "keys", "via")
 BYTES_MAX = 1_000_000
+TEXT_MAX = 1000  #: characters of a name or option
 
 
 @click.group()
@@ -183,6 +185,9 @@ async def run_context_add(
 
     if said["world"] and said["project"]:
         raise InvalidInput("a context is a project or a world, not both")
+    for text in (name, *map(str, said.values())):
+        if not text.isprintable() or len(text) > TEXT_MAX:
+            raise InvalidInput(f"{show_value(text)} can't be part of a context")
     for word in said["ways"]:
         host_routes.parse_route(word)
     told = {word: list(it) if word == "ways" else it for word in WORDS if (it := said[word])}

@@ -1,6 +1,7 @@
 """Writes a launchd agent for the engine: what a systemd user unit is on macOS."""
 
 import plistlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,5 +39,5 @@ def install_agent(
     file.write_bytes(agent_content(place, environ))
     todo = f"""\
 launchctl bootout gui/$(id -u)/{label} 2>/dev/null
-launchctl bootstrap gui/$(id -u) '{file}'"""
+launchctl bootstrap gui/$(id -u) {shlex.quote(str(file))}"""
     return file, todo

@@ -1,5 +1,6 @@
 """The `herd` command: finds the module of each command; users never see a traceback."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.near_names import near_names
 
 INTERRUPTED = 130
+MISUSED = 2
 OTHER_NAMES = frozenset(("context", "sim", "engine", "daemon"))  #: their NAMEs are not of jobs
 BROKEN_PIPE = 141
 
@@ -128,10 +130,18 @@ def run(
     except Exception as surprise:  # the last net: no traceback reaches a user
         if environ.get("HERD_DEBUG"):
             raise
+        if is_too_long(surprise):
+            print_text("herd: a name in the command is too long to be that of a file", err=True)
+            return MISUSED
         name = type(surprise).__name__
         print_text(f"herd: internal error: {name}: {surprise}", err=True)
         click.echo("Set HERD_DEBUG=1 for a traceback.", err=True)
         return 1
+
+
+def is_too_long(error: Exception) -> bool:
+    """Whether it says that no file can have this name."""
+    return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
 
 
 def print_refusal(refusal: click.ClickException) -> None:

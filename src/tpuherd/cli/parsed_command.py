@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from tpuherd.cli.anywhere import current_invocation
 from tpuherd.commands.invocation import Invocation
 from tpuherd.errors import HerdError
-from tpuherd.exit_status import ABORTED, BROKEN_PIPE, FAILED, SIGNALLED, STATUS, Declined
+from tpuherd.exit_status import (
+    ABORTED,
+    BROKEN_PIPE,
+    FAILED,
+    MISUSED,
+    SIGNALLED,
+    STATUS,
+    Declined,
+)
 
 if TYPE_CHECKING:  # slow to load, and not needed for help
     from tpuherd.commands.console import Console
@@ -87,6 +95,9 @@ async def report_error(name: str, error: Exception, console: "Console") -> int:
         await console.print_notice(f"{name}: the disk is full{what}; free some space and try again")
         await console.flush()
         return FAILED
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        await console.print_notice(f"{name}: a name in it is too long to be that of a file")
+        return MISUSED
     await console.print_notice(f"herd: internal error: {type(error).__name__}: {error}")
     if console.environ.get("HERD_DEBUG"):
         await console.print_notice("".join(traceback.format_exception(error)).rstrip())

@@ -21,4 +21,4 @@ def print_text(text: str, *, err: bool = False, hang: int | None = None) -> None
     if stream.isatty():
         text = text if has_unicode(os.environ) else to_ascii(text)
         text = wrap_text(text, os.get_terminal_size(stream.fileno()).columns or 80, hang)
-    click.echo(text, err=err)
+    click.echo(text.encode(errors="replace").decode(), err=err)

@@ -1,16 +1,17 @@
 """Writes a systemd user unit for the engine."""
 
-import shlex
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from tpuherd.cli.via_layout import CURRENT, ROOT
+from tpuherd.errors import InvalidInput
 from tpuherd.settings import project_access
 
 UNIT = """\
 [Unit]
-Description=tpuherd's engine for {title}
+Description=tpuherd's engine ({title})
 After=network-online.target
 
 [Service]
@@ -25,6 +26,7 @@ Nice=5
 [Install]
 WantedBy=default.target
 """
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@+,-]+")
 #: Variables that a service does not inherit from the login.
 VARIABLES = (
     "PATH", "HERD_WORLD", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GOOGLE_APPLICATION_CREDENTIALS",
@@ -36,9 +38,11 @@ VARIABLES = (
 def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -> str:
     known = service_variables(place, environ)
     lines = [f'Environment="{name}={quote_value(value)}"' for name, value in sorted(known.items())]
-    program = shlex.join(service_command())
+    title = " ".join(place.title.split()).replace("%", "%%")
     return UNIT.format(
-        title=place.title, environment="\n".join(lines), program=program.replace("%", "%%")
+        title=title,
+        environment="\n".join(lines),
+        program=" ".join(map(quote_word, service_command())),
     )
 
 
@@ -46,7 +50,15 @@ def service_variables(
     place: project_access.ProjectAccess, environ: Mapping[str, str]
 ) -> dict[str, str]:
     known = {name: environ[name] for name in VARIABLES if environ.get(name)}
-    return known if place.world is None else {**known, "HERD_WORLD": str(place.world)}
+    if place.world is not None:
+        known["HERD_WORLD"] = str(place.world)
+    for name, value in known.items():
+        if not value.isprintable():
+            raise InvalidInput(
+                f"{name} has characters that a service's file can't hold: {value!r}",
+                hint=f"set {name} to something plain, and install it again",
+            )
+    return known
 
 
 def service_command() -> list[str]:
@@ -60,6 +72,13 @@ def service_command() -> list[str]:
 
 def quote_value(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
+def quote_word(word: str) -> str:
+    """Return a word of ExecStart, in which $ would begin a variable."""
+    if PLAIN_WORD.fullmatch(word):
+        return word
+    return f'"{quote_value(word).replace("$", "$$")}"'
 
 
 def install_unit(

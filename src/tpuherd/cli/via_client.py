@@ -308,10 +308,11 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int | None:
 
 def print_error(name: str, error: HerdError) -> int:
     """Print one sentence, and return the exit status."""
+    from tpuherd.cli.print_text import print_text
     from tpuherd.exit_status import STATUS
 
     hint = f"; {error.hint}" if error.hint else ""
-    print(f"{name}: {error.sentence}{hint}", file=sys.stderr)
+    print_text(f"{name}: {error.sentence}{hint}", err=True)
     return next(code for kind, code in STATUS.items() if isinstance(error, kind))
 
 

@@ -24,6 +24,7 @@ CODES: Mapping[str, int] = {
 }
 STATUSES: Mapping[int, int] = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 412: 10, 429: 8}
 UNAVAILABLE, UNAUTHENTICATED = 14, 16
+MESSAGE_MAX = 1500  #: characters that events, messages and terminals get
 
 
 BETWEEN = "a proxy or a login page may answer instead; try: curl -v https://tpu.googleapis.com"
@@ -50,5 +51,6 @@ def parse_error(content: Mapping[str, Any], status: int) -> CloudError:
 
 
 def clean_message(sentence: object) -> str:
-    """The message without its support id ([EID: …]) and without the final period."""
-    return re.sub(r"\s*\[EID: [^]]*\]", "", str(sentence)).rstrip(".")
+    """The beginning of the message, without its support id ([EID: …]) and the final period."""
+    plain = re.sub(r"\s*\[EID: [^]]*\]", "", str(sentence)).rstrip(".")
+    return plain if len(plain) <= MESSAGE_MAX else f"{plain[:MESSAGE_MAX]}…"

@@ -68,7 +68,7 @@ async def remove_project_role(rest: RestClient, project: str, member: str, role:
             else one
             for one in bindings
         ]
-        return [one for one in changed if one["members"]]
+        return [one for one in changed if one.get("members", True)]
 
     return await change_policy(rest, project, remove_member)
 

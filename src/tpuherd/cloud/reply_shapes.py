@@ -8,8 +8,8 @@ from tpuherd.model.slots_and_plan import Goal, Offer
 
 ID = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 #: projects/P/locations/Z/nodes/N; strict, as ids end up in paths, file names and terminals.
-ResourceName = Annotated[str, Meta(pattern=rf"^projects/[^/]+/locations/{ID}/[A-Za-z]+/{ID}$")]
-ResourcePath = Annotated[str, Meta(pattern=rf"^([^/]+/)*{ID}$")]
+ResourceName = Annotated[str, Meta(pattern=rf"^projects/[^/]+/locations/{ID}/[A-Za-z]+/{ID}\Z")]
+ResourcePath = Annotated[str, Meta(pattern=rf"^([^/]+/)*{ID}\Z")]
 
 
 class ApiObject(Struct, frozen=True, rename="camel"):
@@ -165,7 +165,7 @@ class BidCard(Struct, frozen=True):
     owner: str = ""
     node_digest: str = ""
     code_digest: str = ""
-    snapshot: str = ""
+    snapshot: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9]{0,64}\Z")] = ""  #: names a file here
     offer: Offer | None = None
     made_at: float = 0.0
     asked_at: float = 0.0

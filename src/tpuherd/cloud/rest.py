@@ -8,7 +8,7 @@ from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.cloud.error_reasons import refusal_advice
-from tpuherd.cloud.error_replies import BETWEEN, MalformedAnswer
+from tpuherd.cloud.error_replies import BETWEEN, MESSAGE_MAX, MalformedAnswer
 from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
 from tpuherd.errors import (
     HerdError,
@@ -32,6 +32,7 @@ Json = dict[str, Any]
 TIMEOUT_S = 30.0  #: to receive the next bytes
 CALL_S = 120.0  #: for a whole reply
 ANSWER_MAX = 256 << 20
+LOCATION_MAX = 300  #: characters of a redirect's target that are shown
 
 
 class CloudConflict(OperationFailed):
@@ -190,6 +191,9 @@ class RestClient:
         except TimeoutError as error:
             note.record_failure("incomplete in time")
             raise NotReached(f"the cloud's reply was not complete within {CALL_S:g} s") from error
+        except httpx2.InvalidURL as error:  # made of a name in an earlier answer
+            note.record_failure("not sent")
+            raise MalformedAnswer(f"{service} gave a name that no URL can have: {error}") from error
         except httpx2.HTTPError as error:
             note.record_failure("connection failed")
             kind = NotListening if isinstance(error, httpx2.ConnectError) else NotReached
@@ -221,7 +225,7 @@ def read_json(answer: httpx2.Response, body: bytes) -> Json:
     if status >= 400:
         raise error_for_status(status, content, url) from ErrorReply(status, content)
     if not 200 <= status < 300:
-        to = f" to {headers['location']}" if "location" in headers else ""
+        to = f" to {headers['location'][:LOCATION_MAX]}" if "location" in headers else ""
         raise MalformedAnswer(
             f"{service} answered with a redirect{to} (HTTP {status})", hint=BETWEEN
         )
@@ -251,6 +255,7 @@ def error_for_status(status: int, content: object, url: str = "") -> HerdError:
     reply: Json = error if isinstance(error, dict) else {}
     sentence = reply.get("message")
     sentence = str(sentence or f"the cloud answered with HTTP status {status}").rstrip(".")
+    sentence = sentence[:MESSAGE_MAX]
     if status == 404:
         return NotFound(sentence)
     if status == 401:

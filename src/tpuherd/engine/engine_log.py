@@ -34,7 +34,7 @@ class EngineLog:
             descriptor = os.open(
                 self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
             )
-            with os.fdopen(descriptor, "a") as stream:
+            with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as stream:
                 stream.write(line + "\n")
         except OSError:
             return

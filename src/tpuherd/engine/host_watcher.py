@@ -78,6 +78,7 @@ class HostWatcher:
         self._works: dict[str, HostRun] = {}
         self._paces: dict[str, deque[tuple[float, int]]] = {}
         self._followed: set[str] = set()
+        self._logs: set[str] = set()  #: that were ever followed
         self._silence = ""  #: why we closed the link
         self._trimmed: set[str] = set()
         self._reported: set[str] = set()  #: attempts reported since the list was requested
@@ -278,6 +279,10 @@ class HostWatcher:
         else:
             has_output = status.phase == "running" or bool(status.length)
         if has_output and id not in self._followed:
+            self._logs.add(id)
+            if len(self._logs) > 2 * ATTEMPTS_MAX:  # each is a folder on this machine
+                self._logs.discard(id)
+                raise InvalidMessage(f"it reports more than {2 * ATTEMPTS_MAX} logs")
             self._followed.add(id)
             if kind == SETUP:
                 self._write_setup_info(id, status.asked or 0.0)

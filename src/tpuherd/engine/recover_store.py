@@ -7,7 +7,7 @@ from tpuherd.engine import observe
 from tpuherd.engine.dependencies import EngineDeps
 from tpuherd.engine.event_log import RECOVERED, EventLog
 from tpuherd.errors import HerdError
-from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.jobfile.jobs_from_cards import rebuild_records, without_programs
 from tpuherd.model.observed import BidObservation
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -38,7 +38,9 @@ def recover_store(
             if is_unknown(one, past, known) and not was_dropped(one, dropped, known)
         ]
         remembered = lost.facts.get("lost_jobs", ()) if lost else ()
-        found = rebuild_records(observations, known, now, parts.who, remembered=remembered)
+        found = without_programs(
+            rebuild_records(observations, known, now, parts.who, remembered=remembered)
+        )
         events = list(found.events)
         if lost is not None:
             events.append(recovered_event(observations, now))

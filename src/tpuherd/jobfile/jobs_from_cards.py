@@ -1,11 +1,13 @@
 """Rebuilds the jobs and bids of a lost store from the cards of nodes and requests."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.jobfile.read_job import JobSpec, read_fields
 from tpuherd.model.observed import BidObservation, NodeState
+from tpuherd.model.receivers import ReceiverKind
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.targets import split_bid_name
@@ -54,6 +56,36 @@ def rebuild_records(
     return RebuiltRecords(
         stored_jobs=tuple(stored_jobs), events=tuple(events), unknown=tuple(sorted(unknown))
     )
+
+
+def without_programs(found: RebuiltRecords) -> RebuiltRecords:
+    """Leave out receivers of messages that are commands, and say so in the event.
+
+    They run on this machine, and whoever may create nodes in the project may write a card.
+    """
+    clean = {one.job: drop_commands(one.document) for one in found.stored_jobs}
+    bare = {one.job for one in found.stored_jobs if clean[one.job] != one.document}
+    said = "; the commands of its notify were left out: `herd run FILE` adds them"
+    return replace(
+        found,
+        stored_jobs=tuple(replace(one, document=clean[one.job]) for one in found.stored_jobs),
+        events=tuple(
+            replace(one, facts={**one.facts, "why": f"{one.facts['why']}{said}"})
+            if one.job in bare and one.kind.startswith("job.")
+            else one
+            for one in found.events
+        ),
+    )
+
+
+def drop_commands(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the job without receivers that are commands; without `notify` if no other is left."""
+    receivers = NOTIFY.read(document.get("notify") or [], lambda *_: None) or ()
+    kept = [one for one in receivers if one.kind is not ReceiverKind.COMMAND and not one.run]
+    if len(kept) == len(receivers):
+        return dict(document)
+    rest = {name: value for name, value in document.items() if name != "notify"}
+    return {**rest, "notify": NOTIFY.write(kept)} if kept else rest
 
 
 def is_readable_card(observation: BidObservation, job: str) -> bool:

@@ -27,6 +27,7 @@ __all__ = [
 AS_WRITTEN = ("env", "labels", "metadata")
 
 
+UNUSABLE = "has a NUL, or bytes that are no UTF-8 text: no program takes them"
 NO_FIELDS = "a job file maps fields to values: name: gpt, accelerator: v4-32, …"
 
 
@@ -52,14 +53,7 @@ def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
             continue
         if name in AS_WRITTEN and isinstance(value, Mapping):
             value = {key: text_as_written(page, (name, key), below) for key, below in value.items()}
-        if value is None:
-            page.add_mistake((name,), "has no value")
-            continue
-
-        def wrong(sentence: str, at: tuple[str | int, ...], name: str = name) -> None:
-            page.add_mistake((name, *at), sentence)
-
-        found = FIELDS[name].kind.read(value, wrong)
+        found = read_field(name, value, page)
         if found is not None:
             values[name] = found
     named = named_fields(page.value)
@@ -71,6 +65,29 @@ def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
     if page.mistakes:
         return sorted(page.mistakes, key=lambda one: one.line)
     return JobSpec(**values)
+
+
+def read_field(name: str, value: Any, page: YamlDocument) -> Any:
+    """Return the value of a field; None if it has mistakes, which are added to the page."""
+    if value is None:
+        page.add_mistake((name,), "has no value")
+        return None
+    before = len(page.mistakes)
+    found = FIELDS[name].kind.read(
+        value, lambda sentence, at: page.add_mistake((name, *at), sentence)
+    )
+    if len(page.mistakes) == before and has_unusable_text(value):
+        page.add_mistake((name,), UNUSABLE)
+    return found
+
+
+def has_unusable_text(value: Any) -> bool:
+    """Whether a text in it has a NUL, or half a character: what Python makes of other bytes."""
+    if isinstance(value, str):
+        return "\0" in value or any("\ud800" <= one <= "\udfff" for one in value)
+    if isinstance(value, Mapping):
+        return any(has_unusable_text(one) for one in (*value, *value.values()))
+    return isinstance(value, list | tuple) and any(map(has_unusable_text, value))
 
 
 def text_as_written(page: YamlDocument, where: tuple[str, str], value: Any) -> Any:

@@ -10,6 +10,7 @@ FieldPath = tuple[str | int, ...]  #: the path of a value: ("retry", "failures")
 
 BYTES_MAX = 1_000_000
 VALUES_MAX = 20_000
+SENTENCE_MAX, PATH_MAX = 1000, 200  #: characters of a mistake, and of the name of its field
 MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -44,7 +45,8 @@ class YamlDocument:
         return 0
 
     def add_mistake(self, where: FieldPath, sentence: str) -> None:
-        name = format_path(where)
+        name = show_in_line(format_path(where), PATH_MAX)
+        sentence = show_in_line(sentence, SENTENCE_MAX)
         self.mistakes.append(Mistake(line=self.line_of(where), field=name, sentence=sentence))
 
 
@@ -54,6 +56,12 @@ class UnreadableYaml(Exception):
     def __init__(self, sentence: str, line: int = 1) -> None:
         super().__init__(sentence)
         self.line = line
+
+
+def show_in_line(text: str, most: int) -> str:
+    """Return the text in one line, without its middle if it is long."""
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-most // 3 :]}"
 
 
 def format_path(where: FieldPath) -> str:

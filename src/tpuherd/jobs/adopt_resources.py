@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from tpuherd.errors import InvalidInput, NotFound
-from tpuherd.jobfile.jobs_from_cards import rebuild_records
+from tpuherd.jobfile.jobs_from_cards import rebuild_records, without_programs
 from tpuherd.jobs.cloud_inventory import CloudInventory, parse_bid_name, survey_cloud
 from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session, user_at_machine
@@ -16,9 +16,8 @@ async def adopt_resources(owner: str | None, here: Session) -> Adoption:
     """Adopt that owner's resources, or our own ones that the store does not know."""
     inventory = await survey_cloud(here)
     observations = find_unknown_bids(owner, inventory, here)
-    found = rebuild_records(
-        observations, here.store.stored_jobs(), here.clock.now(), user_at_machine()
-    )
+    known, now = here.store.stored_jobs(), here.clock.now()
+    found = without_programs(rebuild_records(observations, known, now, user_at_machine()))
     refuse_job_clash([one for one in observations if one.bid not in found.unknown], here)
     if owner is not None and owner != inventory.owner:
         place = here.place

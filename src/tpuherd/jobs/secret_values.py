@@ -1,6 +1,7 @@
 """Reads the values of secrets from their sources; they are stored in 0600 files only."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) ->
     if secret.source == "env":
         if not environ.get(secret.value):
             raise SecretMissing(f"the variable {secret.value} is not set in your environment")
-        return environ[secret.value]
+        return decode_secret(os.fsencode(environ[secret.value]), f"the variable {secret.value}")
     if secret.source == "file":
         return read_secret_file(base / Path(secret.value).expanduser(), secret.value)
     return await run_secret_command(secret.value, base, environ)
@@ -59,9 +60,12 @@ def read_secret_file(file: Path, name: str) -> str:
 
 def decode_secret(content: bytes, name: str) -> str:
     """Return the text if an environment variable can hold it."""
-    if len(content) > BYTES_MAX or b"\0" in content:
+    try:
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        text = "\0"
+    if len(content) > BYTES_MAX or "\0" in text:
         raise SecretMissing(f"{name} is not text that an environment variable can hold")
-    text = content.decode(errors="replace").rstrip("\r\n")
     if not text:
         raise SecretMissing(f"{name} is empty")
     return text

@@ -24,6 +24,7 @@ EVENTS_MAX = (
 )
 EVENT_BYTES_MAX = 32 << 20  #: the same in bytes: a usual event has less than 10 kB
 SLACK = 1 << 12  #: bytes that an agent may send beyond its credit: its JUMP records
+SENTENCE_MAX = 4096  #: characters of an agent's error that are kept
 #: The agent's error codes, as our errors.
 ERRORS: Mapping[str, type[HerdError]] = {
     "not-found": NotFound,
@@ -197,7 +198,7 @@ class Call:
             self._may_come -= len(frame.payload) - 1
             if self._may_come < 0:
                 raise frames.BadFrame("more data than its credit")
-            if not self._left:
+            if len(frame.payload) > 1 and not self._left:  # no credit limits empty pieces
                 self._pieces.append(frame.payload)
                 self._come.set()
         elif frame.kind == frames.CREDIT:
@@ -210,7 +211,8 @@ class Call:
             reply = frame.content
             kind = ERRORS.get(str(reply.get("error")), OperationFailed)
             sentence = str(reply.get("sentence") or reply.get("error") or "it failed on the host")
-            self.fail_with(kind(sentence, hint=str(reply.get("hint") or "")))
+            hint = str(reply.get("hint") or "")
+            self.fail_with(kind(sentence[:SENTENCE_MAX], hint=hint[:SENTENCE_MAX]))
 
     def fail_with(self, error: HerdError) -> None:
         """End the call with this error."""

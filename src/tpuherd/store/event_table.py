@@ -17,10 +17,7 @@ def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]
     """Append them within a transaction; returns the number of the last event."""
     connection.executemany(
         "INSERT INTO events (at, kind, job, slot, facts) VALUES (?, ?, ?, ?, ?)",
-        (
-            (one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts), ensure_ascii=False))
-            for one in events
-        ),
+        ((one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts))) for one in events),
     )
     return last_number(connection)
 
@@ -32,10 +29,10 @@ def restore_events(
     connection.executemany(
         f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
         (
-            (number, one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts),
-             ensure_ascii=False)) for number, one in events
+            (number, one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts)))
+            for number, one in events
         ),
-    )  # fmt: skip
+    )
 
 
 def raise_next_number(connection: sqlite3.Connection, number: int) -> None:

@@ -66,7 +66,7 @@ def put_job(connection: sqlite3.Connection, stored: StoredJob, expected: int | N
         (
             new.job,
             new.goal.value,
-            json.dumps(new.document, ensure_ascii=False),
+            json.dumps(new.document),
             new.snapshot,
             new.made_at,
             new.changed_at,

@@ -32,7 +32,7 @@ def put_receivers(
         return
     for name, value in values.items():
         secrets.put(notify_key(), name, value)
-    secrets.put(notify_key(), RECEIVERS, json.dumps(NOTIFY.write(receivers), ensure_ascii=False))
+    secrets.put(notify_key(), RECEIVERS, json.dumps(NOTIFY.write(receivers)))
 
 
 def project_receivers(secrets: SecretReader) -> tuple[ReadyReceiver, ...]:

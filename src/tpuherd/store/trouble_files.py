@@ -34,7 +34,7 @@ class TroubleStore:
             at=now,
             times=before.times + 1 if before else 1,
         )
-        self._write(source, json.dumps(asdict(trouble), ensure_ascii=False))
+        self._write(source, json.dumps(asdict(trouble)))
 
     def end_trouble(self, source: str) -> None:
         """Record that it is over."""

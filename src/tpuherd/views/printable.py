@@ -14,9 +14,10 @@ from typing import Any
 #: Control characters but tab and newline; marks that turn the direction of text; line separators.
 UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 RAW = "\udc80-\udc9f"  #: bytes that are not text but act as controls on some terminals
+HALF = "\ud800-\udc7f"  #: halves of characters, which nothing can print
 COLOUR = r"\x1b\[[0-9;:]*m"
-FOUND = re.compile(f"({COLOUR})|[{UNSAFE}{RAW}]")
-IN_JSON = re.compile(f"[{UNSAFE}]")
+FOUND = re.compile(f"({COLOUR})|[{UNSAFE}{RAW}{HALF}]")
+IN_JSON = re.compile(f"[{UNSAFE}\ud800-\udfff]")
 IN_BYTES = re.compile(rb"[^\t\n\x20-\x7e]")
 COLOURED = re.compile(COLOUR)
 UNFINISHED = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")  #: may become a color

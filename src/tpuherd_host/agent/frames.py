@@ -6,6 +6,7 @@ send as much DATA of a call as the other gave CREDIT for; opening a call gives W
 """
 
 import json
+import re
 import struct
 from typing import Any, Dict, Iterator, List, NamedTuple
 
@@ -26,6 +27,7 @@ EVENT = 8  #: JSON {"event": name, ...}; id 0
 CANCEL = 9  #: the caller gives up; the call ends by FAIL "cancelled"
 
 STDIN, STDOUT, STDERR, LOG, BLOBS = 0, 1, 2, 3, 4  #: ports of DATA
+HALF = re.compile(rb"\\u[dD]|\xed")  #: may be half a character, which no file or database takes
 
 
 class BadFrame(Exception):
@@ -42,6 +44,10 @@ class Frame(NamedTuple):
         """The JSON object in the payload."""
         try:
             content = json.loads(self.payload)
+            if HALF.search(self.payload):
+                content = json.loads(
+                    json.dumps(content, ensure_ascii=False).encode(errors="replace")
+                )
         except (ValueError, RecursionError) as error:
             raise BadFrame("not JSON") from error
         if not isinstance(content, dict):
