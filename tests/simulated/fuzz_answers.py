@@ -1,0 +1,187 @@
+"""Altered answers of the cloud, for every function that asks it, and for the engine.
+
+`python -m tests.simulated.fuzz_answers 10000` alters so many of each, from seeds. Functions are
+found by themselves: a new one in tpuherd.cloud that takes `rest` is called, too.
+"""
+
+import asyncio
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+import httpx2
+
+import tpuherd.cloud
+from tests.hostile_words import mutate, mutate_bytes
+from tests.simulated.cloud_user import ZONE, User, live
+from tests.simulated.engine_harness import EngineHarness, perform
+from tests.simulated.engine_jobs import SimJob
+from tests.simulated.engine_ports import RequestFault
+from tests.simulated.engine_programs import Script
+from tests.simulated.test_cloud_malformed import CALLS
+from tpuherd.cloud.bids_api import BidsApi
+from tpuherd.cloud.firewall_rules import FirewallRule
+from tpuherd.errors import HerdError
+from tpuherd_sim.model.http_types import Request
+
+Asking = Callable[[User, BidsApi], Awaitable[Any]]
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+FOREVER_S = 4 * 3600.0
+LYING_S = 1200.0
+SHARE = 0.25  #: of the engine's answers that are altered
+SCRIPTS = {"*": Script(steps=60, step_s=5.0)}
+#: What functions are called with, by the names of their parameters.
+ARGUMENTS: Mapping[str, Any] = {
+    "project": "demo", "name": "default", "location": "US", "asked": ["storage.objects.get"],
+    "member": "user:a@b.c", "roles": ["roles/storage.admin"], "role": "roles/viewer",
+    "email": "a@b.iam.gserviceaccount.com", "id": "herd", "title": "herd", "path": "x",
+    "network": "default", "public": "ssh-ed25519 AAAA", "fingerprint": "ab",
+    "permissions": ["tpu.nodes.list"], "change": lambda items: items,
+    "content": {"name": "operations/x"},
+    "rule": FirewallRule(name="x", network="default", sources=("0.0.0.0/0",)),
+}  # fmt: skip
+
+
+def found_calls() -> dict[str, Asking]:
+    """Every public function of tpuherd.cloud that takes `rest`."""
+    calls: dict[str, Asking] = {}
+    for info in pkgutil.iter_modules(tpuherd.cloud.__path__):
+        module = importlib.import_module(f"tpuherd.cloud.{info.name}")
+        for name, function in inspect.getmembers(module, inspect.iscoroutinefunction):
+            names = list(inspect.signature(function).parameters)
+            own = function.__module__ == module.__name__ and not name.startswith("_")
+            if own and names[:1] == ["rest"]:
+                calls[f"{info.name}.{name}"] = asking(function, names[1:])
+    return calls
+
+
+def asking(function: Callable[..., Awaitable[Any]], names: list[str]) -> Asking:
+    """Call it with what its parameters are named after."""
+
+    def ask(user: User, bids: BidsApi) -> Awaitable[Any]:
+        given = {**ARGUMENTS, "clock": user.clock}
+        return function(user.cloud.rest, *(given[name] for name in names))
+
+    return ask
+
+
+ALL_CALLS: Mapping[str, Asking] = {**CALLS, **found_calls()}
+
+
+def spoil(answer: httpx2.Response, dice: Random) -> httpx2.Response:
+    """An answer with its content altered; sometimes with another status."""
+    status, piece = answer.status_code, answer.content
+    try:
+        content = json.loads(piece)
+    except ValueError:
+        content = {}
+    if dice.random() < 0.2:
+        piece = mutate_bytes(piece, dice)
+    else:
+        while True:
+            content = mutate(content, dice)
+            if dice.random() < 0.6:
+                break
+        text = json.dumps(content, ensure_ascii=dice.random() < 0.5)
+        piece = text.encode(errors="surrogatepass")
+    if dice.random() < 0.15:
+        status = dice.choice([200, 204, 302, 400, 401, 403, 404, 409, 429, 500, 503])
+    return httpx2.Response(status, content=piece)
+
+
+async def ask_altered(user: User, bids: BidsApi, name: str, dice: Random) -> str:
+    """Call one function, whose answers are altered; what was wrong, if anything."""
+
+    async def answered(request: httpx2.Request) -> httpx2.Response:
+        return spoil(await type(user.wire).handle_async_request(user.wire, request), dice)
+
+    user.wire.handle_async_request = answered  # type: ignore[method-assign]
+    try:
+        async with asyncio.timeout(FOREVER_S):
+            found = await ALL_CALLS[name](user, bids)
+    except HerdError as error:
+        long = len(error.sentence) > 2000
+        return f"a sentence of {len(error.sentence)} characters" if long else ""
+    except TimeoutError:
+        return "it never ended"
+    except Exception as error:  # noqa: BLE001 - any other error is a finding
+        return f"{type(error).__name__}: {error}"[:300]
+    finally:
+        del user.wire.handle_async_request
+    names = [getattr(one, "name", "") for one in getattr(found, "nodes", ())]
+    names += list(getattr(found, "observations", ()))
+    return next((f"the name {one!r}" for one in names if one and not ID.fullmatch(one)), "")
+
+
+def alter_answers(seed: int, many: int) -> list[str]:
+    """What was wrong when so many calls got altered answers."""
+    dice, found = Random(seed), []
+
+    async def main(user: User) -> None:
+        bids = BidsApi(user.cloud, user.clock, 22, user.cloud.list_nodes)
+        await user.node("pod", metadata={"tpuherd": "{}"})
+        await user.node("gpt-0-g1-abc", ZONE)
+        for number in range(many):
+            name = dice.choice(sorted(ALL_CALLS))
+            if said := await ask_altered(user, bids, name, dice):
+                found.append(f"call {number}, {name}: {said}")
+
+    live(main)
+    return found
+
+
+def lie_to_engine(seed: int, many: int) -> list[str]:
+    """What was wrong in a history in which so many answers to the engine were altered."""
+    dice = Random(seed)
+    altered = 0
+
+    def before(request: Request) -> RequestFault | None:
+        nonlocal altered
+        if altered >= many or dice.random() > SHARE:
+            return None
+        altered += 1
+        return lambda answer: spoil(answer, dice)
+
+    async def plot(play: EngineHarness) -> list[str]:
+        play.before = before
+        play.submit(SimJob(job="gpt"))
+        play.submit(SimJob(job="bert"))
+        await play.until(lambda: altered >= many, LYING_S + 60.0 * many)
+        play.before = lambda request: None
+        for job in ("gpt", "bert"):
+            ended = partial(play.sim.fleet.bucket.finished.__contains__, f"{job}-0")
+            await play.until(ended, 4 * 3600.0)
+            play.down(job)
+        found = list(play.troubles)
+        if not await play.until(lambda: not play.sim.remains(), 3600.0):
+            found.append(f"after down there is {play.sim.remains()}")
+        ends = {job for job in ("gpt-0", "bert-0") if job not in play.sim.fleet.bucket.finished}
+        found += [f"{slot} never came to its end" for slot in sorted(ends)]
+        hard = ("not ours", "no job wants it", "in a minute")
+        return [*found, *(one for one in play.watch.faults if any(word in one for word in hard))]
+
+    found: list[str] = perform(plot, seed=seed, scripts=SCRIPTS)
+    return found
+
+
+def main() -> int:
+    many = int(sys.argv[1]) if sys.argv[1:] else 10_000
+    bad = 0
+    for seed in range(max(1, many // 500)):
+        for what, play in (("call", alter_answers), ("engine", lie_to_engine)):
+            for sentence in play(seed, 500):
+                bad += 1
+                print(f"{what}, seed {seed}: {sentence[:300]}", flush=True)
+    print(f"{many} answers to {len(ALL_CALLS)} functions, {many} to engines: {bad} findings")
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
