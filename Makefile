@@ -5,7 +5,7 @@ READY := .venv/ready
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test test-long check test-real storm bench mutants docs screenshots constraints clean
+.PHONY: help demo test test-long check test-real storm abuse bench mutants docs screenshots constraints clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -49,6 +49,15 @@ test-real: $(READY)  ## heavy clients of other projects, and repeats that are to
 SEEDS := 200
 storm: $(READY)  ## fault histories: all single faults, PAIRS per lifecycle (300), SEEDS storms (200)
 	@$(PY) -m tests.simulated.engine_storm --singles --pairs $(or $(PAIRS),300) --seeds $(SEEDS) $(ARGS)
+
+FUZZ := 10000
+KILLS := 500
+abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words everywhere, KILLS real kill -9 (500)
+	@$(PY) -m tests.simulated.fuzz_answers $(FUZZ)
+	@$(PY) -m tests.simulated.fuzz_messages $(FUZZ)
+	@HERD_HOSTILE=all $(PY) -m pytest -q tests/simulated/test_hostile_commands.py
+	@$(PY) -m tests.integration.real_faults --faults $(KILLS) $(ARGS)
+	@$(PY) -m tests.integration.real_faults --faults 60 --kinds cut,lock,engine $(ARGS)
 
 bench: $(READY)  ## measure every figure that the docs quote
 	@for file in bench/*.py; do $(PY) $$file || exit 1; done
