@@ -44,6 +44,12 @@ def home(tmp_path: Path) -> Iterator[Agents]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
+    with agents(tmp_path_factory.mktemp("home")) as made:
+        yield made
+
+
 @pytest.mark.parametrize("again", range(5))
 def test_the_first_command_says_why_it_could_not_start(home: Agents, again: int) -> None:
     """Five times: a new agent's first beat and the nurse's quick answer come in either order."""
@@ -52,14 +58,23 @@ def test_the_first_command_says_why_it_could_not_start(home: Agents, again: int)
     assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
 
 
-@pytest.mark.parametrize("there", ["nothing", "empty", "half", "whole"])
-def test_a_host_without_the_agent_asks_for_it(each_home: Agents, there: str) -> None:
+def test_a_host_without_the_agent_asks_for_it(each_home: Agents) -> None:
+    bootstrap(each_home, "nothing")
+
+
+@pytest.mark.parametrize("there", ["empty", "half", "whole"])
+def test_a_host_asks_for_the_agent_unless_it_has_all_of_it(home: Agents, there: str) -> None:
+    bootstrap(home, there)
+
+
+def bootstrap(home: Agents, there: str) -> None:
+    """Start an agent on a host that has this of its file, twice: the second start finds it."""
     content = current_agent().content
     parts = {"empty": b"", "half": content[: len(content) // 2], "whole": content}
-    each_home.file.unlink()
+    home.file.unlink()
     if there in parts:
-        each_home.file.write_bytes(parts[there])
-    process = each_home.begin()
+        home.file.write_bytes(parts[there])
+    process = home.begin()
     assert process.stdin is not None and process.stdout is not None
     word = process.stdout.readline()
     if there != "whole":
@@ -68,15 +83,15 @@ def test_a_host_without_the_agent_asks_for_it(each_home: Agents, there: str) -> 
         process.stdin.write(b"%d\n" % len(sent) + sent)
         word = process.stdout.readline()
     assert word == MARK + b"have\n"
-    each_home.clients.append(AgentClient(process, 0, "me"))
-    path = {"PYTHONPATH": str(each_home.file)}  # as attempts have it
-    argv = [each_home.interpreter, "-c", "import tpuherd_host.report"]
-    assert each_home.clients[0].run("a", argv=argv, env=path)[0]["exit"] == 0
-    assert each_home.clients[0].call("facts")["boot"] == boot_id()
-    again = each_home.begin()
+    home.clients.append(AgentClient(process, 0, "me"))
+    path = {"PYTHONPATH": str(home.file)}  # as attempts have it
+    argv = [home.interpreter, "-c", "import tpuherd_host.report"]
+    assert home.clients[0].run("a", argv=argv, env=path)[0]["exit"] == 0
+    assert home.clients[0].call("facts")["boot"] == boot_id()
+    again = home.begin()
     assert again.stdout is not None and again.stdout.readline() == MARK + b"have\n"
-    each_home.clients.append(AgentClient(again, 0, "me"))
-    assert each_home.clients[1].hello["pid"] == each_home.clients[0].hello["pid"]
+    home.clients.append(AgentClient(again, 0, "me"))
+    assert home.clients[1].hello["pid"] == home.clients[0].hello["pid"]
 
 
 @pytest.mark.parametrize("login", [{}, {"LD_PRELOAD": ""}, {"HERD_WORK": "a"}], ids=str)
@@ -290,16 +305,19 @@ def test_two_controllers_see_the_same(home: Agents) -> None:
     ],
     ids=range(8),
 )
-def test_a_malformed_frame_ends_its_connection_and_no_other(home: Agents, nonsense: bytes) -> None:
-    good, bad = home.attach(), home.attach()
-    id = good.ask("run", id="good", shell="echo one; sleep 1000")
+def test_a_malformed_frame_ends_its_connection_and_no_other(
+    shared_home: Agents, nonsense: bytes, request: pytest.FixtureRequest
+) -> None:
+    good, bad = shared_home.attach(), shared_home.attach()
+    work = f"good-{request.node.callspec.id}"
+    id = good.ask("run", id=work, shell="echo one; sleep 1000")
     good.data(id, 5)
     bad.send(nonsense)
     with pytest.raises(Gone):
         while bad.pull():
             pass
     assert bad.process.wait(10) == 0
-    assert good.call("stop", id="good", grace_s=5)["signal"] == 15
+    assert good.call("stop", id=work, grace_s=5)["signal"] == 15
 
 
 @pytest.mark.parametrize(
@@ -320,9 +338,9 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(home: Agents, nonsen
     ids=str,
 )
 def test_invalid_calls_are_refused_with_a_sentence(
-    home: Agents, verb: str, arguments: dict[str, object], error: str
+    shared_home: Agents, verb: str, arguments: dict[str, object], error: str
 ) -> None:
-    client = home.attach()
+    client = shared_home.attach()
     with pytest.raises(Failed) as failed:
         client.call(verb, **arguments)
     assert failed.value.error == error

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,13 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture
 def server() -> Iterator[FixtureServer]:
+    with serve_page() as found:
+        yield found
+
+
+@contextmanager
+def serve_page() -> Iterator[FixtureServer]:
+    """The page's server with a fleet, as long as the block lasts."""
     found = FixtureServer()
     serve_fleet(found)
     found.start()
@@ -98,6 +106,12 @@ OpenTab = Callable[..., Tab]
 
 @pytest.fixture
 def open_tab(browser: "Browser", server: FixtureServer) -> Iterator[OpenTab]:
+    with open_tabs(browser, server) as made:
+        yield made
+
+
+@contextmanager
+def open_tabs(browser: "Browser", server: FixtureServer) -> Iterator[OpenTab]:
     """Makes tabs by size and colours; afterwards, none may have broken a rule of the page."""
     contexts: list[BrowserContext] = []
     tabs: list[Tab] = []

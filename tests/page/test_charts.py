@@ -5,10 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.page.conftest import OpenTab, Tab, find_axe_problems, wait_until
+from tests.page.conftest import (
+    OpenTab,
+    Tab,
+    find_axe_problems,
+    open_tabs,
+    serve_page,
+    wait_until,
+)
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("chromium")]
 
@@ -16,12 +23,14 @@ SCALE, DATA = "/parts/chart_scale.js", "/parts/chart_data.js"
 T = 1_795_435_200  #: 2026-11-23 13:00 in Berlin
 
 
-@pytest.fixture
-def tab(open_tab: OpenTab) -> Iterator[Tab]:
-    found = open_tab()
-    found.open("#/quota")
-    found.page.get_by_role("heading", name="Quota").wait_for()
-    yield found
+@pytest.fixture(scope="module")
+def tab(browser: "Browser") -> Iterator[Tab]:
+    """One tab for all: each test draws its own chart into it."""
+    with serve_page() as server, open_tabs(browser, server) as open_tab:
+        found = open_tab()
+        found.open("#/quota")
+        found.page.get_by_role("heading", name="Quota").wait_for()
+        yield found
 
 
 @pytest.mark.parametrize(

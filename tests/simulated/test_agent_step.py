@@ -294,6 +294,15 @@ def test_a_reader_that_misses_events_learns_how_many() -> None:
     assert len(events) == 50_000 - missed + 2
 
 
+def test_a_refused_call_changes_nothing() -> None:
+    play = EngineHarness()
+    play.open(1)
+    play.ask(1, 7, "run", id="a", argv=["x"], **{"from": 10})  # a new log has no byte 10
+    assert play.sent[1][-1].kind == frames.FAIL
+    assert play.state.works == {}
+    assert play.state.connections[1].calls == {}
+
+
 def attempt(play: EngineHarness, **arguments: Any) -> None:
     play.open(1, epoch=1)
     play.ask(1, 7, "start", attempt="x-1", slot="x", argv=["train"], **arguments)

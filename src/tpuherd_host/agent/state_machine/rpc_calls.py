@@ -129,6 +129,7 @@ def start_call(
         raise BadFrame("this call id is in use")
     content = frame.content
     verb = content.get("verb")
+    before = transition.state, transition.effects[:]
     try:
         if len(one.calls) >= CALLS_MAX:
             raise CallRefused("busy", f"{CALLS_MAX} calls of this connection are still unanswered")
@@ -142,6 +143,7 @@ def start_call(
             return
         answer = pure[verb](transition, transition.state.connections[one.id], frame.id, content)
     except CallRefused as refused:
+        transition.state, transition.effects = before  # a refused call has changed nothing
         transition.send_failure(one.id, frame.id, refused.word, refused.sentence)
         return
     if answer is not None:
