@@ -163,24 +163,23 @@ class RunRecorder:
 
     def request_until_granted(self, zone: Capacity, pause_s: float) -> NodeLife | None:
         """Ask again and again; None: the traces are over."""
+        period_s = sum(self.constants.stockout_s) / 2 + pause_s
         while not self.over:
-            self._skip_refusals(zone, pause_s)
+            self.skip_refusals(zone, period_s)
             if node := self.request_node(zone):
                 return node
             self.wait_for(pause_s)
         return None
 
-    def _skip_refusals(self, zone: Capacity, pause_s: float) -> None:
-        """Pass most of a long time without capacity at once, with the calls made in it."""
-        low, high = self.constants.stockout_s
+    def skip_refusals(self, zone: Capacity, period_s: float) -> None:
+        """Pass most of a long time without capacity at once, with a request every period."""
         back_at = zone.next_up(self.now)
         until = self.end if back_at is None else min(back_at, self.end)
-        period = (low + high) / 2 + pause_s
-        rounds = (until - self.now) // period - SINGLE_REFUSALS
+        rounds = (until - self.now) // period_s - SINGLE_REFUSALS
         if rounds > 0:
             self.note_state(f"create {zone.zone}")
-            skipped_until = self.now + round_time(rounds * period)
-            self.log.add_polls(CREATE, self.now, skipped_until, period)
+            skipped_until = self.now + round_time(rounds * period_s)
+            self.log.add_polls(CREATE, self.now, skipped_until, period_s)
             self.wait_until(skipped_until)
 
     def delete_node(self) -> None:

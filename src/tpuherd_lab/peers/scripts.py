@@ -82,6 +82,8 @@ def run_uniform_progress(run: RunRecorder) -> None:
     """
     zone = run.scene.zones[0]
     while not run.over:
+        if run.scene.tick_s > run.constants.stockout_s[1]:  # else an answer may take two ticks
+            run.skip_refusals(zone, run.scene.tick_s)
         if node := run.request_node(zone):
             run.train_until_lost(node, HUMAN_ONLY)
             run.detect_by_polls(node, period_s=run.scene.tick_s, method=GET)
