@@ -35,6 +35,8 @@ class OptionalFields(TypedDict, total=False):
     first_step: Duration | None
     grace: Duration | None
     max_lifetime: Duration | None
+    deadline: Duration | None  #: or a time: 2026-11-27T18:00Z
+    work: Duration | None
     idle_timeout: Duration | None
     max_cost: float | None
     max_cost_per_hour: float | None

@@ -101,7 +101,7 @@ def test_the_smallest_job() -> None:
 
 
 def test_every_field_keeps_its_value() -> None:
-    assert FIELDS.keys() - FULL.keys() == {"slices", "repo", "node_name"}
+    assert FIELDS.keys() - FULL.keys() == {"slices", "repo", "node_name", "deadline", "work"}
     found = read_fields(FULL)
     assert isinstance(found, JobSpec)
     assert job_document(found) == FULL
@@ -116,7 +116,18 @@ def test_every_field_keeps_its_value() -> None:
 def test_a_saved_job_reads_the_same_and_fits_the_schema() -> None:
     schema = job_json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
-    for fields in (FULL, {"name": "a", "accelerator": "v4-8", "slices": 2, "repo": "g@h:x@v1"}):
+    for fields in (
+        FULL,
+        {
+            "name": "a",
+            "accelerator": "v4-8",
+            "slices": 2,
+            "repo": "g@h:x@v1",
+            "tier": ["spot", "on-demand"],
+            "deadline": "2026-11-27T18:00+0100",
+            "work": "20h",
+        },
+    ):
         jsonschema.validate(fields, schema)
         found = read_fields(fields)
         assert isinstance(found, JobSpec)

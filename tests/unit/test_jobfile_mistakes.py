@@ -20,6 +20,16 @@ WRONG = {
     "zones: us-west4-a": "zones: us-west4-a has no v4-32: use us-central2-b",
     "tier: sport": "tier: 'sport' is not allowed: did you mean spot?",
     "tier: ondemand": "tier: 'ondemand' is not allowed: did you mean on-demand?",
+    "deadline: soon": "deadline: 'soon' is not a deadline: write 2026-11-27T18:00Z,"
+    " 2026-11-27T18:00+01:00, or 48h after its submission",
+    "deadline: 2026-11-27T18:00": "deadline: '2026-11-27T18:00' is not a deadline with a time and a"
+    " time zone: write 2026-11-27T18:00Z, 2026-11-27T18:00+01:00, or 48h after its submission",
+    "deadline: 2026-02-30T18:00Z": "deadline: '2026-02-30T18:00Z' is not a deadline: write"
+    " 2026-11-27T18:00Z, 2026-11-27T18:00+01:00, or 48h after its submission",
+    "deadline: 5s": "deadline: '5s' is out of range: at least a minute, at most ten years",
+    "deadline: 48h": "deadline: needs nodes that are not taken away: write tier: [spot, on-demand],"
+    " and max_cost if there is a limit",
+    "work: 20h": "work: is of use with a deadline only: set deadline, or leave it out",
     "copies: 0": "copies: 0 is out of range: use 1 to 10000",
     "copies: two": "copies: should be a whole number, not 'two'",
     "slices: true": "slices: should be a whole number, not true",

@@ -13,7 +13,7 @@ from tpuherd.jobfile.fields import FIELDS, TIERS, ChangeImpact
 from tpuherd.jobfile.grants import Allowance, Grant, hourly_price, parse_mail_grants
 from tpuherd.jobfile.job_diff import diff_documents
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields
-from tpuherd.model.slots_and_plan import Goal, RequestKind, Slot
+from tpuherd.model.slots_and_plan import Deadline, Goal, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 
 ALLOWS = "max_cost_per_hour allows ${} for all copies together"
@@ -272,7 +272,29 @@ def test_prices_are_for_all_chips_of_the_size() -> None:
 
 
 def test_every_changeable_field_is_tested() -> None:
-    assert FIELDS.keys() - OTHER.keys() == {"name", "data_disks", "requirements", "reservation"}
+    assert FIELDS.keys() - OTHER.keys() == {
+        "name", "data_disks", "requirements", "reservation", "deadline", "work",
+    }  # fmt: skip
+
+
+def test_a_changed_deadline_costs_nothing() -> None:
+    tiers = ["spot", "on-demand"]
+    before, after = (job(tier=tiers, deadline=one, work=f"{n}h") for n, one in enumerate(
+        ("48h", "2026-11-27T18:00Z"), 1
+    ))  # fmt: skip
+    assert job_digests(before, "s") == job_digests(after, "s") == job_digests(job(tier=tiers), "s")
+    change = diff_documents(job_document(before), job_document(after))
+    assert change.fields == ("deadline", "work") and change.needs is ChangeImpact.NOTHING
+    assert change.lines == ("deadline: 2d → 2026-11-27T18:00Z", "work: 1h → 2h")
+
+
+def test_the_deadline_counts_from_the_submission() -> None:
+    tiers = ["spot", "on-demand"]
+    (slot,) = slots(tier=tiers, deadline="48h", work="20h")
+    assert slot.deadline == Deadline(at=1.0 + 48 * 3600, since=1.0, work_s=72_000.0)
+    (slot,) = slots(tier=tiers, deadline="2026-11-27T18:00+01:00")
+    assert slot.deadline == Deadline(at=1_795_798_800.0, since=1.0)
+    assert slots()[0].deadline is None
 
 
 @pytest.mark.parametrize("name", OTHER)

@@ -17,6 +17,8 @@ Values = Mapping[str, Any]
 TYPE = re.compile(r"([a-z0-9]+?)-?(?:pod)?-([0-9]+)")
 OURS = re.compile(r"HERD_.*|RUN_ID")
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+#: Tiers whose nodes are not taken away.
+FIRM_TIERS = frozenset(("on-demand", "reserved"))
 OWN_METADATA = ("tpuherd", "ssh-keys", "enable-oslogin")
 
 
@@ -202,6 +204,22 @@ def check_variables(values: Values, wrong: ReportMistake) -> None:
             wrong(("metadata", name), "is set by herd")
 
 
+def check_deadline(values: Values, wrong: ReportMistake) -> None:
+    """A deadline needs nodes that are not taken away, and one command whose work is known."""
+    if not values.get("deadline"):
+        if values.get("work") is not None:
+            wrong(("work",), "is of use with a deadline only: set deadline, or leave it out")
+        return
+    if not FIRM_TIERS.intersection(values.get("tier", ())):
+        said = "needs nodes that are not taken away: write tier: [spot, on-demand]"
+        wrong(("deadline",), f"{said}, and max_cost if there is a limit")
+    if values.get("sweep"):
+        wrong(("deadline",), "can't be combined with sweep: its trials have no common end")
+    if values.get("exact") or values.get("node_name"):
+        which = "node_name" if values.get("node_name") else "exact"
+        wrong(("deadline",), f"can't be combined with {which}: it needs a second node to change to")
+
+
 def check_disks(values: Values, wrong: ReportMistake) -> None:
     """Nodes must be in the zone of their data disks."""
     requested = values.get("zones", ())
@@ -224,5 +242,6 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_requirements,
     check_checkpoint_folder,
     check_variables,
+    check_deadline,
     check_disks,
 )

@@ -20,6 +20,7 @@ from tpuherd.jobfile.data_egress import (
     reading_words,
     used_locations,
 )
+from tpuherd.jobfile.deadline_types import deadline_time
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
 from tpuherd.jobfile.grants import (
     Allowance,
@@ -30,7 +31,7 @@ from tpuherd.jobfile.grants import (
 )
 from tpuherd.jobfile.read_job import JobSpec, job_document
 from tpuherd.model.node_spec import NodeSpec
-from tpuherd.model.slots_and_plan import Goal, Limits, Offer, RequestKind, Slot
+from tpuherd.model.slots_and_plan import Deadline, Goal, Limits, Offer, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
 
 Place = tuple[str, Accelerator, str, bool]  #: zone, size, tier, whether it is free
@@ -61,6 +62,7 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             no_offer="" if offers else obstacle,
             trials=job.sweep is not None and (job.sweep.keep or stored.goal is not Goal.IDLE),
             items=job.sweep is not None and bool(job.sweep.items),
+            deadline=slot_deadline(job, stored),
         )
         for index in range(job.copies)
     )
@@ -84,6 +86,14 @@ def slot_limits(job: JobSpec) -> Limits:
         grace_s=job.grace,
         notice_grace_s=min(job.grace, Limits().notice_grace_s),
     )
+
+
+def slot_deadline(job: JobSpec, stored: StoredJob) -> Deadline | None:
+    """Until when each slot is to be done; every copy has all of the work."""
+    if not job.deadline:
+        return None
+    at = deadline_time(job.deadline, stored.made_at)
+    return Deadline(at=at, since=stored.made_at, work_s=job.work)
 
 
 def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], str]:

@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from tpuherd.jobfile.bucket_scan import BUCKET
+from tpuherd.jobfile.deadline_types import DEADLINE
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
@@ -298,6 +299,17 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "End the job this long after its first start.",
     ),
     job_field(
+        "deadline", DEADLINE, "48h",
+        "When the job is to be done: a duration from its submission on, or a time such as"
+        " `2026-11-27T18:00Z`. herd uses the cheap ones of the `tier`s, and on-demand as far as the"
+        " deadline demands it: docs/howto/deadlines.md.",
+    ),
+    job_field(
+        "work", duration_type(60.0), "20h",
+        "How long the command needs on nodes that work without a break, for `deadline`. What the"
+        " script reports of its steps counts for more. Default: half of the time to the deadline.",
+    ),
+    job_field(
         "idle_timeout", duration_type(1.0, never=inf), "2h",
         "Give a node back on which nothing has run for this long: no attempt of the job, and no"
         " command of `herd exec` or `herd ssh`. You are warned after an hour. Default: 24h;"
@@ -407,6 +419,7 @@ ALSO = {
     "python_version": "python", "requirements_file": "requirements", "pip": "requirements",
     "dependencies": "requirements", "profile": "profiler", "profiling": "profiler",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
+    "done_by": "deadline", "due": "deadline", "finish_by": "deadline", "duration": "work",
     "disks": "data_disks", "mounts": "nfs", "filestore": "nfs",
     "notifications": "notify", "alerts": "notify", "webhook": "notify", "slack": "notify",
     "event_callback": "notify", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",

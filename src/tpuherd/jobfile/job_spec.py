@@ -66,6 +66,8 @@ class JobSpec:
     first_step: float = 2700.0
     grace: float = 30.0
     max_lifetime: float = inf
+    deadline: str = ""  #: a time, or a duration from its submission on
+    work: float | None = None  #: seconds on nodes that work without a break; None: not stated
     idle_timeout: float = 86_400.0
     max_cost: float = inf
     max_cost_per_hour: float = inf

@@ -45,6 +45,19 @@ class Offer:
     egress: float | None = 0.0  #: the same for data from other regions, as estimated
 
 
+#: Tiers whose nodes may be taken away at any time.
+CHEAP_TIERS = frozenset(("spot", "preemptible"))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deadline:
+    """Until when a slot is to be done."""
+
+    at: float
+    since: float  #: the job's submission
+    work_s: float | None = None  #: on nodes that work without a break, as the user says
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """How long and how often one slot may try, and what it may cost."""
@@ -84,6 +97,7 @@ class Slot:
     no_offer: str = ""
     trials: bool = False  #: it works on what a sweep gives it, one trial after another
     items: bool = False  #: its trials are the items of a map
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
