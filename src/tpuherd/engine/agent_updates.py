@@ -83,6 +83,7 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
         complete=known.complete or report.complete,
         stepped_at=at if newer else known.stepped_at,
         step_s=report.step_s or known.step_s,
+        total=report.total or known.total,
         metrics=join_metrics(known.metrics, metrics),
     )
 

@@ -78,6 +78,7 @@ class StepReport(Struct, frozen=True, kw_only=True):
     """A script's report of its progress."""
 
     step: int | None = None
+    total: int | None = None  #: steps of the whole run
     saved: int | None = None
     resumed: int | None = None
     restore_s: float | None = None
@@ -217,7 +218,6 @@ def parse_report(content: Json | None) -> StepReport:
                 metrics[name] = float(value)
             except OverflowError:
                 refused.append(name[:NAME_MAX])
-    found.pop("total", None)
     startup = {name: found.pop(name) for name in STARTUP if name in found}
     marks = {name: found.pop(name) for name in MARKS if name in found}
     saving = {name: float(found.pop(name)) for name in SAVING if name in found}

@@ -60,12 +60,27 @@ def attempt_setter(**changes: Any) -> SlotEventHandler:
 
 
 def apply_first_step(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    return replace(attempt_setter(first_step_at="$at")(slot_history, event), faults=0)
+    slot_history = replace(attempt_setter(first_step_at="$at")(slot_history, event), faults=0)
+    attempt = slot_history.attempt
+    if attempt is None or attempt.id != event.facts["attempt"]:
+        return slot_history
+    bid = slot_history.bids.get(attempt.bid)
+    start_s = event.at - attempt.launched_at
+    if bid is not None and bid.ready_at is not None and bid.prepared_at is not None:
+        start_s += max(0.0, bid.prepared_at - bid.ready_at)
+    return replace(slot_history, start_s=max(0.0, start_s))
+
+
+def note_pace(slot_history: SlotHistory, facts: Mapping[str, Any]) -> SlotHistory:
+    """Remember how many steps its run has and how long one takes, if the script reports it."""
+    known = {name: facts[name] for name in ("total", "step_s") if facts.get(name)}
+    return replace(slot_history, **known) if known else slot_history
 
 
 def apply_saved(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     if slot_history.attempt is None or slot_history.attempt.id != event.facts["attempt"]:
         return slot_history
+    slot_history = note_pace(slot_history, event.facts)
     return forgive_after_progress(
         attempt_setter(saved="$step", saved_at="$at")(slot_history, event), event.facts["step"]
     )
@@ -98,6 +113,11 @@ def apply_ended(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         sure=bool(facts.get("sure", True)),
         unfit=bool(facts.get("unfit")),
     )
+    if attempt.started_at is not None:
+        last_at = min(event.at, facts.get("last_at") or event.at)
+        ran_s = slot_history.ran_s + max(0.0, last_at - attempt.started_at)
+        slot_history = replace(slot_history, ran_s=ran_s)
+    slot_history = note_pace(slot_history, facts)
     slot_history = forgive_after_progress(replace(slot_history, attempt=attempt), attempt.saved)
     bid, chips = slot_history.bids.get(attempt.bid), bool(facts.get("chips"))
     if bid is not None:
@@ -172,6 +192,10 @@ def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         done_at=None,
         spent=0.0,
         trial=None,
+        total=None,
+        step_s=None,
+        ran_s=0.0,
+        deadline_mode="",
     )
 
 
@@ -240,6 +264,10 @@ def with_trial(slot_history: SlotHistory, trial: int | None, spent: TrialUsage) 
     )
 
 
+def note_deadline(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    return replace(slot_history, deadline_mode=str(event.facts["mode"]))
+
+
 EARLIER = -1  #: the trial of an attempt that ran an item of an earlier map
 
 SLOTS: Mapping[str, SlotEventHandler] = {
@@ -248,6 +276,8 @@ SLOTS: Mapping[str, SlotEventHandler] = {
     "job.stopped": apply_job_stopped,
     "job.resumed": forgive_failures,
     "job.removed": apply_dropped,
+    "slot.deadline_mode": note_deadline,
+    "slot.deadline_missed": note_deadline,
     "slot.setup_failed": apply_unprepared,
     "slot.done": lambda slot_history, event: replace(slot_history, done_at=event.at),
     "slot.gave_up": lambda slot_history, event: replace(

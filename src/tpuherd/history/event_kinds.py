@@ -129,6 +129,20 @@ _KINDS = (
         "{bid}: {message}",
         "outputs and logs could not be fetched; this is tried again",
     ),
+    (
+        "slot.deadline_mode",
+        "mode why",
+        "{mode}",
+        "the job's deadline demands something else: `mode` is wait (for spot), catch up (on"
+        " on-demand until there is spot) or firm (on-demand to the end); `left_s` is the time to"
+        " the deadline, `work_s` the work that is left",
+    ),
+    (
+        "slot.deadline_missed",
+        "mode why",
+        "",
+        "the deadline has passed, and `work_s` of work is left",
+    ),
     ("slot.done", "why", "", "the slot has succeeded"),
     ("slot.gave_up", "why", "", "the slot is not tried again"),
     (
@@ -153,7 +167,8 @@ _KINDS = (
         "a durable checkpoint covers `step`; at most once a minute, later more rarely;"
         " `best_step` and `milestone` if the command keeps such checkpoints; if it reports them,"
         " `saves`, how many this attempt wrote, `save_blocked_s`, the seconds in which training"
-        " stood still for all of them, and `save_took_s`, those until one is durable",
+        " stood still for all of them, and `save_took_s`, those until one is durable; `total`, the"
+        " steps of the run, and `step_s`, how long one takes",
     ),
     (
         "attempt.stopping",

@@ -101,6 +101,7 @@ class HostRun:
     stepped_at: float | None = None
     logged_at: float | None = None
     step_s: float | None = None  #: median duration of a step
+    total: int | None = None  #: steps of the whole run, as it reports
     drained: bool = False  #: all its log is in our store
     metrics: Mapping[str, float] = field(default_factory=dict)  #: other numbers it reported
 

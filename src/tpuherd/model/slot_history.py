@@ -129,6 +129,11 @@ class SlotHistory:
     #: when its own nodes last released quota, by zone, type and tier
     dropped: bool = False  #: the user removed its job
     trial: int | None = None  #: the trial it works on, in a sweep
+    total: int | None = None  #: steps of its run, as its script last reported
+    step_s: float | None = None  #: how long one takes, the same
+    ran_s: float = 0.0  #: how long its ended attempts ran
+    start_s: float | None = None  #: from READY to the first step, without waiting: the latest
+    deadline_mode: str = ""  #: what its deadline demanded last; "": nothing yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
 from tpuherd.model.slot_history import BidRecord, has_running_attempt
-from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Withdraw
+from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Slot, Withdraw
 from tpuherd.planner.bid_status import (
     UNHEALTHY_S_MAX,
     BidStatus,
@@ -15,6 +15,7 @@ from tpuherd.planner.bid_status import (
     is_prepared,
     needs_replacement,
 )
+from tpuherd.planner.deadline_plan import deadline_role, requestable_slots, stays_beside
 from tpuherd.planner.policy import BIDS, BidAction, BidPhase, Role
 from tpuherd.planner.slot_input import SlotContext
 from tpuherd.planner.zone_choice import PendingAsk, bid_count, choose_offers
@@ -37,8 +38,11 @@ def assign_roles(case: SlotContext) -> None:
         if one.bid.name == used:
             case.home = one
     case.incumbent = choose_incumbent(held, case.slot_history) if held else None
+    bids = [one.bid for one in held]
     for one in case.bid_statuses:
         late = one.role is Role.CANDIDATE and (held or case.need is not NodeNeed.SEEK)
+        if late and stays_beside(case, one.bid, bids):
+            late = False
         if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
             one.role = Role.SURPLUS
     release_unhealthy(case)
@@ -61,6 +65,8 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
     if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
         why = "the job asks for another node type now"
         return (Role.DEAD if slot.exact else Role.OUTDATED), why
+    if (found := deadline_role(case, bid)) is not None:
+        return found
     if bid.granted_at is None:
         return candidate_role(case, bid)
     if case.need is not NodeNeed.SEEK:
@@ -239,15 +245,23 @@ def resend_ask(case: SlotContext, bid: BidRecord) -> None:
 
 
 def ask_for_nodes(case: SlotContext) -> None:
-    slot, slot_history, world = case.slot, case.slot_history, case.world
     if case.need is not NodeNeed.SEEK or case.incumbent is not None or case.limit:
         return
+    for slot in requestable_slots(case):
+        request_offers(case, slot)
+
+
+def request_offers(case: SlotContext, slot: Slot) -> None:
+    """Request what this slot's offers allow next to the live bids for them."""
+    slot_history, world = case.slot_history, case.world
+    tiers = {offer.tier for offer in slot.offers}
     live = [one.bid for one in case.bid_statuses if one.role is Role.CANDIDATE]
+    live = [bid for bid in live if bid.offer.tier in tiers]
     choice = choose_offers(
         slot, slot_history, live, world.history.zone_stats, world.probed, case.now
     )
     case.wake_by(choice.wake_at)
-    case.waits = choice.why_not
+    case.waits += choice.why_not
     if choice.fatal:
         if not slot_history.bids:
             case.give_up(f"no node can be requested: {choice.fatal}")
@@ -259,7 +273,7 @@ def ask_for_nodes(case: SlotContext) -> None:
         first = slot_history.generation % len(offers)
         offers = offers[first:] + offers[:first]
     since = waiting_since(case)
-    generation, instead = highest_generation(case), reason_to_ask(case)
+    generation, instead = next_generation(case), reason_to_ask(case)
     for place, offer in enumerate(offers[:many]):
         generation += 1
         ask = Ask(
@@ -295,6 +309,12 @@ def highest_generation(case: SlotContext) -> int:
     named = (split_bid_name(observation.bid) for observation in shown)
     numbers = (one.generation for one in named if one is not None)
     return max(case.slot_history.generation, *numbers) if shown else case.slot_history.generation
+
+
+def next_generation(case: SlotContext) -> int:
+    """The highest generation, counting what was just asked for the slot."""
+    fresh = sum(one.turn[0] >= 0 for one in case.requests)
+    return highest_generation(case) + fresh
 
 
 def reason_to_ask(case: SlotContext) -> str:

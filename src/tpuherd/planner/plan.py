@@ -4,10 +4,11 @@
 1. records what is new about its bids as events (observations_to_events.py),
 2. gives the verdict on its latest attempt once all hosts have reported (verdict.py),
 3. checks whether the slot is done or over a limit (retry_limits.py),
-4. assigns a role to every bid and applies the bid table (bidding.py, policy.py),
-5. chooses the gang's action: prepare, launch, stop, collect (gang_actions.py, policy.py),
-6. requests nodes where one is needed (bidding.py, zone_choice.py),
-7. writes the sentence that `herd why` shows (slot_messages.py).
+4. asks what its deadline demands, if it has one (deadline_plan.py, deadline_choice.py),
+5. assigns a role to every bid and applies the bid table (bidding.py, policy.py),
+6. chooses the gang's action: prepare, launch, stop, collect (gang_actions.py, policy.py),
+7. requests nodes where one is needed (bidding.py, zone_choice.py),
+8. writes the sentence that `herd why` shows (slot_messages.py).
 A slot that needs no new plan is left out (settled_slots.py). SlotContext (slot_input.py) carries
 the slot through these steps. Requests of all slots then share one budget of creates per minute.
 Nothing here does I/O; engine/loop.py carries the plan out.
@@ -33,6 +34,7 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.sweep_trials import TrialEnd
 from tpuherd.planner import (
     bidding,
+    deadline_plan,
     deletion_guard,
     gang_actions,
     idle_nodes,
@@ -231,6 +233,7 @@ def plan_slot(case: SlotContext) -> None:
     conclude_attempt(case)
     check_slot_end(case)
     case.need = node_need(case.slot, case.slot_history, case.now)
+    deadline_plan.apply_deadline(case)
     bidding.assign_roles(case)
     idle_nodes.warn_of_idle_node(case)
     if idle := idle_nodes.idle_limit_reason(case):

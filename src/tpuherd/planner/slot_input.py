@@ -18,6 +18,7 @@ from tpuherd.model.slots_and_plan import (
 )
 from tpuherd.model.sweep_trials import TrialEnd
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
+from tpuherd.planner.deadline_choice import DeadlineMode
 from tpuherd.planner.gang_progress import Pending
 from tpuherd.planner.retry_limits import has_timed_out
 from tpuherd.planner.zone_choice import PendingAsk
@@ -60,6 +61,8 @@ class SlotContext:
     wake_at: float = inf
     survey_s: float = 60.0
     waits: tuple[str, ...] = ()  #: why some zones are not asked now
+    deadline_mode: DeadlineMode | None = None  #: None: it has no deadline, or needs no nodes
+    deadline_note: str = ""
     state: str = ""
 
     def record_event(self, kind: str, why: str, facts: Mapping[str, Any]) -> None:

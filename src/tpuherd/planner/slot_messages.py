@@ -11,6 +11,12 @@ from tpuherd.planner.slot_input import SlotContext
 
 def slot_message(case: SlotContext, state: GangState) -> str:
     """What `herd why` says about the slot."""
+    found = phase_message(case, state)
+    return f"{found}; {case.deadline_note}" if case.deadline_note and not case.limit else found
+
+
+def phase_message(case: SlotContext, state: GangState) -> str:
+    """How far it is, without what its deadline demands."""
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:

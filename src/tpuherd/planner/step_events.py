@@ -40,8 +40,13 @@ def record_progress(case: SlotContext) -> None:
 
 
 def checkpoint_facts(works: Sequence[HostRun]) -> dict[str, float]:
-    """The best step, the newest milestone and what checkpoints cost, if the command reports it."""
-    marks = {name: step for work in works for name, step in work.marks.items()}
+    """What the command reports of its checkpoints and its pace: the best step, the newest
+    milestone, what checkpoints cost, how many steps it has in all and how long one takes."""
+    marks: dict[str, float] = {name: step for work in works for name, step in work.marks.items()}
+    for name in ("total", "step_s"):
+        values = [value for work in works if (value := getattr(work, name))]
+        if values:
+            marks[name] = max(values)
     return {**marks, **{name: value for work in works for name, value in work.saving.items()}}
 
 
