@@ -18,6 +18,7 @@ class Constants:
     stockout_s: Spread = (10, 40)  #: until the cloud answers that there is none
     delete_s: Spread = (20, 60)
     visible_s: Spread = (5, 30)  #: from a loss until the API shows PREEMPTED
+    signal_s: float = 2  #: from a loss until tpuherd hears of it from the host's agent
     grant_lag_s: Spread = (5, 30)  #: from free capacity until a queued request notices
     setup_s: float = 30  #: of the hosts: code and packages
     restart_s: float = 45  #: from the start of Python to the first step
@@ -58,6 +59,7 @@ TITLES: Mapping[str, str] = {
     "stockout_s": "answer without capacity",
     "delete_s": "delete a node",
     "visible_s": "a loss shows in the API",
+    "signal_s": "an agent of tpuherd tells of a loss after",
     "grant_lag_s": "a queued request notices capacity",
     "setup_s": "set up the hosts",
     "restart_s": "start the script",

@@ -102,3 +102,5 @@ class EngineDeps:
     samples: SampleKeeper = field(default_factory=NoKeeper)  #: what hosts do, for charts
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
     notifier: NotifierPort | None = None
+    alone: bool = False
+    #: No other process has its store, hosts or code: nothing is polled, renewed, probed or saved.

@@ -51,6 +51,7 @@ class WatcherDeps:
     stir: Callable[[], None]  #: wakes the planner
     samples: SampleSink = IGNORE_SAMPLES  #: what hosts do, for charts
     tell: Callable[[str, str, Json], None] = lambda kind, slot, facts: None  #: an event, by slot
+    probes: bool = True  #: a silent agent is pinged
 
 
 class HostWatcher:
@@ -164,7 +165,7 @@ class HostWatcher:
         """
         clock, self._silence = self._means.clock, ""
         heard_at = clock.now()
-        while True:
+        while self._means.probes:
             await clock.sleep(PROBE_S)
             quiet_s = clock.now() - max(self.word.heard_at, heard_at)
             if quiet_s < PROBE_S:

@@ -12,7 +12,7 @@ decides again. engine_process.py is the process around it; start reading at plan
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -119,7 +119,7 @@ class Engine:
             hosts, shelf, clock, stir = parts.hosts, parts.shelf, parts.clock, self._news.set
             means = WatcherDeps(
                 hosts=hosts, shelf=shelf, clock=clock, samples=self._samples, stir=stir,
-                tell=self._record_host_event,
+                tell=self._record_host_event, probes=not parts.alone,
             )  # fmt: skip
             self._gang_client = GangClient(means, self._spawn_task)
             self._awake_at = parts.clock.now()
@@ -127,9 +127,8 @@ class Engine:
             self.past.pending += [
                 self._new_event("engine.started", **parts.process, epoch=self.epoch)
             ]
-            ours = (self._poll_store, self._renew_lease, self._save_periodically, self._retain_code)
-            others = (self._gang_client.keep_leases_alive, self._samples.write_periodically)
-            for work in (self._informer.poll_cloud, *others, *ours):
+            self._spawn_task(self._informer.poll_cloud())
+            for work in () if parts.alone else self._upkeep():
                 self._spawn_task(work())
             self._start_notifier()
             ended = await self._run_planning()
@@ -329,6 +328,11 @@ class Engine:
         return task
 
     # ---- background tasks ------------------------------------------------------------------------
+
+    def _upkeep(self) -> tuple[Callable[[], Coroutine[Any, Any, None]], ...]:
+        """What must be done in time because others share the store, the hosts and this machine."""
+        ours = (self._poll_store, self._renew_lease, self._save_periodically, self._retain_code)
+        return (self._gang_client.keep_leases_alive, self._samples.write_periodically, *ours)
 
     def _handle_survey_failure(self, error: HerdError) -> None:
         self._alarms.note_trouble(CLOUD, error.sentence, error.hint)
