@@ -42,6 +42,7 @@ class EngineCase:
     constants: Constants
     limits: Limits = field(default_factory=Limits)
     hedge: int | None = None  #: how many zones are bid for at once; None: all
+    look_s: float = 5.0  #: between looks at the cloud while a node is held
     fixed_interval_s: float | None = None  #: between saves, instead of the rule of `Run`
 
 
@@ -120,6 +121,7 @@ class Laboratory:
             desire=self.desire_slots,
             owner=OWNER,
             outputs=NOWHERE,
+            look_s=self.case.look_s,
             alone=True,
         )
 

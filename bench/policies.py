@@ -1,0 +1,71 @@
+"""Our engine and other tools on the same capacity: `.venv/bin/python bench/policies.py [FOLDER]`.
+
+Generated capacity, or a folder of traces. `--json FILE` writes the figures, too.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tpuherd_lab.compare_policies import (
+    OWN,
+    SLOW_START,
+    PolicyStudy,
+    find_policies,
+    find_sources,
+    run_study,
+)
+from tpuherd_lab.results_table import draw_results
+from tpuherd_lab.statistics import ResultRow
+
+OURS = "tpuherd"
+
+
+def figure_rows(found: dict[str, list[ResultRow]]) -> list[dict[str, object]]:
+    """Return the ratio to the bound of our policy and of each other one, by set."""
+    rows: list[dict[str, object]] = []
+    for table, results in found.items():
+        ours = {row.traces: row for row in results if row.policy == OURS}
+        for row in results:
+            mine = ours[row.traces]
+            rows.append({
+                "figure": f"goodput of the bound, {row.traces}, {table} start", "unit": "share",
+                "at": None, "ours": [mine.ratio.low, mine.ratio.mean, mine.ratio.high],
+                "peer": row.policy, "theirs": [row.ratio.low, row.ratio.mean, row.ratio.high],
+                "ratio": [mine.ratio.mean / row.ratio.mean], "note": f"{row.seeds} seeds; a model",
+            })  # fmt: skip
+    return rows
+
+
+def describe_machine() -> dict[str, object]:
+    return {"cores": os.cpu_count(), "python": platform.python_version()}
+
+
+def main() -> None:
+    """Compare all policies, and print two tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="*", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    sources = find_sources(asked.folder, () if asked.folder else ("tpu-churn", "tpu-gang-4"))
+    study = PolicyStudy(sources=sources, policies=find_policies(()), seeds=asked.seeds)
+    found = dict(run_study(study, processes=2))
+    for table, title in ((OWN, "own start"), (SLOW_START, "slow start for all")):
+        print(f"{title}:", *draw_results(found[table], width=120, colour=False), sep="\n")
+    if asked.json:
+        content = {
+            "title": "Goodput",
+            "command": "bench/policies.py",
+            "machine": describe_machine(),
+        }
+        asked.json.write_text(json.dumps(content, indent=2))
+
+
+if __name__ == "__main__":
+    main()
