@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from tpuherd_lab.bounds import find_bounds
 from tpuherd_lab.capacity import Capacity
 from tpuherd_lab.constants import NAIVE, Constants, add_faults
 from tpuherd_lab.peers.call_log import CallLog
 from tpuherd_lab.peers.recorder import RunRecorder, Scene
 from tpuherd_lab.peers.registry import MODELS, POLICIES, record_run
 from tpuherd_lab.policy_run import DOWN, HUNG
+from tpuherd_lab.statistics import summarize_runs
 from tpuherd_lab.traces import Trace, TraceSet
 
 #: Ten events: a has capacity, loses it, has it again …; a and b are of one region.
@@ -145,6 +147,20 @@ def test_a_policy_for_one_zone_runs_in_every_zone() -> None:
     assert 0.48 < run.goodput < 0.5
     both = POLICIES["skypilot-eager"](traces, 1, NAIVE)
     assert both.wanted_s == traces.length_s and both.goodput > 0.95
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("nodes", [(0,), (0,) * 500, (1,), (1, 0) * 50])
+def test_odd_traces_are_run_to_their_end(name: str, nodes: tuple[int, ...]) -> None:
+    zones = tuple(
+        Trace(zone=zone, region=zone[0], tick_s=45.3, nodes=nodes) for zone in ("r1", "r2", "q1")
+    )
+    traces = TraceSet(name="odd", zones=zones)
+    run = POLICIES[name](traces, 7, add_faults(NAIVE))
+    row = summarize_runs([run], {7: find_bounds(traces, 7)})
+    if not any(nodes):
+        assert (run.goodput, row.ratio.mean, run.losses) == (0, 0, ())
+    assert row.ratio.mean <= 1
 
 
 def test_the_most_calls_in_a_minute_are_counted_over_series_and_single_calls() -> None:
