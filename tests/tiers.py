@@ -15,6 +15,7 @@ LONG = (
     "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_buckets.py::test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts",
     "integration/test_buckets.py::test_a_run_far_from_its_data_is_refused_and_nothing_is_stored",
+    "integration/test_canary.py",
     "integration/test_check.py::test_a_target_that_does_not_exist_or_can_not_be_reached",
     "integration/test_check.py::test_what_the_project_lacks_is_found_and_setup_mends_it",
     "integration/test_check_hosts.py",

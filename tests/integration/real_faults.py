@@ -286,7 +286,10 @@ def campaign(many: int, kinds: list[str], seed: int, keep: Path) -> int:
             while stage.done.total() < many:
                 number += 1
                 stage.found.clear()
-                play_round(stage, number, kinds, many)
+                try:
+                    play_round(stage, number, kinds, many)
+                except (subprocess.TimeoutExpired, AssertionError) as error:
+                    stage.found.append(f"{type(error).__name__}: {str(error)[-300:]}")
                 if stage.found:
                     bad += 1
                     print(f"round {number}:", *stage.found[:8], sep="\n    ", flush=True)

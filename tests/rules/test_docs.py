@@ -60,6 +60,14 @@ def test_no_link_is_dead(page: Path) -> None:
         assert not anchor or anchor in anchors(other), f"{page}: {target}"
 
 
+def test_every_protection_against_a_threat_names_a_test() -> None:
+    page = ROOT / "docs" / "explanation" / "threats.md"
+    named = re.findall(r"\[(test_\w+)\]\(([^)]+)\)", page.read_text())
+    assert len(named) > 30
+    for test, file in named:
+        assert f"def {test}(" in (page.parent / file).read_text(), test
+
+
 def test_every_page_is_linked_from_another() -> None:
     reached, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:

@@ -196,6 +196,8 @@ def test_an_endless_answer_is_abandoned() -> None:
         {"job": "gpt"},
         {"goal": "fly"},
         {"generation": 1.5},
+        {"snapshot": "../../x"},
+        {"snapshot": "/etc/passwd"},
     ],
     ids=str,
 )
