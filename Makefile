@@ -5,7 +5,8 @@ READY := .venv/ready
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test test-long check test-real storm abuse bench mutants docs screenshots constraints clean
+.PHONY: help demo test test-long check test-real storm abuse bench mutants docs site wheel release \
+	screenshots constraints clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1|/p' Makefile | column -t -s '|' 2>/dev/null
@@ -26,7 +27,7 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 WORKERS := 4
 # The tests that `make test` runs, by their marks; `.ci/run` includes the long ones.
 TIERS := not long and not heavy
-TESTS := $(PY) -m pytest --ignore=tests/rules -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+TESTS := $(PY) -m pytest --ignore=tests/rules --ignore=tests/site -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
 	@$(TESTS) -m "$(TIERS)" $(ARGS)
@@ -44,7 +45,7 @@ check: $(READY)  ## lint, format, types, import layers, repository rules
 
 test-real: $(READY)  ## heavy clients of other projects, and repeats that are too long for CI
 	@$(VENVS) $(CLIENTS) || true
-	@$(PY) -m pytest -m heavy $(ARGS)
+	@$(PY) -m pytest --ignore=tests/site -m heavy $(ARGS)
 
 SEEDS := 200
 storm: $(READY)  ## fault histories: all single faults, PAIRS per lifecycle (300), SEEDS storms (200)
@@ -68,12 +69,25 @@ mutants: $(READY)  ## mutation tests of the planner: do the unit tests notice sm
 docs: $(READY)  ## generate the pages of docs/reference
 	@$(PY) docs/generate.py
 
+site: $(READY)  ## build the documentation site into build/site/html, and test its links and search
+	@scripts/site
+	@$(PY) -m pytest tests/site $(ARGS)
+	@echo "build/site/html: show it with $(PY) -m http.server -d build/site/html"
+
+wheel: $(READY)  ## build the wheel and the source archive into dist/
+	@rm -rf dist
+	@$(PY) -m hatchling build
+	@$(PY) -m pytest tests/rules/test_wheel.py $(ARGS)
+
+release: $(READY)  ## everything that a release needs, as far as a machine can do it; uploads nothing
+	@scripts/release
+
 screenshots: $(READY)  ## take the pictures of the page that the docs show (needs chromium)
 	@$(PY) scripts/screenshots $(ARGS)
 
 constraints:  ## update the pinned dependencies (needs uv)
-	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	@uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev --extra site \
 	    --no-header --no-emit-index-url --no-annotate --output-file constraints.txt pyproject.toml
 
 clean:  ## remove everything that these commands created
-	@rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
