@@ -55,6 +55,7 @@ LONG = (
     "integration/test_host_isolation.py::test_removing_everything_removes_only_the_host[namespaces-user]",
     "integration/test_host_isolation.py::test_users_and_processes_of_the_machine_are_invisible[namespaces-user]",
     "integration/test_host_isolation_unprivileged.py",
+    "integration/test_install.py",
     "integration/test_host_pool.py::test_the_best_mode_is_used_and_missing_features_are_named",
     "integration/test_host_ssh_sessions.py::test_weather_and_dead_hosts[namespaces-user]",
     "integration/test_jax_pods.py",

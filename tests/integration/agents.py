@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.rules.test_old_pythons import python
+from tests.interpreters import find_python
 from tpuherd.remote.agent_bootstrap import minified_script as program
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd_host.agent import frames
@@ -31,7 +31,7 @@ VERSIONS = ("3.8", "3.10", "3.12", "3.13")
 def pythons() -> dict[str, str]:
     """Interpreters by version: the one that runs the tests, and older and newer ones."""
     found = {"own": sys.executable}
-    found.update((v, path) for v in VERSIONS if (path := python(v)) is not None)
+    found.update((v, path) for v in VERSIONS if (path := find_python(v)) is not None)
     return found
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.test_old_pythons import SRC, python
+from tests.interpreters import find_python
+from tests.rules.test_old_pythons import SRC
 
 pytestmark = pytest.mark.real
 
@@ -57,7 +58,7 @@ print("%d.%d" % sys.version_info[:2])
 
 @pytest.mark.parametrize("version", ["3.8", "3.9", "3.10", "3.12", "3.13"])
 def test_a_host_with_an_old_python_receives_code(version: str, tmp_path: Path) -> None:
-    interpreter = python(version)
+    interpreter = find_python(version)
     if interpreter is None:
         pytest.skip(f"needs Python {version}")
     words = [interpreter, "-I", "-W", "error", "-c", SCRIPT, str(SRC), str(tmp_path)]

@@ -10,7 +10,7 @@ from tpuherd.checks.machine_facts import DiskFacts, PathFacts, ProgramRun, Versi
 from tpuherd.views.format_text import format_bytes
 
 WHERE = "this machine"
-TESTED = ((3, 11), (3, 14))  #: the first and the last version of Python that tests run on
+TESTED = ((3, 11), (3, 13))  #: the first and the last version of Python that tests run on
 FREE_LEAST, FREE_LOW = 50 << 20, 1 << 30  #: bytes: a problem below the first
 INODES_LEAST, INODES_LOW = 1_000, 20_000
 INCLUDE_SINCE = (7, 3)  #: the first OpenSSH that knows Include

@@ -1,0 +1,122 @@
+"""What is released: the wheel and the source archive, and the numbers that they carry."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rules.test_tracked import tracked
+from tpuherd._version import __version__
+from tpuherd.cli.wheel import source_files
+
+ROOT = Path(__file__).parents[2]
+VERSION = re.compile(r"(0|[1-9]\d*)\.(\d+)\.(\d+)((a|b|rc)\d+)?(\.dev\d+)?")
+CORE_MAX = 12  #: packages that everybody gets; a new one needs a decision
+WHEEL_MAX = 2_500_000
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both, built offline by the pinned builder."""
+    folder = tmp_path_factory.mktemp("dist")
+    words = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def project() -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return found
+
+
+def wheel_names(built: Path) -> set[str]:
+    (file,) = built.glob("*.whl")
+    assert file.stat().st_size < WHEEL_MAX
+    with zipfile.ZipFile(file) as wheel:
+        return set(wheel.namelist())
+
+
+def read_metadata(built: Path) -> Message:
+    (file,) = built.glob("*.whl")
+    with zipfile.ZipFile(file) as wheel:
+        return message_from_bytes(wheel.read(f"tpuherd-{__version__}.dist-info/METADATA"))
+
+
+def test_the_wheel_has_every_source_and_nothing_else(built: Path) -> None:
+    about = f"tpuherd-{__version__}.dist-info"
+    sources = {str(f.relative_to(ROOT / "src")) for f in tracked() if ROOT / "src" in f.parents}
+    made = {f"{about}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
+    assert wheel_names(built) == sources | made | {f"{about}/licenses/LICENSE"}
+    for one in (  # what is loaded by name, and so is missed only by users
+        "tpuherd/web/static/index.html",
+        "tpuherd/remote/bootstrap.sh",
+        "tpuherd/catalogue/tables/zones.csv",
+        "tpuherd_host/agent/main.py",
+        "tpuherd_sim/hosts/rootfs_files/etc/profile",
+    ):
+        assert one in sources
+
+
+def test_a_machine_given_by_via_gets_the_same_files(built: Path) -> None:
+    """`herd context install` packs the running package by itself."""
+    packed = {name for name in wheel_names(built) if ".dist-info/" not in name}
+    assert set(source_files()) == packed
+
+
+def test_the_source_archive_has_what_is_needed_to_build(built: Path) -> None:
+    (file,) = built.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        names = {Path(one.name).parts[1] for one in archive}
+    wanted = {"src", "README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO"}
+    assert names - {".gitignore"} == wanted
+
+
+def test_the_metadata_says_what_it_is_and_needs(built: Path) -> None:
+    found = read_metadata(built)
+    assert (found["Name"], found["Version"]) == ("tpuherd", __version__)
+    assert found["Requires-Python"] == ">=3.11"
+    assert found["License-Expression"] == "Apache-2.0"
+    assert str(found.get_payload()).startswith("# tpuherd")
+    needs = [one for one in found.get_all("Requires-Dist", []) if "extra ==" not in one]
+    assert len(needs) <= CORE_MAX, needs
+
+
+def test_the_page_about_installing_names_every_extra_and_package(built: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "install.md").read_text()
+    declared = project()["project"]
+    extras = set(declared["optional-dependencies"]) - {"dev", "site"}
+    assert set(re.findall(r"tpuherd\[(\w+)\]", page)) == extras
+    packages = {re.split(r"[>=<]", one)[0] for one in declared["dependencies"]}
+    assert [one for one in packages if one not in page] == []
+    versions = re.findall(r"Python :: (3\.\d+)", " ".join(declared["classifiers"]))
+    assert [one for one in versions if one not in page] == []
+
+
+def test_the_version_is_in_one_place() -> None:
+    assert VERSION.fullmatch(__version__)
+    assert project()["project"]["dynamic"] == ["version"]
+    quoted = re.compile(rf"version\s*[=:]\s*[\"']{re.escape(__version__)}[\"']", re.I)
+    places = [f for f in tracked() if f.suffix in {".py", ".toml", ".txt"} or f.name == "Makefile"]
+    found = [str(f.relative_to(ROOT)) for f in places if quoted.search(f.read_text())]
+    assert found == []
+    assert f'__version__ = "{__version__}"' in (ROOT / "src/tpuherd/_version.py").read_text()
+
+
+def test_the_changelog_has_unreleased_first_and_then_falling_versions() -> None:
+    titles = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert titles[0] == "Unreleased"
+    released = [re.fullmatch(r"(\S+) \((\d{4}-\d\d-\d\d)\)", title) for title in titles[1:]]
+    assert all(released), "a release is: ## 1.2.3 (2026-01-31)"
+    numbers = [tuple(map(int, one[1].split(".")[:3])) for one in released if one]
+    assert numbers == sorted(set(numbers), reverse=True)
+    ours = tuple(int(one) for one in VERSION.fullmatch(__version__).groups()[:3])  # type: ignore[union-attr]
+    assert not numbers or ours >= numbers[0], "the version is older than the last release"
