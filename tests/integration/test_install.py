@@ -83,3 +83,4 @@ def test_a_job_runs_from_the_wheel_alone(
     assert "Usage: herd" in said
     assert said.count("42") == 2, said
     assert "Deleted try" in said
+    assert "no layers: status" not in (tmp_path / "world.txt").read_text(), "a child crashed"

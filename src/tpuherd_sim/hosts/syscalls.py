@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 libc = ctypes.CDLL(None, use_errno=True)
+holding_libc = ctypes.PyDLL(None, use_errno=True)  #: keeps the interpreter's lock during a call
 
 NEWNS, NEWUTS, NEWIPC = 0x00020000, 0x04000000, 0x08000000
 NEWUSER, NEWPID, NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -109,15 +110,20 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def clone_process(flags: int) -> int:
-    """Fork into new namespaces; return 0 in the child."""
-    pid = check_result(
-        libc.syscall(syscall_numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD), 0, 0, 0, 0),
-        "clone",
-    )
+    """Fork into new namespaces; return 0 in the child.
+
+    The interpreter must be told before and after, as os.fork() does it: else its locks are not in
+    the state that the child expects, and Python 3.13 aborts.
+    """
+    number, word = syscall_numbers().clone, ctypes.c_ulong(flags | signal.SIGCHLD)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = holding_libc.syscall(number, word, 0, 0, 0, 0)
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         signal.set_wakeup_fd(-1)
-    return pid
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return check_result(pid, "clone")
 
 
 def call_prctl(option: int, value: int = 0) -> None:
