@@ -26,6 +26,7 @@ class OptionalFields(TypedDict, total=False):
     secrets: Words | Mapping[str, Mapping[str, str] | None] | None
     checkpoint: str | None
     profiler: bool | None
+    head_start: Words | None
     buckets: Mapping[str, str] | None
     data_rate: str | None
     egress_budget: str | float | None

@@ -56,6 +56,7 @@ class Host:
     ] = ()  #: "ssh-ed25519 AAAA…" from its guest attributes; may be added later
     foreign: bool = field(default=False, compare=False)  #: another herd owner's
     bid: str = field(default="", compare=False)  #: "" if its node is not herd's
+    booting: bool = field(default=False, compare=False)  #: its node is not READY: it may not answer
 
     @property
     def name(self) -> str:

@@ -129,6 +129,8 @@ class Hosts:
         await asyncio.sleep(KNOCK_S)
         machine = self.at(host)
         if machine is None or not machine.answers or machine.closed:
+            if host.booting:
+                raise NotReached("its node is not READY yet")
             await asyncio.sleep(PATIENCE_S - KNOCK_S)
             raise NotReached(f"{host.name} gave no answer in {PATIENCE_S:g} s")
         if not host.incarnation.startswith(f"{machine.view.key.partition('-')[0]}@"):

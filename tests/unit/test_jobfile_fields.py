@@ -41,6 +41,7 @@ FULL = {
     "secrets": {"B": {"env": "B"}, "KEY": {"file": "~/key"}},
     "checkpoint": "gs://bucket/gpt",
     "profiler": True,
+    "head_start": "boot",
     "buckets": {"bucket": "US-CENTRAL2", "old": "ignore"},
     "data_rate": "250MB/s",
     "egress_budget": 50.0,

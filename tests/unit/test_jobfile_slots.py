@@ -32,7 +32,7 @@ OTHER: dict[str, Any] = {
     "node_name": "x",
     "tags": "x", "labels": {"a": "x"}, "metadata": {"a": "x"},
     "sweep": {"method": "grid", "parameters": {"lr": [1, 2]}},
-    "profiler": True, "notify": {"kind": "command", "run": "./tell"},
+    "profiler": True, "head_start": ["boot"], "notify": {"kind": "command", "run": "./tell"},
 }  # fmt: skip
 
 

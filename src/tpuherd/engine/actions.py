@@ -13,10 +13,11 @@ from tpuherd.engine.host_failures import HostFailure, failure_message
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.history.apply_zone_events import lifetime_env
 from tpuherd.model.node_spec import LaunchSpec
-from tpuherd.model.slot_history import BidRecord, History
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
+    Goal,
     HistoryEvent,
     Launch,
     Prepare,
@@ -28,6 +29,7 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd.planner.bid_status import host_fingerprint
+from tpuherd.planner.gang_actions import attempt_name
 from tpuherd.ports import BidRefused, CloudPort, Survey
 from tpuherd.store.log_store import JOB_BYTES_MAX, JOB_LOGS_MAX, LogInfo, LogStore, log_host
 from tpuherd.sweeps.trial_env import launch_spec_for_item, launch_spec_for_trial
@@ -128,6 +130,7 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         words = {
             "missing": all(one.missing for one in failures),
             "unfit": any(one.unfit for one in failures),
+            "early": not is_ready(bench, prepare),
         }
         facts: dict[str, Any] = {"bid": prepare.bid, "message": message, "hosts": hosts}
         facts["finding"] = name_failure((one.tail, one.exit) for one in failures)
@@ -137,6 +140,13 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
     why = "all hosts have the code and are set up"
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
+
+
+def is_ready(bench: ActionContext, prepare: Prepare) -> bool:
+    """Whether the cloud has said READY of its node."""
+    slot_history = bench.history.slots.get(prepare.slot, SlotHistory())
+    bid = slot_history.bids.get(prepare.bid)
+    return bid is None or bid.ready_at is not None
 
 
 async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailure]:
@@ -151,17 +161,41 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
         message = f"there is no value for the secret {names}: provide it with herd run"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
+    launch = next_launch(bench, prepare, slot) if order.starts_early else None
+    if launch is not None:
+        order = add_lifetime(bench, order, launch)
     return await bench.gang_client.prepare_hosts(
-        prepare.bid, row.snapshot if row else "", order, secrets
+        prepare.bid, row.snapshot if row else "", order, secrets, launch
     )
+
+
+def next_launch(bench: ActionContext, prepare: Prepare, slot: Slot) -> Launch | None:
+    """The launch that will follow, as far as it is known; None if it is not known well enough."""
+    if slot.goal is not Goal.RUN or slot.trials:
+        return None
+    slot_history = bench.history.slots.get(slot.name, SlotHistory())
+    number = slot_history.attempts + 1
+    return Launch(
+        bid=prepare.bid,
+        slot=slot.name,
+        attempt=attempt_name(slot.name, number, bench.owner),
+        number=number,
+        resume=slot_history.first_launch_at is not None,
+        code_digest=prepare.code_digest,
+        boots=(),
+    )
+
+
+def add_lifetime(bench: ActionContext, order: LaunchSpec, launch: Launch) -> LaunchSpec:
+    """Add what is known of the lifetime of such nodes to the command's variables."""
+    life = lifetime_env(bench.history, launch.slot, launch.bid)
+    return replace(order, env={**life, **order.env})
 
 
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
     """Start the command on all hosts, or on none."""
     order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
-    order = replace(
-        order, env={**lifetime_env(bench.history, launch.slot, launch.bid), **order.env}
-    )
+    order = add_lifetime(bench, order, launch)
     sweep = bench.history.sweeps.get(job, Sweep())
     if launch.trial is not None:
         order = launch_spec_of_trial(order, sweep, launch)

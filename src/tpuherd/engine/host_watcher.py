@@ -31,6 +31,7 @@ from tpuherd_host.agent.log_records import JUMP, BadRecord, RecordReader
 from tpuherd_host.agent.state_machine.transition import LOG_PORT
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0  #: between tries to reach a host
+BOOT_PAUSE_S = 1.0  #: the same while it boots
 SOON_S = 0.1  #: after a link that worked: find out at once what cut it
 LIVED_S = 2.0
 LIVING = frozenset({RunState.SETUP, RunState.RUNNING})
@@ -113,7 +114,8 @@ class HostWatcher:
                 trouble, pause_s = self.report_failure(error), PAUSE_S_MAX
             self._mark_lost(trouble)
             await clock.sleep(pause_s)
-            pause_s = min(max(PAUSE_S, pause_s * 2), PAUSE_S_MAX)
+            most_s = BOOT_PAUSE_S if self.host.booting else PAUSE_S_MAX
+            pause_s = min(max(PAUSE_S, pause_s * 2), most_s)
 
     def report_failure(self, error: Exception) -> str:
         """Report an unexpected error as an event, and return it as the reason of the pause."""

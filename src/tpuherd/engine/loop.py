@@ -254,8 +254,9 @@ class Engine:
         survey, held = self._informer.survey, observe.slots_by_bid(self.past.history)
         if self._held is None or self._held[0] is not survey or self._held[1] != held:
             self._held = survey, held
+            ahead = observe.bids_ahead(self._desired.desired_slots, self.past.history)
             self._gang_client.watch_bids(
-                held, observe.reachable_hosts(self.parts.cloud, survey, held)
+                held, observe.reachable_hosts(self.parts.cloud, survey, held, ahead)
             )
 
     def _read_store(self, now: float) -> None:

@@ -1,6 +1,7 @@
 """Join what the cloud, the hosts and pending actions show into one observed state; pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
@@ -12,6 +13,7 @@ from tpuherd.targets import split_bid_name
 Key = TypeVar("Key")
 
 STANDING = {NodeState.READY, NodeState.UNHEALTHY}
+BOOTING_MAX = 256  #: hosts that are contacted before their nodes are READY
 NOTHING = Survey(observations={}, zones=frozenset(), begun_at=0.0)
 
 
@@ -35,17 +37,44 @@ def has_granted_node(history: History) -> bool:
 
 
 def reachable_hosts(
-    cloud: CloudPort, survey: Survey, slots: Mapping[str, str]
+    cloud: CloudPort, survey: Survey, slots: Mapping[str, str], ahead: Collection[str] = ()
 ) -> Mapping[str, Sequence[Host]]:
-    """The hosts of bids whose nodes are all available."""
+    """The hosts of bids whose nodes are all available, and of those `ahead` that may boot now."""
     found: dict[str, Sequence[Host]] = {}
+    room = BOOTING_MAX
     for bid in slots:
         observation = survey.observations.get(bid)
         words = {node.word for node in observation.nodes} if observation else set()
         there = bool(words) and words <= STANDING
         if observation is not None and there and observation.request in (None, RequestState.ACTIVE):
             found[bid] = cloud.bid_hosts(bid)
+        elif observation is not None and bid in ahead and may_boot(observation):
+            hosts = [replace(host, booting=True) for host in cloud.bid_hosts(bid)]
+            room -= len(hosts)
+            if room >= 0:
+                found[bid] = hosts
     return found
+
+
+def may_boot(observation: BidObservation) -> bool:
+    """Whether the cloud creates its nodes, and all of their hosts have addresses."""
+    states = {node.word for node in observation.nodes}
+    known = all(node.hosts for node in observation.nodes)
+    granted = observation.request in (None, RequestState.GRANTED, RequestState.ACTIVE)
+    return bool(states) and states <= {NodeState.MAKING, NodeState.READY} and known and granted
+
+
+def bids_ahead(desired: DesiredSlots, history: History) -> frozenset[str]:
+    """The bids whose hosts are set up before the cloud says READY: new ones of slots that want
+    it."""
+    return frozenset(
+        bid.name
+        for bid in held_bids(history)
+        if bid.ready_at is None
+        and bid.withdrawn_at is None
+        and (slot := desired.slots.get(bid.slot)) is not None
+        and slot.boots_ahead
+    )
 
 
 def own_observations(survey: Survey, owner: str) -> list[BidObservation]:

@@ -169,6 +169,8 @@ def apply_unprepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
     slot_history = with_bid(slot_history, bid)
     # A host that went away is no failure of the user's commands.
     own = any(host.get("exit") for host in facts["hosts"])
+    if facts.get("early"):
+        return slot_history  # nor is one that was still booting
     return replace(
         slot_history,
         failures=slot_history.failures + own,

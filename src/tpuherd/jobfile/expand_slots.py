@@ -58,6 +58,7 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             limits=slot_limits(job),
             outputs=bool(job.outputs),
             exact=job.exact or bool(job.node_name),
+            boots_ahead="boot" in job.head_start,
             patient=stored.patient,
             no_offer="" if offers else obstacle,
             trials=job.sweep is not None and (job.sweep.keep or stored.goal is not Goal.IDLE),

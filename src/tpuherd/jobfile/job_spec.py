@@ -28,6 +28,10 @@ class NodeRetention:
     failed: float = 0.0
 
 
+#: What is done before its turn, so that a recovery takes less time.
+HEAD_START = ("boot", "python")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Secret:
     """Where a secret value comes from; the value itself is never in the job."""
@@ -57,6 +61,7 @@ class JobSpec:
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""
     profiler: bool = False
+    head_start: tuple[str, ...] = HEAD_START
     buckets: Mapping[str, str] = field(default_factory=dict)  #: locations, looked up or stated
     data_rate: float = 100e6  #: bytes a second that each host is assumed to read
     egress_budget: float = 0.0  #: dollars a day; 0: data must be near

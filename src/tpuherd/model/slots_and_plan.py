@@ -93,6 +93,7 @@ class Slot:
     limits: Limits = field(default_factory=Limits)
     outputs: bool = False  #: there are paths to bring back before a node goes
     exact: bool = False  #: one bid at a time, for tools that insist on a node's name
+    boots_ahead: bool = True  #: hosts are set up as soon as they answer, READY or not
     patient: bool = False  #: changed code waits for the next attempt
     no_offer: str = ""
     trials: bool = False  #: it works on what a sweep gives it, one trial after another

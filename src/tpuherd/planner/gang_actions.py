@@ -19,6 +19,8 @@ from tpuherd.planner.retry_limits import format_age, pause_until
 from tpuherd.planner.slot_input import SlotContext
 from tpuherd.planner.verdict import run_last_sign
 
+NOT_SET_UP = "is READY but not set up for this code"
+NEARLY_READY_S = 3.0  #: between surveys once all hosts of a new node answer
 UNCOLLECTED_S, UNCOLLECTED_S_MAX = 15.0, 300.0  #: bringing back is tried again, later and later
 GOING = {BidPhase.LOST, BidPhase.VANISHED, BidPhase.ENDING, BidPhase.LEAVING}
 AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
@@ -53,6 +55,8 @@ def choose_gang_action(case: SlotContext) -> GangState:
             launch_attempt(case, status)
         elif action is GangAction.COLLECT:
             collect_outputs(case, status)
+        elif state is GangState.BOOTING:
+            prepare_ahead(case, status)
     return state
 
 
@@ -235,13 +239,24 @@ def prepare_replacement(case: SlotContext) -> None:
         prepare_hosts(case, new)
 
 
-def prepare_hosts(case: SlotContext, status: BidStatus) -> None:
+def prepare_ahead(case: SlotContext, status: BidStatus) -> None:
+    """Set up hosts that answer before the cloud says READY. If that fails, wait for READY."""
+    bid, slot = status.bid, case.slot
+    if status.stage is not BidPhase.GRANTED or not status.whole or not slot.boots_ahead:
+        return
+    case.survey_within(NEARLY_READY_S)
+    if bid.unprepared or bid.missing_inputs or is_prepared(status, slot.code_digest):
+        return
+    prepare_hosts(case, status, "is not READY yet, but all of its hosts answer")
+
+
+def prepare_hosts(case: SlotContext, status: BidStatus, how: str = NOT_SET_UP) -> None:
     until = pause_until(case.slot_history, status.bid)
     if case.now < until:
         case.wake_by(until)
         return
     slot = case.slot
-    what = f"{status.bid.name} is READY but not set up for this code"
+    what = f"{status.bid.name} {how}"
     case.add_step(Prepare(bid=status.bid.name, slot=slot.name, code_digest=slot.code_digest), what)
 
 
@@ -265,7 +280,7 @@ def launch_attempt(case: SlotContext, status: BidStatus) -> None:
         Launch(
             bid=status.bid.name,
             slot=slot.name,
-            attempt=f"{slot.name}-a{many}-{case.world.desired.owner}",
+            attempt=attempt_name(slot.name, many, case.world.desired.owner),
             number=many,
             resume=slot_history.first_launch_at is not None,
             code_digest=slot.code_digest,
@@ -274,6 +289,10 @@ def launch_attempt(case: SlotContext, status: BidStatus) -> None:
         ),
         why,
     )
+
+
+def attempt_name(slot: str, number: int, owner: str) -> str:
+    return f"{slot}-a{number}-{owner}"
 
 
 def may_still_run_elsewhere(case: SlotContext, status: BidStatus) -> bool:

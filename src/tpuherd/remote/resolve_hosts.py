@@ -79,7 +79,7 @@ class CloudNodeDirectory:
         node = self.find_node(host)
         now = self.clock.now()
         young = node is not None and now - node.created < YOUNG_S
-        end = now + (LATE_KEYS_S if young else 0.0)
+        end = now + (LATE_KEYS_S if young and not host.booting else 0.0)
         while True:
             guest = await self._fetch_guest(host)
             if guest.host_keys or self.clock.now() >= end:

@@ -4,7 +4,7 @@ import sys
 from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
-USAGE = "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE\n"
+USAGE = "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE|early …\n"
 
 
 def main(words: List[str], pyz: str, protocol: int) -> int:
@@ -34,6 +34,10 @@ def main(words: List[str], pyz: str, protocol: int) -> int:
         from tpuherd_host.agent.environments.installation import run_installation
 
         return run_installation(words[1])
+    if words[:1] == ["early"] and len(words) > 1:
+        from tpuherd_host.agent.early.gate import run_early
+
+        return run_early(words[1:])
     if words[:1] == ["listeners"]:
         from tpuherd_host.agent.host.listeners import print_listeners
 

@@ -22,6 +22,8 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from tpuherd_host.agent.early.early_starts import EarlyStarts, close_all
+
 LENGTH = struct.Struct(">I")
 SILENT_S = 0.05  #: a silent process is reported after this time; many end sooner
 LINGER_S = 120.0  #: it keeps the last output of its commands this long for another agent
@@ -86,14 +88,9 @@ class StartError(Exception):
 
 def spawn_on_pipes(order: Mapping[str, Any]) -> int:
     """Start a process by posix_spawn: none of our code runs in it, which is fast."""
-    files = []
+    files: List[int] = []
     try:
-        # The writer may be gone already: do not block.
-        files.append(os.open(order["in"] or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        if order["in"]:
-            os.set_blocking(files[0], True)
-        for end in ("out", "err"):  # also for reading: it outlives the agent
-            files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
+        open_ends(order, files)
         change_folder(order["directory"])
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate(files)]
 
@@ -105,8 +102,17 @@ def spawn_on_pipes(order: Mapping[str, Any]) -> int:
         return exec_program(order["argv"], order["env"], begin)
     finally:
         os.chdir("/")
-        for file in files:
-            os.close(file)
+        close_all(files)
+
+
+def open_ends(order: Mapping[str, Any], files: List[int]) -> None:
+    """Open a process's input and outputs, and add them to `files`."""
+    # The writer may be gone already: do not block.
+    files.append(os.open(order["in"] or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    if order["in"]:
+        os.set_blocking(files[0], True)
+    for end in ("out", "err"):  # also for reading: it outlives the agent
+        files.append(os.open(order[end], os.O_RDWR | os.O_CLOEXEC))
 
 
 def spawn_on_terminal(order: Mapping[str, Any]) -> int:
@@ -190,6 +196,7 @@ class Supervisor:
         self.poll = select.poll()
         self.rest = bytearray()
         self.left_at = 0.0
+        self.early = EarlyStarts(spawn_on_pipes, start_ticks)
 
     def run(self) -> None:
         """Run until the agent and all processes are gone."""
@@ -214,6 +221,7 @@ class Supervisor:
                     self.poll.unregister(file)
                     self.line = None
                     self.left_at = time.monotonic()
+                    self.early.end_all()
             self.report_running()
 
     def poll_timeout_ms(self) -> Optional[float]:
@@ -255,7 +263,10 @@ class Supervisor:
         for order in take_messages(self.rest):
             for id in order["let"]:
                 self.release_output(id)
-            self.spawn_child(order)
+            if "early_argv" in order:
+                self.early.begin({**order, "env": self.merge_variables(order)})
+            else:
+                self.spawn_child(order)
         return bool(piece)
 
     def send_message(self, content: Dict[str, Any]) -> None:
@@ -272,13 +283,12 @@ class Supervisor:
         """Start a process. Most are reported only when they write something or end."""
         id = order["id"]
         self.release_output(id)
-        env = {**self.login, **order["env"]}
-        order["env"] = {name: value for name, value in env.items() if value is not None}
+        order["env"] = self.merge_variables(order)
         try:
             if not order["tty"]:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 self.kept[id] = [os.open(order[end], flags) for end in ("out", "err")]
-            pid = spawn_on_terminal(order) if order["tty"] else spawn_on_pipes(order)
+            pid = spawn_on_terminal(order) if order["tty"] else self.hand_over_or_spawn(order)
         except StartError as unborn:
             self.release_output(id)
             self.send_message({"id": id, "failed": unborn.args})
@@ -298,6 +308,21 @@ class Supervisor:
             self.send_message(self.take_started_message(pid))
         with suppress(OSError):  # a full disk: the agent still knows it
             write_file(os.path.join(order["folder"], "pid"), [pid, order["ticks"]])
+
+    def merge_variables(self, order: Mapping[str, Any]) -> Dict[str, str]:
+        env = {**self.login, **order["env"]}
+        return {name: value for name, value in env.items() if value is not None}
+
+    def hand_over_or_spawn(self, order: Mapping[str, Any]) -> int:
+        """Let the program that has started early for this be it; else start a process."""
+        files: List[int] = []
+        if order.get("slot") not in self.early.waiting:
+            return spawn_on_pipes(order)
+        try:
+            open_ends(order, files)
+            return self.early.hand_over(order, files) or spawn_on_pipes(order)
+        finally:
+            close_all(files)
 
     def reap_children(self) -> None:
         """Report processes that ended; also reap orphans."""

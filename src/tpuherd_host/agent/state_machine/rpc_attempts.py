@@ -3,7 +3,7 @@
 from typing import Any, Optional
 
 from tpuherd_host.agent.state_machine.deadman import CallArguments, with_lease
-from tpuherd_host.agent.state_machine.messages import AppendNote, StepReported
+from tpuherd_host.agent.state_machine.messages import AppendNote, StartEarly, StepReported
 from tpuherd_host.agent.state_machine.rpc_commands import (
     await_task_end,
     display_title,
@@ -52,23 +52,46 @@ def start_attempt(
         if is_different_request(work, content):
             raise CallRefused("taken", f"{id} was already started with another command")
         return {**task_json(work), "again": True}
-    asked = parse_fields(
-        content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
-        lease_s=float, log_bytes=int, keep_s=float,
-    )  # fmt: skip
-    slot = asked.get("slot", "")
+    work = build_attempt(transition, one, id, content)
+    refuse_second_attempt(transition, work.slot)
+    lease_s = parse_fields(content, lease_s=float).get("lease_s")
+    work = transition.save_task(with_lease(work, lease_s, transition.now))
+    return {**task_json(begin_stage(transition, work)), "again": False}
+
+
+def start_early(
+    transition: Transition, one: Connection, call: int, content: CallArguments
+) -> CallArguments:
+    """Start an attempt's program, which waits for `start`. The attempt itself does not exist yet,
+    and starts as well without this."""
+    check_epoch(transition, one)
+    work = build_attempt(transition, one, require_id(content, "attempt"), content)
+    if work.id not in transition.state.works:
+        refuse_second_attempt(transition, work.slot)
+        transition.add_effects(StartEarly(work))
+    return {}
+
+
+def refuse_second_attempt(transition: Transition, slot: str) -> None:
     for other in transition.state.works.values():
         if other.kind == ATTEMPT and other.is_live and other.slot == slot:
             raise CallRefused("busy", f"attempt {other.id} of {slot or 'this slot'} still runs")
+
+
+def build_attempt(transition: Transition, one: Connection, id: str, content: CallArguments) -> Task:
+    asked = parse_fields(
+        content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
+        log_bytes=int, keep_s=float,
+    )  # fmt: skip
     steps = [parse_stage(step) for step in check_steps(asked.get("setup", []))]
-    work = Task(
+    return Task(
         id=id,
         kind=ATTEMPT,
         stages=(*(step._replace(preload=False) for step in steps), parse_stage(content)),
         asked=transition.now,
         who=one.who,
         owner=one.owner,
-        slot=slot,
+        slot=asked.get("slot", ""),
         number=asked.get("number", 0),
         title=display_title(content),
         keep_s=asked.get("keep_s", ATTEMPT_KEEP_S),
@@ -77,8 +100,6 @@ def start_attempt(
         notice_grace_s=asked.get("notice_grace_s", 25.0),
         signed=request_signature(content),
     )
-    work = transition.save_task(with_lease(work, asked.get("lease_s"), transition.now))
-    return {**task_json(begin_stage(transition, work)), "again": False}
 
 
 def check_steps(steps: Any) -> Any:

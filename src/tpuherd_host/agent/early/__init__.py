@@ -1,0 +1,1 @@
+"""Python programs that start before their attempt does, and wait."""
