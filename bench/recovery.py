@@ -1,6 +1,6 @@
 """What a preemption costs beyond the cloud's time and the script's own start.
 
-    .venv/bin/python bench/recovery.py [--modes off,on] [--strokes 3] [--json FILE]
+    .venv/bin/python bench/recovery.py [--modes off,on,boot,python] [--strokes 3] [--json FILE]
 
 examples/charlm on a v5litepod-16 (four hosts) of a world with its engine and real JAX on CPUs is
 preempted three times, without notice, and once more with each part of `head_start` switched off
@@ -19,6 +19,7 @@ of tests/integration/clients/make_venv.sh.
 import argparse
 import json
 import os
+import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,12 +39,9 @@ INSIDE = (ROOT / ".venv-clients" / "inside").resolve()  #: hosts do not see link
 STEPS, EVERY = 400, 100  #: of the job, and between two preemptions
 GIVE_UP_S = 300.0
 TIME_SCALE = "12"  #: a pod is READY after 8 to 25 s: later than its hosts answer, as in reality
-NO_HEAD_START: Sequence[str] | None = None
 PARTS = ("detect", "ask", "cloud", "notice READY", "set up", "launch", "start")
-MODES: Mapping[str, Sequence[str] | None] = {
-    "off": (), "on": None,
-    "without boot": ("python", "files"), "without python": ("boot", "files"),
-    "without files": ("boot", "python"),
+MODES: Mapping[str, Sequence[str]] = {
+    "off": (), "on": ("boot", "python"), "boot": ("boot",), "python": ("python",),
 }  # fmt: skip
 
 
@@ -85,12 +83,11 @@ def user_of_world() -> Iterator[Owner]:
         yield user
 
 
-def submit(user: Owner, name: str, steps: int, head_start: Sequence[str] | None) -> None:
-    fields: dict[str, Any] = {} if head_start is None else {"head_start": list(head_start)}
+def submit(user: Owner, name: str, steps: int, head_start: Sequence[str]) -> None:
     user.job(
         name, f"{INSIDE}/bin/python train.py --steps {steps}", accelerator="v5litepod-16",
         workdir=str(ROOT / "examples/charlm"), checkpoint=f"gs://charlm/{name}",
-        zones=["us-west4-a", "us-east5-b"], **fields,
+        zones=["us-west4-a", "us-east5-b"], head_start=list(head_start),
     )  # fmt: skip
 
 
@@ -101,7 +98,7 @@ def says(user: Owner, name: str, word: str) -> bool:
 
 def undisturbed(user: Owner, times: int) -> list[float]:
     """Seconds from the launch to the first step, of attempts on hosts that have everything."""
-    submit(user, "calm", 100_000, NO_HEAD_START)
+    submit(user, "calm", 100_000, ())
     user.happened("attempt.first_step", GIVE_UP_S)
     for number in range(1, times + 1):
         for word in ("stop", "resume"):
@@ -118,7 +115,7 @@ def undisturbed(user: Owner, times: int) -> list[float]:
     return found
 
 
-def storm(user: Owner, name: str, strokes: int, head_start: Sequence[str] | None) -> list[Recovery]:
+def storm(user: Owner, name: str, strokes: int, head_start: Sequence[str]) -> list[Recovery]:
     """Preempt a job in its steps; return how it came back each time."""
     submit(user, name, EVERY * (strokes + 1), head_start)
     lost = []
@@ -200,7 +197,7 @@ def report(mode: str, found: Sequence[Recovery], start_s: float) -> list[dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--modes", default="off,on")
+    parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--strokes", type=int, default=3)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
@@ -216,7 +213,10 @@ def main() -> None:
             found = storm(user, f"m{number}", asked.strokes, MODES[mode])
             rows += report(mode, found, median(starts))
     if asked.json:
-        asked.json.write_text(json.dumps({"title": "recovery", "rows": rows}))
+        words = " ".join(["bench/recovery.py", *sys.argv[1:]])
+        facts = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "system": platform.platform()}
+        whole = {"title": "recovery", "command": words, "machine": facts, "rows": rows}
+        asked.json.write_text(json.dumps(whole, indent=1))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from tpuherd.engine.observe import NOTHING
 from tpuherd.errors import HerdError, NotListening
 from tpuherd.ports import CloudPort, Survey
 
-PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 60.0
+FIRST_PERIOD_S, PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 1.0, 60.0
 READS_PER_MIN = 44  #: at most 50 with the jitter; other programs share the quota
+SPARE_READS_MAX = 8  #: that were not needed earlier, and may be used at once
 JITTER = 0.1  #: so that several engines of one project do not survey at the same moment
 GOLDEN = 0.618034  #: spreads the jitter evenly
 
@@ -34,7 +35,9 @@ class Informer:
         self._zones = zones
         self._seen = seen
         self._failed = failed
-        self._period_s = PERIOD_S_MIN
+        self._period_s = FIRST_PERIOD_S
+        self._spare_reads = 0.0
+        self._counted_at = clock.now()
         self._changed = asyncio.Event()
 
     def set_period(self, seconds: float) -> None:
@@ -58,10 +61,20 @@ class Informer:
                 self.absent_at = min(self.absent_at, begun_at) if absent else inf
                 self._failed(error)
             many += 1
+            self._count_reads()
             await self._wait_period(begun_at, 1 + JITTER * (2 * (many * GOLDEN % 1) - 1))
+
+    def _count_reads(self) -> None:
+        """Take what a survey read from the budget, which grows with time."""
+        now = self._clock.now()
+        earned = (now - self._counted_at) * READS_PER_MIN / 60.0
+        left = self._spare_reads + earned - self.survey.reads
+        self._spare_reads, self._counted_at = min(max(left, 0.0), SPARE_READS_MAX), now
 
     def _budgeted_period(self) -> float:
         """The period within the budget: a list of many pages costs as many reads."""
+        if self._spare_reads >= self.survey.reads:
+            return self._period_s
         return max(self._period_s, 60.0 * self.survey.reads / READS_PER_MIN)
 
     async def _wait_period(self, begun_at: float, jitter: float) -> None:

@@ -20,7 +20,7 @@ from tpuherd.planner.slot_input import SlotContext
 from tpuherd.planner.verdict import run_last_sign
 
 NOT_SET_UP = "is READY but not set up for this code"
-NEARLY_READY_S = 3.0  #: between surveys once all hosts of a new node answer
+NEARLY_READY_S = 1.0  #: between surveys once all hosts of a new node answer
 UNCOLLECTED_S, UNCOLLECTED_S_MAX = 15.0, 300.0  #: bringing back is tried again, later and later
 GOING = {BidPhase.LOST, BidPhase.VANISHED, BidPhase.ENDING, BidPhase.LEAVING}
 AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
