@@ -40,6 +40,7 @@ class SimJob:
     node: str = "n1"
     setup: bool = True
     outputs: bool = False
+    ahead: bool = True  #: hosts are set up before READY
     limits: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Any] | None = None
     items: tuple[str, ...] = ()  #: of a map
@@ -54,7 +55,7 @@ class SimJob:
             "zones": list(self.zones), "type": self.type, "kind": self.kind.value,
             "tier": self.tier, "nodes": self.nodes, "code": self.code, "node": self.node,
             "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
-            "copies": self.copies,
+            "copies": self.copies, "ahead": self.ahead,
         }  # fmt: skip
         return {
             "name": self.job,
@@ -138,6 +139,7 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
             nodes=told["nodes"],
             limits=Limits(**told["limits"]),
             outputs=told["outputs"],
+            boots_ahead=told["ahead"],
             trials="sweep" in stored_job.document,
             items="items" in stored_job.document.get("sweep", {}),
         )
@@ -176,6 +178,7 @@ def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
         outputs=("out",) if told["outputs"] else (),
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
+        starts_early=True,
     )
 
 

@@ -116,7 +116,7 @@ def sim_job(words: tuple[str, ...]) -> SimJob:
             given[name] = RequestKind(value)
         elif name in ("copies", "nodes"):
             given[name] = int(value)
-        elif name in ("outputs", "setup"):
+        elif name in ("outputs", "setup", "ahead"):
             given[name] = value == "yes"
         else:
             given[name] = value
