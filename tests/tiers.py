@@ -15,7 +15,7 @@ LONG = (
     "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_agent_early_starts.py::test_a_kill_leaves_no_program_and_the_attempt_starts_as_usual",
     "integration/test_agent_early_starts.py::test_a_program_that_cannot_start_early_starts_in_its_turn",
-    "integration/test_agent_early_starts.py::test_an_attempt_that_started_early_is_like_any_other[-m tell x]",
+    "integration/test_agent_early_starts.py::test_an_early_attempt_is_like_any_other[-m tell x]",
     "integration/test_agent_early_starts.py::test_code_that_sets_variables_of_libraries_imports_by_itself",
     "integration/test_agent_early_starts.py::test_new_code_in_the_folder_starts_afresh",
     "integration/test_buckets.py::test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts",

@@ -114,6 +114,44 @@ class Liar:
         return (await self.look_up_host(self._lie))[0]
 
 
+class Keyless(Liar):
+    """The register of a node whose hosts have not published their keys."""
+
+    async def look_up_host(self, host: Host) -> tuple[Host, str]:
+        return replace(host, host_keys=()), ""
+
+    async def find_current(self, host: Host) -> Host | None:
+        raise AssertionError("the cloud was asked about a host that boots")
+
+    def __init__(self, register: HostDirectory, lie: Host) -> None:
+        self.unreachable_reason = register.unreachable_reason
+        self.install_key = register.install_key
+
+
+class WithoutKeys(Lying):
+    @asynccontextmanager
+    async def register(self) -> AsyncIterator[HostDirectory]:
+        async with self._backend.register() as register:
+            yield Keyless(register, self._lie)
+
+
+def test_a_host_that_boots_is_reached_only_if_the_cloud_shows_its_keys(
+    backend: HostBackend, tmp_path: Path
+) -> None:
+    up, down = (replace(one, booting=True) for one in backend.node("boots", 2))
+    backend.refuse(down)
+
+    async def fail(connections: ConnectionPool) -> None:
+        for host in (up, down):
+            with pytest.raises(NotReached, match="its node is not READY yet"):
+                await ping(connections, host)
+
+    opened(WithoutKeys(backend, up), tmp_path).run(fail)
+    assert not Pins(tmp_path / "pins").pinned_keys(up)
+    opened(backend, tmp_path).run(lambda connections: ping(connections, up))
+    assert Pins(tmp_path / "pins").pinned_keys(up)
+
+
 def test_a_host_with_a_new_address_is_found_and_the_old_address_gets_nothing(
     backend: HostBackend, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ def end_of(client: AgentClient, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["tell.py fail", "-m tell x"])
-def test_an_attempt_that_started_early_is_like_any_other(tmp_path: Path, command: str) -> None:
+def test_an_early_attempt_is_like_any_other(tmp_path: Path, command: str) -> None:
     ends = []
     for turn in ("late", "early"):
         (tmp_path / turn).mkdir()
