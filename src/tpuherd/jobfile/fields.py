@@ -10,15 +10,8 @@ from typing import Any
 from tpuherd.jobfile.bucket_scan import BUCKET
 from tpuherd.jobfile.deadline_types import DEADLINE
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
-from tpuherd.jobfile.job_spec import (
-    DIRECT,
-    HEAD_START,
-    QUEUED,
-    JobSpec,
-    NodeRetention,
-    Retry,
-    Secret,
-)
+from tpuherd.jobfile.head_start_field import HEAD_START, HEAD_START_MEANS
+from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
 from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.jobfile.sweep_fields import SEARCH
@@ -256,12 +249,7 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         " `tpuherd_host.train`. It costs nothing until a trace is taken:"
         " docs/howto/performance.md.", ATTEMPT,
     ),
-    job_field(
-        "head_start", list_type(choice_type(*HEAD_START), none=True), "[boot]",
-        "What herd does before its turn, so that a lost node costs less time: `boot` sets hosts up"
-        " while the cloud still creates others of the node, `python` starts a Python command and"
-        " imports JAX while other hosts are set up. `[]`: nothing. docs/howto/training.md.",
-    ),
+    job_field("head_start", HEAD_START, "[boot]", HEAD_START_MEANS),
     job_field(
         "buckets", mapping_type(BUCKET, "a bucket's name", LOCATION), "{t5-data: US}",
         "Locations of buckets. herd finds every `gs://` in the job and in the files that `run`"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
+from tpuherd.jobfile.head_start_field import HEAD_START_CHOICES
 from tpuherd.model.receivers import Receiver
 from tpuherd.model.search import Search
 
@@ -26,10 +27,6 @@ class NodeRetention:
 
     done: float = 0.0
     failed: float = 0.0
-
-
-#: What is done before its turn, so that a recovery takes less time.
-HEAD_START = ("boot", "python")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +58,7 @@ class JobSpec:
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""
     profiler: bool = False
-    head_start: tuple[str, ...] = HEAD_START
+    head_start: tuple[str, ...] = HEAD_START_CHOICES
     buckets: Mapping[str, str] = field(default_factory=dict)  #: locations, looked up or stated
     data_rate: float = 100e6  #: bytes a second that each host is assumed to read
     egress_budget: float = 0.0  #: dollars a day; 0: data must be near

@@ -39,6 +39,7 @@ from tpuherd.remote.agent_bootstrap import (
 )
 from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd.remote.agent_link import AgentLink
+from tpuherd.remote.boot_probe import STILL_BOOTS, check_boot
 from tpuherd.remote.client_key import KeyPair
 from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
 from tpuherd.remote.host_key_pins import Pins
@@ -58,8 +59,6 @@ GREETING_S = 4.0  #: a handshake that takes longer gives its place to the next
 ARRIVALS = 64  #: agents that are started at the same time: more would only slow each other down
 #: asyncssh prefers chacha20, which costs 50 % more processor time per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
-PROBE_S = 1.0  #: for a host that may boot to accept a connection
-STILL_BOOTS = "its node is not READY yet"
 KEEPALIVES_MAX = 3  #: unanswered ones after which a connection counts as lost
 
 
@@ -286,7 +285,7 @@ class ConnectionPool:
         if obstacle is not None:
             raise NotReached(obstacle)
         if host.booting:
-            await self._check_boot(host)
+            await check_boot(host, self.caller.routes)
         host, instance = await self._resolve_host(host)
         if host.booting and not (self.pins.pinned_keys(host) or host.host_keys):
             raise NotReached(STILL_BOOTS)
@@ -307,22 +306,6 @@ class ConnectionPool:
             connection = await self._connect_by_routes(key, now, instance)
         self._failed_at.pop(key, None)
         return connection
-
-    async def _check_boot(self, host: Host) -> None:
-        """Raise NotReached unless its SSH port answers: this costs no call to the cloud.
-
-        A host that is reached by other ways than an address is contacted once its node is READY.
-        """
-        routes = self.caller.routes or default_routes(host)
-        route = next((one for one in routes if one.can_reach(host)), None)
-        if route is None or route.kind not in (RouteKind.EXTERNAL, RouteKind.INTERNAL):
-            raise NotReached(STILL_BOOTS)
-        try:
-            async with asyncio.timeout(PROBE_S):
-                _, writer = await asyncio.open_connection(route.host_address(host), host.ssh_port)
-        except (OSError, TimeoutError) as error:
-            raise NotReached(STILL_BOOTS) from error
-        writer.transport.abort()
 
     async def _resolve_host(self, host: Host) -> tuple[Host, str]:
         """The host with its keys and instance name; asks the cloud only if they are needed."""
