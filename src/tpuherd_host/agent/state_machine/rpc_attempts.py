@@ -256,6 +256,6 @@ def send_heartbeat(transition: Transition) -> None:
     commands = seconds_unused(transition) == 0.0
     if live or commands:
         keys = ("id", "phase", "stage", "length", "report")
-        rows = [{key: task_json(work)[key] for key in keys} for work in live]
+        rows = [{key: shown[key] for key in keys} for shown in map(task_json, live)]
         event = {"event": "heartbeat", "time": transition.now, "attempts": rows, "used": commands}
         transition.send_event(event, engines=True)

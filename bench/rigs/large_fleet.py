@@ -1,0 +1,186 @@
+"""A large fleet in one process and virtual time: the real engine, a world, and agents' decisions.
+
+Creating 5,000 nodes at 60 a minute takes 83 minutes of any time, so the rate is unlimited until
+all run. Each round of the engine, and each list that it parses, takes as much virtual time as it
+takes processor time here: what it costs delays what it does next. Everybody else's work takes none.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest.mock import patch
+
+from bench.rigs.light_agents import LightMachine
+from bench.rigs.sample_history import sample_event
+from bench.rigs.used_time import SampledTime
+from tests.simulated import engine_harness, engine_ports, engine_world
+from tests.simulated.engine_harness import EngineHarness, perform
+from tests.simulated.engine_hosts import Machine
+from tests.simulated.engine_jobs import SimJob
+from tests.simulated.engine_world import ZONES, ApiRequest
+from tpuherd.cloud import parse
+from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.loop import Engine
+from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.ports import Host
+from tpuherd.store.sample_store import SampleStore
+from tpuherd_host.agent import frames
+
+TYPE = "v5p-32"  #: four hosts
+LOOK_S = 5.0  #: as the engine does while it holds nodes
+UNLIMITED = 10**6
+
+
+class NearHosts(engine_ports.Hosts):
+    """Finds who answers at an address without asking 20,000 machines."""
+
+    def __init__(self, machines: Mapping[str, Machine], *rest: Any) -> None:
+        super().__init__(machines, *rest)
+        self.by_ip: dict[str, Machine] = {}
+
+    def at(self, host: Host) -> Machine | None:
+        found = self.by_ip.get(host.internal_ip)
+        if found is None or not found.on or found.view.internal_ip != host.internal_ip:
+            self.by_ip = {one.view.internal_ip: one for one in self.machines.values() if one.on}
+            found = self.by_ip.get(host.internal_ip)
+        return found
+
+
+class DirectKeeper:
+    """Keeps samples at once: a virtual loop has no threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SampleStore(folder)
+
+    async def put_samples(self, hosts: Collection[Any], values: Collection[Any]) -> None:
+        self.store.put_samples(hosts, values)
+
+    async def forget_jobs(self, jobs: Collection[str]) -> None:
+        self.store.forget_jobs(jobs)
+
+
+class Fleet:
+    """What is counted while the fleet runs."""
+
+    def __init__(self, play: EngineHarness) -> None:
+        self.play = play
+        self.creates_per_min = UNLIMITED
+        self.commits = 0
+        self.rounds: list[float] = []  #: processor seconds of each round of the engine
+        self.asked_at: dict[str, list[float]] = {}  #: creates by slot, with their time
+
+    def note_request(self, asked: ApiRequest) -> None:
+        if asked.creates:
+            slot = asked.name.rpartition("-g")[0]
+            self.asked_at.setdefault(slot, []).append(asked.at)
+
+    def note_statement(self, connection: object, statement: str) -> None:
+        self.commits += statement == "COMMIT"
+
+
+def submit_jobs(play: EngineHarness, nodes: int, jobs: int) -> None:
+    """Submit these jobs with as many copies each as make so many nodes."""
+    now = play.clock.now()
+    for number in range(jobs):
+        copies = nodes // jobs + (number < nodes % jobs)
+        if not copies:
+            continue
+        one = SimJob(job=f"job{number}", copies=copies, zones=ZONES, type=TYPE, setup=False)
+        event = HistoryEvent(at=now, kind="job.submitted", job=one.job, facts={"who": "me"})
+        play.store.put_job(one.to_stored_job(now), [event])
+
+
+@contextmanager
+def costed(work: type | Any, name: str, spent: Callable[[float], None]) -> Any:
+    """Let a function of the engine take as much virtual time as it takes processor time."""
+    real = getattr(work, name)
+
+    @wraps(real)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        begun = time.process_time()
+        try:
+            return real(*arguments, **named)
+        finally:
+            took = time.process_time() - begun
+            asyncio.get_running_loop().selector.now += took  # type: ignore[attr-defined]
+            spent(took)
+
+    with patch.object(work, name, counted):
+        yield
+
+
+def run_fleet(
+    nodes: int, jobs: int, measure: Callable[[Fleet, SampledTime], Any], *, seed: int = 1
+) -> Any:
+    """Bring up a fleet, and return what `measure` makes of it; also the sampled time."""
+    used = SampledTime(owner_of_frame)
+
+    async def plot(play: EngineHarness) -> Any:
+        fleet = Fleet(play)
+        play.watch.asked = lambda asked: None  # type: ignore[method-assign]
+        play.sim.watchers[:] = [fleet.note_request]
+        play.stated = fleet.note_statement
+        play.samples = DirectKeeper(play.folder)
+        play.look_s = LOOK_S
+        play.sim.world.books.quotas["-/qps/create"] = UNLIMITED
+        play.sim.calm()
+
+        def desire(rows: Mapping[str, Any]) -> DesiredState:
+            found = real_desire(rows)
+            slots = replace(found.desired_slots, creates_per_min=fleet.creates_per_min)
+            return replace(found, desired_slots=slots)
+
+        real_desire = engine_harness.desire
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(engine_harness, "desire", desire))
+            stack.enter_context(patch.object(engine_harness, "Hosts", NearHosts))
+            stack.enter_context(patch.object(engine_world, "Machine", LightMachine))
+            event = sample_event(random.Random(3), 100.0)
+            LightMachine.sample = frames.pack_json(frames.EVENT, 0, event)
+            stack.enter_context(costed(Engine, "_plan_once", fleet.rounds.append))
+            for name in ("parse_nodes", "parse_queued_resources"):
+                stack.enter_context(costed(parse, name, lambda took: None))
+            submit_jobs(play, nodes, jobs)
+            await until_running(play, nodes)
+            fleet.creates_per_min = 60
+            return await measure(fleet, used)
+
+    return perform(plot, seed=seed)
+
+
+async def until_running(play: EngineHarness, nodes: int) -> None:
+    """Wait until every slot's attempt has begun."""
+    end = play.sim.now() + 4 * 3600.0
+    while len(play.events("attempt.started")) < nodes:
+        assert play.sim.now() < end, f"{len(play.events('attempt.started'))} of {nodes} run"
+        await asyncio.sleep(20.0)
+    await asyncio.sleep(60.0)
+
+
+SHARED = ("/agent/frames.py", "/agent/log_records.py")  #: code of both ends of a link
+OWNERS = (
+    ("/src/tpuherd/", "engine"),
+    ("/src/tpuherd_sim/", "world"),
+    ("/src/tpuherd_host/", "agents"),
+    ("/tests/simulated/", "agents"),
+    ("/bench/", "agents"),
+)
+
+
+def owner_of_frame(frame: FrameType | None) -> str:
+    """Whose code runs: that of the innermost function which is anybody's."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.endswith(SHARED):
+            for part, owner in OWNERS:
+                if part in file:
+                    return owner
+        frame = frame.f_back
+    return "loop"
