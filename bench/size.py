@@ -1,23 +1,27 @@
 """What 100 to 5,000 nodes cost one engine, and whether anything grows with time.
 
-    .venv/bin/python bench/size.py [--nodes 100,300,1000,3000,5000] [--jobs 200] [--json FILE]
+    .venv/bin/python bench/size.py [--nodes 100,300,1000,3000,5000] [--days 30] [--json FILE]
 
-For each number of nodes, a process of its own runs the real engine with its store on disk, a
-world, and the decisions of four agents per node, in virtual time. After all run, five minutes are
-measured: each node is lost once in four hours, saves each ten minutes, and every host sends a
+For each number of nodes, a process of its own runs the real engine with its store, a world, and
+four agents per node at the other end of real links, in virtual time. After all run, two minutes are
+measured: each node is lost once in four hours and saves each ten minutes, and every host sends a
 heartbeat and a sample each ten seconds. Then 60 nodes are preempted one after another. What is not
-measured: SSH (see bench/exec.py), and disks other than this one's.
+measured: SSH (see bench/exec.py), and a disk (the store is in memory where /dev/shm is). With
+--days, two slots lose their nodes every two hours for so long, and what is held is measured.
 """
 
 import argparse
 import asyncio
 import gc
 import json
+import os
+import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +29,19 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.rigs.deep_size import measure_objects
 from bench.rigs.large_fleet import Fleet, run_fleet
+from bench.rigs.long_storm import run_storm
 from bench.rigs.used_time import SampledTime
 
-WINDOW_S = 300.0
+WINDOW_S = 120.0
 LIFE_S = 4 * 3600.0  #: of a node
-LOSSES, BETWEEN_S = 60, 3.0
-REACTED_S = 60.0
+LOSSES, BETWEEN_S = 60, 1.0
+SETTLE_S, REACTED_S = 20.0, 30.0
 OTHERS = ("tests.", "tpuherd_sim.", "tpuherd_host.", "bench.")
 
 
 async def measure_fleet(fleet: Fleet, used: SampledTime) -> dict[str, Any]:
     """Measure the fleet that runs."""
-    play, sim = fleet.play, fleet.play.sim
+    sim = fleet.play.sim
     losing = asyncio.create_task(lose_nodes(fleet, WINDOW_S, LIFE_S))
     mark, commits = len(sim.asked), fleet.commits
     events, begun_at, rounds = last_event(fleet), sim.now(), len(fleet.rounds)
@@ -85,7 +90,7 @@ async def lose_nodes(fleet: Fleet, seconds: float, life_s: float) -> None:
 async def measure_reactions(fleet: Fleet) -> list[float]:
     """Preempt nodes with notice, and return the seconds until each replacement was requested."""
     sim, found = fleet.play.sim, []
-    await asyncio.sleep(120.0)
+    await asyncio.sleep(SETTLE_S)
     nodes = [name for name, state in sorted(sim.nodes().items()) if state == "READY"]
     marks: list[tuple[str, float]] = []
     for node in nodes[:: max(1, len(nodes) // LOSSES)][:LOSSES]:
@@ -121,10 +126,68 @@ def measure_one(nodes: int, jobs: int) -> dict[str, Any]:
     return {"nodes": nodes, **found, "whole_s": time.time() - begun}
 
 
+#: The rows of the figures page: a title, a unit, and a key of what was measured.
+FIGURES = (
+    ("engine against nodes: share of a core", "%", "core_percent"),
+    ("engine against nodes: processor time per hour", "s", "cpu_s_an_hour"),
+    ("engine against nodes: memory of the engine's objects", "MiB", "engine_mib"),
+    ("engine against nodes: reads of the cloud per minute", "1/min", "reads_a_minute"),
+    ("engine against nodes: writes to the cloud per minute", "1/min", "writes_a_minute"),
+    (
+        "engine against nodes: transactions per minute",
+        "1/min",
+        "transactions_a_minute",
+    ),
+    ("engine against nodes: notice of a loss to the request, p50", "s", "reaction_p50_s"),
+    ("engine against nodes: notice of a loss to the request, p99", "s", "reaction_p99_s"),
+)
+
+
+def figure_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {"figure": title, "unit": unit, "at": one["nodes"], "ours": [one[key]], "peer": None,
+         "theirs": None, "ratio": None, "note": f"{one['nodes']} nodes, four hosts each"}
+        for title, unit, key in FIGURES for one in found
+    ]  # fmt: skip
+
+
+def storm_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    keys = (("engine_bytes", "B"), ("world_bytes", "B"), ("unpacked", "events"))
+    return [
+        {"figure": f"weeks of preemptions: {key}", "unit": unit, "at": round(one["day"], 1),
+         "ours": [one[key]], "peer": None, "theirs": None, "ratio": None, "note": "at: days"}
+        for key, unit in keys for one in found
+    ]  # fmt: skip
+
+
+def measure_sizes(nodes: Iterable[int], jobs: int) -> list[dict[str, Any]]:
+    """Measure each number of nodes in a process of its own."""
+    found = []
+    for many in nodes:
+        words = [sys.executable, __file__, "--one", str(many), "--jobs", str(jobs)]
+        one = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        one["cpu_s_an_hour"] = one["core_percent"] * 36.0
+        found.append(one)
+        print_one(one)
+    return found
+
+
+def print_one(one: Mapping[str, Any]) -> None:
+    shown = (f"{title.partition(': ')[2]} {one[key]:.3g} {unit}" for title, unit, key in FIGURES)
+    print(f"{one['nodes']} nodes: {'; '.join(shown)}")
+    print(
+        f"    {one['rounds_a_second']:.2f} rounds a second of {one['round_ms']:.1f} ms,"
+        f" {one['events_a_minute']:.0f} events a minute, {one['process_mib']:.0f} MiB with world"
+        f" and agents; measured in {one['whole_s']:.0f} s",
+        flush=True,
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", default="100,300,1000,3000,5000")
+    parser.add_argument("--nodes", default="100,300,1000,3000,5000", help='"" for none')
     parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--days", type=float, default=0.0, help="of preemptions, for two slots")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     said = parser.parse_args()
@@ -132,11 +195,20 @@ def main() -> int:
         print(json.dumps(measure_one(said.one, said.jobs)))
         sys.stdout.flush()
         return 0
-    for nodes in map(int, said.nodes.split(",")):
-        words = [sys.executable, __file__, "--one", str(nodes), "--jobs", str(said.jobs)]
-        found = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
-        print(json.dumps(found), flush=True)
+    rows = figure_rows(measure_sizes(map(int, filter(None, said.nodes.split(","))), said.jobs))
+    if said.days:
+        rows += storm_rows(run_storm(2, said.days, said.days / 10, print_held))
+    if said.json:
+        machine = {"cores": os.cpu_count(), "system": platform.platform(),
+                   "python": platform.python_version()}  # fmt: skip
+        content = {"title": "Size", "command": "bench/size.py", "machine": machine, "rows": rows}
+        said.json.write_text(json.dumps(content, indent=1) + "\n")
     return 0
+
+
+def print_held(held: Mapping[str, Any]) -> None:
+    kept = ("engine_bytes", "world_bytes", "events", "unpacked", "history_bytes")
+    print(f"day {held['day']:.1f}: {', '.join(f'{key} {held[key]:,}' for key in kept)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ LONG = (
     "page/test_real_page.py",
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
     "simulated/test_engine_incidents.py::test_known_incidents_end_well[ramp]",
+    "simulated/test_engine_growth.py",
     "simulated/test_engine_recovery.py::test_an_engine_that_was_away_finds_everything_unchanged[86400.0]",
     "simulated/test_engine_storm.py::test_after_a_storm_all_jobs_are_as_submitted[5]",
     "simulated/test_environments.py::test_a_bucket_keeps_it_for_a_new_node",

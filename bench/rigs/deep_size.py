@@ -10,9 +10,7 @@ from typing import Any
 SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, FrameType)
 
 
-def measure_objects(
-    roots: list[Any], leave_out: Callable[[Any], bool]
-) -> tuple[int, Counter[str]]:
+def measure_objects(roots: list[Any], leave_out: Callable[[Any], bool]) -> tuple[int, Counter[str]]:
     """The bytes of all objects reached from these roots, and how many there are of each type.
 
     `leave_out`: objects that belong to somebody else; what only they hold is not counted.

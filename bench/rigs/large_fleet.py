@@ -20,7 +20,8 @@ from unittest.mock import patch
 from bench.rigs.light_agents import LightMachine
 from bench.rigs.sample_history import sample_event
 from bench.rigs.used_time import SampledTime
-from tests.simulated import engine_harness, engine_ports, engine_world
+
+from tests.simulated import engine_harness, engine_harness_parts, engine_ports, engine_world
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import SimJob
@@ -133,11 +134,10 @@ def run_fleet(
         play.sim.calm()
 
         def desire(rows: Mapping[str, Any]) -> DesiredState:
-            found = real_desire(rows)
+            found = engine_harness_parts.desire(rows)
             slots = replace(found.desired_slots, creates_per_min=fleet.creates_per_min)
             return replace(found, desired_slots=slots)
 
-        real_desire = engine_harness.desire
         with ExitStack() as stack:
             stack.enter_context(patch.object(engine_harness, "desire", desire))
             stack.enter_context(patch.object(engine_harness, "Hosts", NearHosts))

@@ -1,4 +1,4 @@
-"""A small fleet through weeks of preemptions in virtual time, and what engine, world and store hold.
+"""A small fleet through weeks of preemptions in virtual time, and what is held in memory and store.
 
 Heartbeats come every ten minutes, looks at the cloud every minute: their number changes nothing of
 how much is held.
@@ -6,8 +6,9 @@ how much is held.
 
 import asyncio
 import gc
+import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from bench.rigs import light_agents
 from bench.rigs.deep_size import measure_objects
 from bench.rigs.large_fleet import NearHosts
 from bench.rigs.light_agents import LightMachine
+
 from tests.simulated import engine_harness, engine_world
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
@@ -76,7 +78,10 @@ def measure_held(play: EngineHarness) -> Held:
     engine, kinds = measure_objects([play.engine], lambda one: starts_with(one, mine))
     world, world_kinds = measure_objects([play.sim.world], lambda one: starts_with(one, OTHERS))
     seq = max((seq for seq, _ in play.store.read_events(limit=1, newest=True)), default=0)
+    with closing(sqlite3.connect(play.folder / "store.db")) as connection:
+        unpacked = connection.execute("SELECT count(*) FROM events").fetchone()[0]
     return {
+        "unpacked": unpacked,
         "day": play.sim.now() / DAY_S,
         "engine_bytes": engine,
         "world_bytes": world,

@@ -1,4 +1,4 @@
-"""Whose code the processor time of this process goes to, by looking every two milliseconds of it."""
+"""Whose code the processor time of this process goes to, by looking each two milliseconds of it."""
 
 import signal
 from collections import Counter

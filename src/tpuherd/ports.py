@@ -260,6 +260,12 @@ class Store(Protocol):
         """Delete these kinds of events of jobs removed before that time; return how many."""
         ...
 
+    def pack_events(self, *, before: float, keep: int) -> int:
+        """Pack the oldest thousand events if they are from before that time, or if more than `keep`
+        are newer; return how many. Packed events are read like all others.
+        """
+        ...
+
     def read_events(
         self,
         *,

@@ -60,6 +60,9 @@ class MemoryStore:
     def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:
         return 0
 
+    def pack_events(self, *, before: float, keep: int) -> int:
+        return 0
+
     def read_events(
         self,
         *,

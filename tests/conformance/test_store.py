@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -320,6 +321,53 @@ def test_secrets_are_kept_beside_the_store_and_deleted_with_the_job(tmp_path: Pa
     assert store.secrets.get("gpt2") == {"OTHER": "x"}
     store.close()
     assert value.encode() not in (tmp_path / "store" / "store.db").read_bytes()
+
+
+def test_packed_events_are_read_like_all_others(tmp_path: Path) -> None:
+    """Whatever is asked for, the answer is the same before and after."""
+    store = Database(tmp_path, NOW)
+    names = [("gpt", "gpt-0"), ("gpt", "gpt-1"), ("bert", "bert-0"), ("", "")]
+    kinds = ("bid.requested", "bid.ready", "attempt.saved")
+    for start in range(0, 3_500, 500):
+        store.append_events(
+            [
+                event(n, job=names[n % 4][0], slot=names[n % 4][1], kind=kinds[n % 3])
+                for n in range(start, start + 500)
+            ]
+        )
+    asked: tuple[dict[str, Any], ...] = (
+        {},
+        {"after": 999},
+        {"after": 1_000, "limit": 700},
+        {"after": 250, "job": "bert", "limit": 500},
+        {"slot": "gpt-1", "kinds": ("attempt.saved",)},
+        {"kinds": ("engine.started",)},
+        {"limit": 1},
+        {"limit": 1_800, "newest": True},
+        {"job": "gpt", "limit": 1_400, "newest": True},
+        {"job": "gpt", "limit": 9_000, "newest": True, "after": 600},
+        {"job": "none", "limit": 3, "newest": True},
+    )
+    before = [list(store.read_events(**one)) for one in asked]
+    pages = [store.events_before(seq, job="gpt", slot=None, limit=300) for seq in (400, 1_200)]
+    reader = store.read_events()
+    first = [next(reader) for _ in range(600)]
+    assert store.pack_events(before=NOW + 998, keep=5_000) == 0  # the thousandth is newer
+    assert store.pack_events(before=NOW + 1_000, keep=5_000) == 1_000
+    assert store.pack_events(before=NOW, keep=1_200) == 1_000  # too many are newer
+    assert store.pack_events(before=NOW, keep=1_500) == 0
+    assert [*first, *reader] == before[0]  # also while they are being read
+    assert [list(store.read_events(**one)) for one in asked] == before
+    assert pages == [
+        store.events_before(seq, job="gpt", slot=None, limit=300) for seq in (400, 1_200)
+    ]
+    assert store.append_events([event(0)]) == 3_501
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        rows = connection.execute("SELECT length(content) FROM packed_events").fetchall()
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1_501,)
+    assert len(rows) == 2
+    assert max(size for (size,) in rows) < 20_000
 
 
 def test_a_newer_store_is_refused_with_a_sentence(tmp_path: Path) -> None:

@@ -271,3 +271,26 @@ def test_kill_9_while_a_damaged_store_is_moved_loses_nothing(
         shutil.rmtree(folder)
         step += 1
     assert step > 12
+
+
+def test_packed_events_of_a_damaged_store_are_kept(tmp_path: Path) -> None:
+    store = Database(tmp_path, NOW)
+    for job in JOBS:
+        store.put_job(new_job(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
+    for _ in range(3):
+        store.append_events([event(n) for n in range(EVENTS)])
+    assert [store.pack_events(before=NOW, keep=1_000) for _ in range(3)] == [1_000, 1_000, 0]
+    before = list(store.read_events())
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE packed_events SET content = x'00' WHERE last = 1000")
+        connection.execute("DROP TABLE states")
+    with suppress(StoreDamaged):
+        Database(tmp_path, NOW)
+    store = Database(tmp_path, NOW)
+    *after, (seq, aside) = store.read_events()
+    assert after == before[1_000:]
+    assert (seq, aside.kind) == (before[-1][0] + 1, SET_ASIDE)
+    assert "could not read up to 1000 events" in aside.facts["why"]
+    assert aside.facts["lost_jobs"] == []
+    store.close()

@@ -14,7 +14,15 @@ import pytest
 from tpuherd.errors import OperationFailed
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store import log_store
-from tpuherd.store.log_store import KEEP_S, SEGMENT_MAX, LogHost, LogInfo, LogStore, LogWriter
+from tpuherd.store.log_store import (
+    ATTEMPTS_KEEP_S,
+    KEEP_S,
+    SEGMENT_MAX,
+    LogHost,
+    LogInfo,
+    LogStore,
+    LogWriter,
+)
 from tpuherd_host.agent.log_records import JUMP, NUMBER, Record, pack_record
 
 PLACE = LogHost(zone="z", node="n", worker=0, incarnation="1")
@@ -281,3 +289,25 @@ def test_a_damaged_log_file_ends_at_the_damage(tmp_path: Path) -> None:
     (file,) = tmp_path.rglob("*.log")
     file.write_bytes(file.read_bytes() + b"\xff" * 100)
     assert [record for _, record in shelf.read_records("w", PLACE)] == said
+
+
+def test_logs_of_attempts_go_with_age_and_those_of_others_stay(tmp_path: Path) -> None:
+    shelf, day = LogStore(tmp_path), 86_400.0
+    now = 1_800_000_000.0
+    ages = {
+        "gpt-0-a1-7kq": 100, "gpt-0-a2-7kq": 95, "gpt-0-a3-7kq": 10, "gpt-1-a1-7kq": 100,
+        "gpt-0-g1-7kq-setup-1f2e3d-0": 100, "c3-somebodys-command": 100,
+    }  # fmt: skip
+    for id, age in ages.items():
+        shelf.write_info(about(id))
+        writer = shelf.open_writer(id, PLACE)
+        writer.put(0, records(1, 1)[0])
+        writer.close()
+        for path in (tmp_path / id, *(tmp_path / id).rglob("*")):
+            os.utime(path, (now - age * day, now - age * day))
+    (writing,) = (tmp_path / "gpt-0-a2-7kq").glob("*/*.log")
+    os.utime(writing, (now, now))  # it runs still
+    assert shelf.prune_attempts(now - ATTEMPTS_KEEP_S, {"gpt-1-a1-7kq"}) == 2
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == set(ages) - {"gpt-0-a1-7kq", "gpt-0-g1-7kq-setup-1f2e3d-0"}
+    assert shelf.prune_attempts(now - ATTEMPTS_KEEP_S, {"gpt-1-a1-7kq"}) == 0

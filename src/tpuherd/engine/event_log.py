@@ -15,6 +15,9 @@ from tpuherd.ports import Store
 KEEP_S = 30 * 86_400.0  #: how long a removed job keeps its frequent events
 DAY_S = 86_400.0
 BATCH = 1_000  #: events that are applied at once
+PACK_S = 7 * 86_400.0  #: older events are packed
+UNPACKED = 20_000  #: older than so many newer ones, too: about 8 MB
+PACKS = 10  #: at most so many thousand at a time, each in some hundredths of a second
 PRUNED = 2_000  #: events at a time: a tenth of a second
 SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
 BEGINNINGS = (
@@ -72,11 +75,14 @@ class EventLog:
         return seq
 
     def save(self, now: float) -> frozenset[str]:
-        """Save the history, so that the next start is quick. Once a day, prune the log; return the
-        jobs that were removed so long ago that only their names matter.
+        """Save the history, so that the next start is quick, and pack old events. Once a day, prune
+        the log; return the jobs that were removed so long ago that only their names matter.
         """
         if self._seq is not None:
             self._store.save_history(self._seq, encode_cache(self.history))
+        for _ in range(PACKS):
+            if not self._store.pack_events(before=now - PACK_S, keep=UNPACKED):
+                break
         if now < self._pruned_at + DAY_S:
             return frozenset()
         gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)

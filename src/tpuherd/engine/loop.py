@@ -45,6 +45,7 @@ from tpuherd.model.trouble import CLOUD
 from tpuherd.planner.plan import plan_round
 from tpuherd.planner.settled_slots import NONE_SETTLED
 from tpuherd.ports import Survey
+from tpuherd.store.log_store import ATTEMPTS_KEEP_S
 from tpuherd.sweeps.scheduler import slots_with_work
 
 __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
@@ -60,6 +61,7 @@ EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to reread the configuration; to finish acti
 KEEP_S = 10.0  #: whether all code is here
 INCOMPLETE = "waiting until all zones have answered, because the store was damaged"
 SAVE_S = 300.0  #: how often the history is saved
+LOGS_S = 86_400.0  #: how often old logs are looked for
 
 
 class Engine:
@@ -94,6 +96,7 @@ class Engine:
         self._running = RunningActions(
             self._spawn_task, self._handle_outcome, self._shout, parts.note
         )
+        self._logs_due_at = 0.0
         self._thought_s = 0.0  #: duration of the last round
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
@@ -413,9 +416,14 @@ class Engine:
 
     def _save_history(self) -> None:
         """Save the history, and delete data that is no longer needed."""
-        gone = self.past.save(self.parts.clock.now())
+        now = self.parts.clock.now()
+        gone = self.past.save(now)
         self.parts.shelf.remove_jobs(gone)
         self._samples.forget_jobs(gone)
+        if now >= self._logs_due_at:
+            latest = {one.attempt.id for one in self.past.history.slots.values() if one.attempt}
+            if not self.parts.shelf.prune_attempts(now - ATTEMPTS_KEEP_S, latest):
+                self._logs_due_at = now + LOGS_S
 
     async def _retain_code(self) -> None:
         """Keep the code of all jobs on this machine, or fetch it back."""

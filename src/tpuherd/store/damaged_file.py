@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from shutil import copyfile
 from struct import Struct
@@ -21,6 +23,8 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import NAME, OPENED
+from tpuherd.store.packed_events import COLUMNS as PACKED_COLUMNS
+from tpuherd.store.packed_events import PACKED, EventCondition, PackedRow, may_fit, unpack_rows
 from tpuherd.store.schema import TABLES, corrupt_error, migrate_schema
 
 PAGE = 4096  #: SQLite's default page size
@@ -42,6 +46,7 @@ class ReadableContents:
 
     jobs: Sequence[StoredJob] = ()
     events: Sequence[tuple[int, HistoryEvent]] = ()
+    packed: Sequence[PackedRow] = ()
     history: tuple[int, bytes] | None = None  #: the number of the last event in it, and its bytes
     lost_jobs: Sequence[str] = ()  #: jobs that events mention but that could not be read
     lost_events: int = 0
@@ -249,24 +254,47 @@ def open_copy(copy: Path) -> Iterator[sqlite3.Connection]:
 
 def read_tables(connection: sqlite3.Connection) -> ReadableContents:
     """Every readable row."""
-    found, lost, blind = read_events(connection)
-    living = undropped_jobs(event for _, event in found)
+    packed, unpacked = try_read(lambda: read_packed_rows(connection)) or ([], 0)
+    found, lost, blind = read_events(connection, max((row[0] for row in packed), default=0))
+    older = (log.parse_event_row(row)[1] for one in packed for row in unpack_rows(one[4]))
+    living = undropped_jobs(chain(older, (event for _, event in found)))
     jobs = read_jobs(connection, sorted({event.job for _, event in found if event.job}))
     return ReadableContents(
         jobs=list(jobs.values()),
         events=found,
+        packed=packed,
         history=try_read(lambda: log.read_history(connection)),
         lost_jobs=sorted(living - set(jobs)),
-        lost_events=lost,
+        lost_events=lost + PACKED * unpacked,
         blind=blind,
     )
 
 
-def read_events(connection: sqlite3.Connection) -> tuple[list[tuple[int, HistoryEvent]], int, bool]:
-    """The events, how many could not be read, and whether more may be lost."""
+def read_packed_rows(connection: sqlite3.Connection) -> tuple[list[PackedRow], int]:
+    """The rows of packed events whose contents are readable, and how many are not."""
+    numbers = connection.execute("SELECT last FROM packed_events ORDER BY last").fetchall()
+    rows = [try_read(partial(read_packed_row, connection, last)) for (last,) in numbers]
+    found = [row for row in rows if row is not None]
+    return found, len(rows) - len(found)
+
+
+def read_packed_row(connection: sqlite3.Connection, last: int) -> PackedRow:
+    row: PackedRow = connection.execute(
+        f"SELECT {PACKED_COLUMNS} FROM packed_events WHERE last = ?", (last,)
+    ).fetchone()
+    for each in unpack_rows(row[4]):
+        log.parse_event_row(each)
+    may_fit(EventCondition("1", ()), row[2], row[3])
+    return row
+
+
+def read_events(
+    connection: sqlite3.Connection, at: int
+) -> tuple[list[tuple[int, HistoryEvent]], int, bool]:
+    """The events after this number, how many could not be read, and whether more may be lost."""
     last = try_read(lambda: last_event_number(connection))
     found: list[tuple[int, HistoryEvent]] = []
-    lost = at = dark = 0
+    lost = dark = 0
     while not read_until_error(connection, f"seq > {at} ORDER BY seq", found):
         at = max(at, found[-1][0] if found else 0)
         readable = False

@@ -18,7 +18,7 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.store import event_table as log
-from tpuherd.store import job_table, lease
+from tpuherd.store import job_table, lease, packed_events
 from tpuherd.store.corruption import (
     MARK,
     NAME,
@@ -128,6 +128,10 @@ class Database:
     def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:
         with self._write_transaction() as connection:
             return log.prune_events(connection, kinds, before=before, most=most)
+
+    def pack_events(self, *, before: float, keep: int) -> int:
+        with self._write_transaction() as connection:
+            return packed_events.pack_oldest(connection, before=before, keep=keep)
 
     def read_events(
         self,

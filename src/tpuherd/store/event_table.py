@@ -1,4 +1,4 @@
-"""The event log: append-only, but routine events of long deleted jobs are pruned."""
+"""The event log: append-only; routine events of long deleted jobs are pruned, old ones packed."""
 
 import json
 import sqlite3
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.store.packed_events import EventCondition, number_before_packed, read_packed
 from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "seq, at, kind, job, slot, facts"
@@ -91,8 +92,8 @@ def event_condition(
     slot: str | None,
     kinds: Collection[str] | None,
     before: int | None = None,
-) -> tuple[str, list[str | int]]:
-    """The SQL condition for these filters, and its values."""
+) -> EventCondition:
+    """The condition for these filters."""
     parts, values = ["1"], list[str | int]()
     if before is not None:
         parts.append("seq < ?")
@@ -104,18 +105,19 @@ def event_condition(
     if kinds is not None:
         parts.append(f"kind IN ({', '.join('?' * len(kinds))})")
         values += kinds
-    return " AND ".join(parts), values
+    chosen = None if kinds is None else frozenset(kinds)
+    return EventCondition(" AND ".join(parts), values, job, chosen)
 
 
 def read_events(
     connection: sqlite3.Connection,
-    condition: tuple[str, list[str | int]],
+    condition: EventCondition,
     *,
     after: int,
     limit: int | None,
 ) -> Iterator[tuple[int, HistoryEvent]]:
-    """The events after this number, in order."""
-    where, values = condition
+    """The events after this number, in order, packed ones first."""
+    where, values, *_ = condition
     # With the index on kind SQLite would sort all remaining rows for every page.
     source = "events" if "job" in where else "events NOT INDEXED"
     left = limit
@@ -125,12 +127,17 @@ def read_events(
             f"SELECT {COLUMNS} FROM {source} WHERE {where} AND seq > ? ORDER BY seq LIMIT ?",
             (*values, after, many),
         ).fetchall()
+        # Looked at second: what is packed between the two is read twice rather than never.
+        packed = read_packed(connection, condition, after, many)
+        if packed is not None:
+            after, rows = packed
         for row in rows:
             yield parse_event_row(row)
-        if len(rows) < many:
-            return
-        after = rows[-1][0]
         left = None if left is None else left - len(rows)
+        if packed is None:
+            if len(rows) < many:
+                return
+            after = rows[-1][0]
 
 
 def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
@@ -155,16 +162,21 @@ def read_history(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 def number_before_newest(
     connection: sqlite3.Connection,
-    condition: tuple[str, list[str | int]],
+    condition: EventCondition,
     *,
     after: int,
     limit: int,
 ) -> int:
     """The number after which the newest `limit` events of these come."""
-    where, values = condition
-    row = connection.execute(
-        "SELECT min(seq) FROM"
+    where, values, *_ = condition
+    first, many = connection.execute(
+        "SELECT min(seq), count(*) FROM"
         f" (SELECT seq FROM events WHERE {where} AND seq > ? ORDER BY seq DESC LIMIT ?)",
         (*values, after, limit),
     ).fetchone()
-    return last_number(connection) if row[0] is None else int(row[0]) - 1
+    if many < limit:
+        left = limit - many
+        packed = number_before_packed(connection, condition, after=after, limit=left)
+        if packed is not None:
+            return packed
+    return last_number(connection) if first is None else int(first) - 1

@@ -12,7 +12,8 @@ where earlier ones stopped. A lock lets only one process write a host's log at a
 The size is bounded, as programs on hosts decide how much they print. We keep the last 256 MiB per
 log and host (as much as an agent keeps of a command, and more than a training run prints in a
 week), 4 GiB for all hosts of an attempt, and 8 GiB for all attempts of a job, so that a laptop has
-room for several jobs. The oldest part goes first, because the end of a log says why it failed.
+room for several jobs. The oldest part goes first, because the end of a log says why it failed. Logs
+of attempts that ended 90 days ago go, too, but each slot keeps that of its latest attempt.
 """
 
 import fcntl
@@ -49,7 +50,9 @@ SEGMENTS = 4  #: a bounded log is split into at least this many segments
 SEGMENTS_MAX = 4096  #: every writer that reopens a log starts a new segment
 DROPPED = "dropped"  #: a file that says that the oldest segments were removed
 BUFFER_MAX = 1 << 16
-KEEP_S = 14 * 86400.0  #: for commands; the engine decides when logs of attempts go
+KEEP_S = 14 * 86400.0  #: for commands
+ATTEMPTS_KEEP_S = 90 * 86400.0  #: for attempts and setups of jobs that still exist
+PRUNED_MAX = 200  #: logs that are removed at a time
 READ_MAX = 1 << 20
 MISSING = b"[output is missing here]\n"
 COMMAND, SETUP = "command", "setup"
@@ -153,6 +156,28 @@ class LogStore:
             named = OF_JOB.fullmatch(home.name)
             if named is not None and named["job"] in jobs:
                 shutil.rmtree(home, ignore_errors=True)
+
+    def prune_attempts(self, before: float, keep: Collection[str]) -> int:
+        """Remove the logs of attempts and setups that ended before then, but not these; a few at a
+        time. Returns how many.
+        """
+        removed = 0
+        for home in self.folder.glob("*-[ag][0-9]*-*"):
+            if home.name in keep or OF_JOB.fullmatch(home.name) is None:
+                continue
+            try:
+                ended = max(one.stat().st_mtime for one in (home, home / "about.json"))
+                if ended >= before or any(
+                    one.stat().st_mtime >= before for one in home.glob("*/*.log")
+                ):
+                    continue
+            except OSError:
+                continue  # not described yet, or being removed right now
+            shutil.rmtree(home, ignore_errors=True)
+            removed += 1
+            if removed == PRUNED_MAX:
+                break
+        return removed
 
     def open_writer(self, id: str, place: LogHost) -> "LogWriter":
         """A writer for a host's log; it is silent if another process already writes it."""

@@ -35,10 +35,13 @@ STEPS: Sequence[str] = (
     # The document is MessagePack instead of JSON; the engine folds the events anew.
     "DROP TABLE history; CREATE TABLE history (one INTEGER PRIMARY KEY CHECK (one = 1),"
     " seq INTEGER NOT NULL, document BLOB NOT NULL)",
+    # Old events, many in one row.
+    "CREATE TABLE packed_events (last INTEGER PRIMARY KEY, first INTEGER NOT NULL,"
+    " jobs TEXT NOT NULL, kinds TEXT NOT NULL, content BLOB NOT NULL)",
 )
 
 
-TABLES = frozenset(("jobs", "events", "lease", "history", "states"))
+TABLES = frozenset(("jobs", "events", "lease", "history", "states", "packed_events"))
 
 
 def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:

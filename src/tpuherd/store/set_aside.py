@@ -20,6 +20,7 @@ from tpuherd.store import event_table as log
 from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, explain_errors
 from tpuherd.store.damaged_file import ReadableContents, read_damaged_file
+from tpuherd.store.packed_events import PACKED, restore_packed
 from tpuherd.store.schema import migrate_schema
 from tpuherd.targets import fold_names
 
@@ -119,7 +120,9 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
             connection.execute(
                 "UPDATE jobs SET revision = ? WHERE job = ?", (job.revision, job.job)
             )
+        restore_packed(connection, found.packed)
         log.restore_events(connection, found.events)
+        log.raise_next_number(connection, max((row[0] for row in found.packed), default=0))
         if found.history is not None:
             log.raise_next_number(connection, found.history[0])
             connection.execute("INSERT INTO history VALUES (1, ?, ?)", found.history)
@@ -134,9 +137,10 @@ def loss_summary(aside: Path, found: ReadableContents) -> str:
     lost += ["an unknown number of later events"] if found.blind else []
     lost += [f"the jobs {fold_names(found.lost_jobs)}"] if found.lost_jobs else []
     unread = f"; it could not read {' and '.join(lost)}" if lost else ""
+    events = len(found.events) + PACKED * len(found.packed)
     return (
         f"the store was damaged; the damaged file is now {aside}. herd carried over what it could"
-        f" read (jobs: {jobs}; {len(found.events)} events){unread}. The engine adds what the cloud"
+        f" read (jobs: {jobs}; {events} events){unread}. The engine adds what the cloud"
         " shows"
     )
 
