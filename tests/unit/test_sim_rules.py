@@ -200,3 +200,22 @@ def test_internal_addresses_are_in_googles_network(made: int) -> None:
     assert first == 10 and 128 <= second <= 255
     assert 0 <= third < 256 and 0 < fourth < 255
     assert (second, third) != (128, 0)
+
+
+def test_a_released_address_is_reused_late_and_few_are_remembered() -> None:
+    """A world through months of preemptions does not remember millions of addresses."""
+    world = fresh()
+    first = ip_addresses.allocate_external(world), ip_addresses.allocate_internal(world)
+    seen, reused_at = {first}, []
+    ip_addresses.release_external(world, first[0])
+    ip_addresses.release_internal(world, first[1])
+    for number in range(3 * ip_addresses.FREE_MAX):
+        pair = ip_addresses.allocate_external(world), ip_addresses.allocate_internal(world)
+        if pair in seen:
+            reused_at.append(number)
+        seen.add(pair)
+        ip_addresses.release_external(world, pair[0])
+        ip_addresses.release_internal(world, pair[1])
+    assert reused_at[0] >= ip_addresses.FREE_MAX
+    assert len(world.books.external_free) <= ip_addresses.FREE_MAX + 1
+    assert len(world.books.internal_free) <= ip_addresses.FREE_MAX + 1

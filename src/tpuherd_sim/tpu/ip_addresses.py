@@ -6,6 +6,8 @@ from tpuherd_sim.model.world import World
 ROW = 254
 EXTERNAL_MAX = 256 * ROW
 INTERNAL_MAX = 128 * 256 * ROW
+#: So many released addresses are kept for later: months of preemptions would use millions.
+FREE_MAX = 4096
 
 
 def allocate_external(world: World, *, recycled: bool = False) -> str | None:
@@ -13,7 +15,7 @@ def allocate_external(world: World, *, recycled: bool = False) -> str | None:
     books = world.books
     if recycled and books.external_free:
         return books.external_free.pop()
-    if books.external_made < EXTERNAL_MAX:
+    if books.external_made < EXTERNAL_MAX and len(books.external_free) <= FREE_MAX:
         number = books.external_made
         books.external_made += 1
         return f"127.{world.settings.network}.{number // ROW}.{number % ROW + 1}"
@@ -25,7 +27,8 @@ def allocate_internal(world: World, *, recycled: bool = False) -> str:
     books = world.books
     if recycled and books.internal_free:
         return books.internal_free.pop()
-    if books.internal_made >= INTERNAL_MAX and books.internal_free:
+    used_up = books.internal_made >= INTERNAL_MAX or len(books.internal_free) > FREE_MAX
+    if used_up and books.internal_free:
         return books.internal_free.pop(0)
     number = books.internal_made
     books.internal_made += 1
