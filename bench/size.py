@@ -34,7 +34,7 @@ from bench.rigs.used_time import SampledTime
 
 WINDOW_S = 120.0
 LIFE_S = 4 * 3600.0  #: of a node
-LOSSES, BETWEEN_S = 60, 1.0
+LOSSES, BETWEEN_S = 60, 1.5
 SETTLE_S, REACTED_S = 20.0, 30.0
 OTHERS = ("tests.", "tpuherd_sim.", "tpuherd_host.", "bench.")
 
