@@ -250,6 +250,5 @@ def test_a_store_that_a_newer_herd_migrated_is_left_alone(tmp_path: Path) -> Non
     user = ViewUser(tmp_path)
     user.put_job("gpt")
     user.writer._connection.execute("PRAGMA user_version = 99")
-    user.put_job("gpt")
     with pytest.raises(HerdError, match="newer herd"):
         user.look()
