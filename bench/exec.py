@@ -91,14 +91,17 @@ def spent(pid: int) -> float:
 class Pod:
     """The hosts, as a user and as ssh see them."""
 
-    def __init__(self, world: World, many: int) -> None:
-        node = world.node(ZONE, "pod", acceleratorType=f"v4-{CORES_OF_A_HOST * many}")
+    def __init__(self, world: World, many: int, *, made: bool = False) -> None:
+        if made:
+            node = world.settled(ZONE, "pod")
+        else:
+            node = world.node(ZONE, "pod", acceleratorType=f"v4-{CORES_OF_A_HOST * many}")
         self.user = User(world.home, world)
         self.port = int(world.facts["ssh_port"])
         self.ips = [end["accessConfig"]["externalIp"] for end in node["networkEndpoints"]]
         self.sockets = world.home / "s"
         self.sockets.mkdir()
-        first = self.user.herd("exec", "pod", "--", "true", seconds=300)
+        first = self.user.herd("exec", "pod", "--", "true", seconds=500)
         assert first.returncode == 0, first.stderr
         self.login = self.user.herd("exec", "pod/w0", "--", "id", "-un").stdout.strip()
         self.key = self.user.home / ".config/tpuherd/id_ed25519"
