@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -59,7 +59,7 @@ class Book:
     """The rows measured at one size."""
 
     many: int
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row]
 
     def note(
         self, figure: str, unit: str, ours: list[float], *, peer: str | None = None,
@@ -173,12 +173,11 @@ def ssh_facts(pod: Pod) -> list[str]:
     return [str(pod.key), pod.login, str(pod.port), *pod.ips]
 
 
-def measure_exec(book: Book, world: World, pod: Pod, peers: Path | None, cold_s: float) -> None:
+def measure_exec(book: Book, pod: Pod, peers: Path | None) -> None:
     all_hosts = pod.herd(book.many)
     warm = [seconds(all_hosts) for _ in range(5)]
     pod.restart_daemon()
     connect = seconds(all_hosts)
-    book.note("exec, cold: agents start, too", "s", [cold_s])
     for name, act in peers_of_exec(pod, peers).items():
         try:
             theirs = [seconds(act)]
@@ -279,24 +278,22 @@ def measure_views(book: Book, user: User) -> None:
     book.note("herd smi, again", "s", [seconds(smi)])
 
 
-def measure(many: int, parts: set[str], peers: Path | None) -> list[Row]:
-    book = Book(many)
+def measure(book: Book, parts: set[str], peers: Path | None) -> None:
     with started("--time-scale", "600") as world:
         if parts & {"ready", "exec", "sync"}:
             measure_ready(book, world)
         if parts & {"exec", "sync"}:
             before_mb, begun = available_mb(), perf_counter()
-            pod = Pod(world, many, made=True)
-            cold_s = perf_counter() - begun
+            pod = Pod(world, book.many, made=True)
+            book.note("exec, cold: agents start, too", "s", [perf_counter() - begun])
             note_memory(book, world, "with agents", before_mb)
             if "exec" in parts:
-                measure_exec(book, world, pod, peers, cold_s)
+                measure_exec(book, pod, peers)
             if "sync" in parts:
                 measure_sync(book, pod)
             pod.user.leave()
         if "job" in parts:
             measure_job(book, world)
-    return book.rows
 
 
 def main() -> int:
@@ -309,10 +306,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     rows: list[Row] = []
-    for word in said.hosts.split(","):
-        rows += measure(int(word), set(said.parts.split(",")), said.peers)
-    if said.json:
-        write_figures(said.json, "One node of many hosts", rows)
+    try:
+        for word in said.hosts.split(","):
+            measure(Book(int(word), rows), set(said.parts.split(",")), said.peers)
+    finally:
+        if said.json:
+            write_figures(said.json, "One node of many hosts", rows)
     return 0
 
 

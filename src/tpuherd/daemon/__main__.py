@@ -7,6 +7,9 @@ from importlib import import_module
 
 from tpuherd.background import PASSED, close_inherited_files
 
+#: New objects until garbage is looked for: connections to many hosts are a lot to look through.
+GARBAGE_OBJECTS = 20_000
+
 
 def main() -> None:
     """Load the slow libraries, then serve and tell it to the process that started this one."""
@@ -15,6 +18,7 @@ def main() -> None:
     run = import_module("tpuherd.daemon.server").run
     gc.freeze()
     gc.enable()
+    gc.set_threshold(GARBAGE_OBJECTS)
     os.umask(0o077)
     os.chdir(sys.argv[1])  # so that the socket's path is short
     run(PASSED, float(sys.argv[2]))

@@ -120,6 +120,7 @@ class LogStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._places = ("", 1)  #: the log for which a writer was opened last, and its hosts
 
     def write_info(self, about: LogInfo) -> None:
         """Save what it is; call again when it has ended."""
@@ -181,9 +182,10 @@ class LogStore:
 
     def open_writer(self, id: str, place: LogHost) -> "LogWriter":
         """A writer for a host's log; it is silent if another process already writes it."""
-        known = self.find_log(id)
-        many = len(known.places) if known is not None else 1
-        most = max(HOST_BYTES_MIN, min(HOST_BYTES_MAX, LOG_BYTES_MAX // max(many, 1)))
+        if self._places[0] != id:  # the hosts of a large node follow each other
+            known = self.find_log(id)
+            self._places = (id, len(known.places)) if known is not None else ("", 1)
+        most = max(HOST_BYTES_MIN, min(HOST_BYTES_MAX, LOG_BYTES_MAX // max(self._places[1], 1)))
         return LogWriter(self._log_folder(id) / place.folder_name, most)
 
     def end_offset(self, id: str, place: LogHost) -> int:
