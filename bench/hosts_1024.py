@@ -126,7 +126,7 @@ def measure_ready(book: Book, world: World) -> None:
     begun = perf_counter()
     where = f"v2/projects/{world.facts['project']}/locations/{ZONE}/nodes"
     type_ = f"v4-{CORES_OF_A_HOST * book.many}"
-    body = {"runtimeVersion": "tpu-ubuntu2204-base", "acceleratorType": type_}
+    body: Row = {"runtimeVersion": "tpu-ubuntu2204-base", "acceleratorType": type_}
     body["networkConfig"] = {"enableExternalIps": True}
     world.ask("POST", f"{where}?nodeId=pod", body)
     until(

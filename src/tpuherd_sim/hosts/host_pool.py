@@ -5,7 +5,6 @@ Hosts are started by the zygote (`zygote`); a running one is a `RunningHost`.
 """
 
 import asyncio
-import hashlib
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tpuherd_sim.hosts.boot_config import make_boot_config
 from tpuherd_sim.hosts.channel import Channel, int_field
 from tpuherd_sim.hosts.host_protocols import Host, WorldApi
 from tpuherd_sim.hosts.isolation_modes import MODES, refusal_sentence
@@ -31,8 +31,6 @@ from tpuherd_sim.model.http_types import Request
 BOOT_S, DEATH_S = 60.0, 20.0
 BOOTS_MAX = 32  #: at the same time: BOOT_S is for one boot, not for those before it
 UNAVAILABLE = 503
-SUBSYSTEM = {"v2": "0x004e", "v3": "0x004f"}  #: of a chip's PCI device; otherwise 0x0000
-EIGHT = ("v2", "v3")  #: generations with two devices per chip
 AGAIN_S = 1.0  #: until the next attempt to report an event that the world could not store
 DISK_BYTES = 4 << 30
 NO_ENVIRONMENT: dict[str, str] = {}
@@ -61,6 +59,7 @@ class PoolEntry:
     """A host's entry, which exists as long as its node."""
 
     number: int
+    segment: str = ""  #: of its last boot
     target: HostView | None = None
     running: RunningHost | None = None
     ended: int | None = None  #: the boot that ended by itself; not started again
@@ -80,6 +79,7 @@ class HostPool:
         self.entries: dict[str, PoolEntry] = {}
         self.made = 0
         self.boots = asyncio.Semaphore(BOOTS_MAX)
+        self.peers: dict[str, tuple[tuple[str, str], ...]] = {}  #: by segment: as the zygote knows
         self.zygote: subprocess.Popen[bytes] | None = None
         self.line: Channel | None = None
         self.reviving = asyncio.Lock()
@@ -162,7 +162,7 @@ class HostPool:
             raise OSError(110, "a host did not start in time") from None
         finally:
             del self.entries[view.key]
-        await self.order_zygote("drop", entry.number)
+        await self.order_zygote("drop", entry.number, forget=view.segment)
 
     async def apply_views(self, views: Mapping[str, HostView | None]) -> None:
         """Make these hosts match their views; None means the node is deleted."""
@@ -229,8 +229,12 @@ class HostPool:
             await self.end_host(entry.running)
         if self.entries.get(key) is entry:
             del self.entries[key]
+            empty = all(one.segment != entry.segment for one in self.entries.values())
+            if empty:
+                self.peers.pop(entry.segment, None)
             if self.line is not None:
-                await self.order_zygote("drop", entry.number)
+                forget = entry.segment if empty else ""
+                await self.order_zygote("drop", entry.number, forget=forget)
 
     async def boot_host(self, entry: PoolEntry, target: HostView) -> None:
         """Start a host and its services, then report it to the world."""
@@ -265,6 +269,8 @@ class HostPool:
     async def start_host(self, entry: PoolEntry, target: HostView) -> RunningHost:
         """Ask the zygote to start the host."""
         line = await self.ensure_zygote()
+        entry.segment = target.segment
+        await self.send_peers(line, target)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         running = entry.running = RunningHost(target, entry.number, ours, self.end_broken_host)
         try:
@@ -279,6 +285,17 @@ class HostPool:
             raise
         int_field(reply, "pid")
         return running
+
+    async def send_peers(self, line: Channel, target: HostView) -> None:
+        """Tell the zygote once who is in a segment: each of its hosts gets to know all of them."""
+        if self.peers.get(target.segment) != target.peers:
+            self.peers[target.segment] = target.peers
+            peers = [list(peer) for peer in target.peers]
+            try:
+                await line.send_request("peers", {"segment": target.segment, "peers": peers})
+            except OSError:
+                self.peers.pop(target.segment, None)
+                raise
 
     def end_broken_host(self, running: RunningHost) -> None:
         """End a host that closed its channel although it is alive."""
@@ -366,6 +383,7 @@ class HostPool:
     def on_zygote_died(self) -> None:
         """Record that the zygote ended, and all hosts with it. The next boot starts a new one."""
         self.line = None
+        self.peers.clear()
         if self.zygote is not None:
             wait_for_zygote(self.zygote)
         for entry in list(self.entries.values()):
@@ -414,22 +432,3 @@ def wait_for_zygote(zygote: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         zygote.kill()
         zygote.wait()
-
-
-def make_boot_config(view: HostView) -> Message:
-    """Return what the zygote and the init need to know about a host."""
-    generation = view.accelerator[:2]
-    devices = 8 if generation in EIGHT else view.chips
-    return {
-        "name": view.name,
-        "machine_id": hashlib.blake2b(str(view.uid).encode(), digest_size=16).hexdigest(),
-        "address": view.internal_ip,
-        "external": view.external_ip,
-        "segment": view.segment,
-        "peers": [list(peer) for peer in view.peers],
-        "chips": view.chips,
-        "device": view.device,
-        "pci": view.pci,
-        "subsystem": SUBSYSTEM.get(generation, "0x0000"),
-        "settings": {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": str(devices)},
-    }

@@ -26,6 +26,7 @@ class Zygote:
             None
         )
         self.hosts: dict[int, int] = {}  #: number → pid
+        self.peers: dict[str, list[list[str]]] = {}  #: by segment: name and address of its hosts
         self.awake, wakeup = os.pipe()
         os.set_blocking(self.awake, False)
         os.set_blocking(wakeup, False)
@@ -34,6 +35,7 @@ class Zygote:
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self.verbs: dict[str, Callable[[Message, list[int]], Message]] = {
             "prepare": self.prepare_backend,
+            "peers": self.keep_peers,
             "boot": self.boot_host,
             "kill": self.kill_host,
             "hang": self.hang_host,
@@ -108,10 +110,16 @@ class Zygote:
         gc.freeze()
         return {}
 
+    def keep_peers(self, order: Message, _: list[int]) -> Message:
+        """Keep who is in a segment, for its hosts that will boot."""
+        self.peers[order["segment"]] = order["peers"]
+        return {}
+
     def boot_host(self, order: Message, files: list[int]) -> Message:
         """Start a host; it reports on the received socket when it is up."""
         number = order["number"]
-        pid = self.get_backend().start_host(number, order["plan"], files[0])
+        plan = {**order["plan"], "peers": self.peers.get(order["plan"]["segment"], [])}
+        pid = self.get_backend().start_host(number, plan, files[0])
         self.hosts[number] = pid
         return {"pid": pid}
 
@@ -141,7 +149,8 @@ class Zygote:
         return {}
 
     def delete_disk(self, order: Message, _: list[int]) -> Message:
-        """Delete the disk of a removed host."""
+        """Delete the disk of a removed host, and forget a segment without hosts."""
+        self.peers.pop(order["forget"], None)
         self.get_backend().delete_disk(order["number"])
         return {}
 
