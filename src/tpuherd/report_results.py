@@ -79,6 +79,7 @@ class JobReport:
     cost: float  #: dollars, by the catalogue's prices
     per_hour: float  #: dollars an hour for the current nodes
     price_known: bool  #: false: some node's price is unknown, so all dollars are too low
+    moved: float  #: dollars of `cost` for checkpoints that went to other regions and back
     steps_lost: int  #: steps that were done twice
     slots: tuple[SlotReport, ...]
     incidents: tuple[Incident, ...]  #: all losses, oldest first

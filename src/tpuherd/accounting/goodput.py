@@ -178,6 +178,7 @@ class SlotAccount:
     marks: Mapping[str, int] = field(default_factory=dict)  #: the best step, a milestone
     steps_lost: int = 0
     cost: float = 0.0
+    moved: float = 0.0  #: of that, for checkpoints that went to other regions and back
     per_hour: float = 0.0
     priced: bool = True  #: False: the price of some node is not known
     over_why: str = ""  #: why it is done, or was given up

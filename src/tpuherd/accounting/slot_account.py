@@ -401,6 +401,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
         marks=book.marks,
         steps_lost=book.lost,
         cost=book.slot_history.spent + sum(bid_cost(bid, now) for bid in bids),
+        moved=book.slot_history.moved,
         per_hour=sum(bid.offer.price or 0.0 for bid in billed),
         priced=all(span.per_hour is not None for span in costs),
         over_why=book.why,

@@ -237,8 +237,8 @@ STARTUP = ("python_s", "import_s", "meet_s", "compile_s", "first_step_s")
 #: Checkpoints that stay: the best, and the newest milestone.
 MARKS = ("best_step", "milestone")
 #: Of the checkpoints that this attempt wrote: how many, how long the training stood still for all,
-#: how long it takes until one is durable.
-SAVING = ("saves", "save_blocked_s", "save_took_s")
+#: how long it takes until one is durable, and how large the last one is.
+SAVING = ("saves", "save_blocked_s", "save_took_s", "save_bytes")
 #: The fields of a report that have a fixed meaning.
 FIELDS: Mapping[str, Any] = {
     "step": Count,
@@ -252,6 +252,7 @@ FIELDS: Mapping[str, Any] = {
     "saves": Count,
     "save_blocked_s": Duration,
     "save_took_s": Duration,
+    "save_bytes": Count,
     "time": Time,
     "complete": bool,
     "profiler_port": Annotated[int, Meta(ge=1, le=65535)],

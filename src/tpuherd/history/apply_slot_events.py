@@ -73,7 +73,7 @@ def apply_first_step(slot_history: SlotHistory, event: HistoryEvent) -> SlotHist
 
 def note_pace(slot_history: SlotHistory, facts: Mapping[str, Any]) -> SlotHistory:
     """Remember how many steps its run has and how long one takes, if the script reports it."""
-    known = {name: facts[name] for name in ("total", "step_s") if facts.get(name)}
+    known = {name: facts[name] for name in ("total", "step_s", "save_bytes") if facts.get(name)}
     return replace(slot_history, **known) if known else slot_history
 
 
@@ -193,6 +193,8 @@ def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
         first_launch_at=None,
         done_at=None,
         spent=0.0,
+        moved=0.0,
+        save_bytes=0,
         trial=None,
         total=None,
         step_s=None,
@@ -266,6 +268,19 @@ def with_trial(slot_history: SlotHistory, trial: int | None, spent: TrialUsage) 
     )
 
 
+def apply_data_moved(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+    facts, attempt = event.facts, slot_history.attempt
+    dollars = float(facts["dollars"])
+    if attempt is not None and attempt.id == facts["attempt"] and facts.get("saves"):
+        attempt = replace(attempt, saves_booked=int(facts["saves"]))
+    return replace(
+        slot_history,
+        attempt=attempt,
+        spent=slot_history.spent + dollars,
+        moved=slot_history.moved + dollars,
+    )
+
+
 def note_deadline(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     return replace(slot_history, deadline_mode=str(event.facts["mode"]))
 
@@ -278,6 +293,7 @@ SLOTS: Mapping[str, SlotEventHandler] = {
     "job.stopped": apply_job_stopped,
     "job.resumed": forgive_failures,
     "job.removed": apply_dropped,
+    "slot.data_moved": apply_data_moved,
     "slot.deadline_mode": note_deadline,
     "slot.deadline_missed": note_deadline,
     "slot.setup_failed": apply_unprepared,

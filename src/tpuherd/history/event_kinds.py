@@ -130,6 +130,13 @@ _KINDS = (
         "outputs and logs could not be fetched; this is tried again",
     ),
     (
+        "slot.data_moved",
+        "attempt dollars",
+        "{what} {bytes} bytes",
+        "checkpoints were `saved` to a bucket in another region than the node's, or `read` from it"
+        " (`what`): `bytes`, as the script reports them, and the list price in `dollars`",
+    ),
+    (
         "slot.deadline_mode",
         "mode why",
         "{mode}",

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -17,6 +17,7 @@ from tpuherd.jobfile.data_egress import (
     estimate_egress,
     is_allowed,
     location_words,
+    read_price,
     reading_words,
     used_locations,
 )
@@ -114,14 +115,18 @@ def find_offers(job: JobSpec, allowed: Allowance) -> tuple[tuple[Offer, ...], st
             (),
             f"no grant covers {types} in {', '.join(job.zones)}: add one with herd context grant",
         )
-    estimate = zone_estimator(job, data_locations(job, allowed))
+    locations = data_locations(job, allowed)
+    estimate = zone_estimator(job, locations)
     affordable = [
         one for one in inside if is_allowed(estimate(one[0], one[1].hosts), job.egress_budget)
     ]
     if not affordable:
         return (), far_message(job, inside, estimate)
     inside = affordable
-    offers = [make_offer(job, one, estimate) for one in inside]
+    offers = [
+        replace(make_offer(job, one, estimate), per_gib=checkpoint_price(job, locations, one[0]))
+        for one in inside
+    ]
     dear = [one for one in offers if not is_affordable(one, job)]
     offers = [one for one in offers if is_affordable(one, job)]
     if not offers:
@@ -188,6 +193,12 @@ def make_offer(job: JobSpec, place: Place, estimate: ZoneEstimate) -> Offer:
         price=None if cost is None else cost * job.slices,
         egress=hourly_egress(estimate(zone, accelerator.hosts), job.copies),
     )
+
+
+def checkpoint_price(job: JobSpec, locations: Mapping[str, str], zone: str) -> float | None:
+    """Return dollars per GiB between a zone and the bucket of checkpoints; None: not known."""
+    location = locations.get(parse_bucket(job.checkpoint), "")
+    return read_price(location, zone) if location else 0.0
 
 
 def hourly_egress(estimate: EgressEstimate, copies: int) -> float | None:

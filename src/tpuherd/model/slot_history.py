@@ -94,6 +94,7 @@ class AttemptRecord:
     sure: bool = True  #: every host reported its end, or was known to be gone
     unfit: bool = False  #: a retry cannot help
     trial: int | None = None  #: the trial it works on, in a sweep
+    saves_booked: int = 0  #: checkpoints whose way to another region is booked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +117,9 @@ class SlotHistory:
     done_at: float | None = None
     gave_up_at: float | None = None
     gave_up_why: str = ""
-    spent: float = 0.0  #: dollars for bids that have ended
+    spent: float = 0.0  #: dollars for bids that have ended, and for moved data
+    moved: float = 0.0  #: dollars for checkpoints that went to other regions and back
+    save_bytes: int = 0  #: size of its last checkpoint, as reported
     searching_at: float | None = None  #: the first request since the last grant
     failed_at: float | None = None  #: the latest failure of setup or command
     failed_why: str = ""

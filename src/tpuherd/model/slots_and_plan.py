@@ -43,6 +43,7 @@ class Offer:
     hosts: int = 1  #: of one node
     price: float | None = None  #: dollars an hour for all nodes of the slot; None: not known
     egress: float | None = 0.0  #: the same for data from other regions, as estimated
+    per_gib: float | None = 0.0  #: dollars to move a GiB between its checkpoints and here
 
 
 #: Tiers whose nodes may be taken away at any time.

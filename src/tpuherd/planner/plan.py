@@ -48,6 +48,7 @@ from tpuherd.planner.bid_status import (
     host_fingerprint,
     node_need,
 )
+from tpuherd.planner.data_moves import record_saves
 from tpuherd.planner.gang_progress import Pending
 from tpuherd.planner.observations_to_events import (
     find_bid_events,
@@ -63,7 +64,7 @@ from tpuherd.planner.settled_slots import (
     still_settled,
 )
 from tpuherd.planner.slot_input import PlanContext, SlotContext
-from tpuherd.planner.step_events import record_progress
+from tpuherd.planner.step_events import attempt_works, record_progress
 from tpuherd.planner.verdict import AttemptEnd, judge_attempt
 from tpuherd.planner.zone_choice import PendingAsk, admit_requests
 from tpuherd.targets import split_bid_name
@@ -316,6 +317,7 @@ def conclude_attempt(case: SlotContext) -> None:
         case.survey_within(HELD_S if found.held else QUICK_S)
         return
     assert isinstance(found, AttemptEnd)
+    record_saves(case, attempt_works(case))
     case.record_event("attempt.ended", found.why, found.event_facts(attempt))
     bid = case.slot_history.bids.get(attempt.bid)
     for note in quarantine_events(bid, case.world.history) if bid is not None else ():

@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 from tpuherd.model.observed import HostRun
+from tpuherd.planner.data_moves import record_restore, record_saves
 from tpuherd.planner.slot_input import SlotContext
 
 #: Checkpoints are noted no more often than this, and later on with each hundredth of the attempt's
@@ -12,21 +13,28 @@ from tpuherd.planner.slot_input import SlotContext
 SAVED_S, SAVED_SHARE = 60.0, 0.01
 
 
-def record_progress(case: SlotContext) -> None:
+def attempt_works(case: SlotContext) -> list[HostRun]:
+    """What the hosts report of the latest attempt."""
     attempt = case.slot_history.attempt
-    assert attempt is not None
-    works = [
+    return [
         work
         for one in case.bid_statuses
-        if one.bid.name == attempt.bid
+        if attempt is not None and one.bid.name == attempt.bid
         for host in one.hosts
         for work in host.works
         if work.attempt == attempt.id
     ]
+
+
+def record_progress(case: SlotContext) -> None:
+    attempt = case.slot_history.attempt
+    assert attempt is not None
+    works = attempt_works(case)
     facts = first_step_facts(works) if attempt.first_step_at is None else {}
     if facts:
         why = f"attempt {attempt.number} makes progress: step {facts['step']}"
         case.record_event("attempt.first_step", why, {"attempt": attempt.id, **facts})
+        record_restore(case, facts)
     saved = max((work.saved for work in works if work.saved is not None), default=None)
     if saved is None or (attempt.saved is not None and saved <= attempt.saved):
         return
@@ -37,6 +45,7 @@ def record_progress(case: SlotContext) -> None:
         return
     facts = {"attempt": attempt.id, "step": saved, **checkpoint_facts(works)}
     case.record_event("attempt.saved", f"step {saved} is saved", facts)
+    record_saves(case, works)
 
 
 def checkpoint_facts(works: Sequence[HostRun]) -> dict[str, float]:

@@ -88,7 +88,7 @@ def cost_row(
     return {
         "job": job,
         "removed": stored is None,
-        "total": sum(span.cost for span in spans),
+        "total": sum(span.cost for span in spans) + sum(account.moved for account in accounts),
         "today": cost_between(spans, calendar.today.start, calendar.today.end),
         "per_hour": money["per_hour"],
         "price_known": all(span.per_hour is not None for span in spans),

@@ -49,6 +49,7 @@ def report_page(job: str, accounts: Sequence[SlotAccount], now: float, *, remove
         ),
         "money": sum_mappings(named_sums(cost_by_state(account)) for account in accounts),
         **total_money(accounts),
+        "moved": sum(account.moved for account in accounts),
         "steps_lost": sum(account.steps_lost for account in accounts),
         "slots": [slot_report(account) for account in accounts],
         "incidents": incidents,

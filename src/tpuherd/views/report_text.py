@@ -74,6 +74,8 @@ def heading_lines(page: Json) -> Iterator[str]:
     spent = format_money(page["cost"], known=known)
     wasted = page["cost"] - page["money"].get(GoodputState.PRODUCTIVE, 0.0)
     yield f"cost {spent}, {format_money(wasted, known=known)} of it not for work that counts"
+    if page["moved"]:
+        yield f"{format_money(page['moved'])} of it for checkpoints to and from other regions"
     if not known:
         yield "The price of some node is unknown, so all costs are too low."
     if page["steps_lost"]:

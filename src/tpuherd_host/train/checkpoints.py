@@ -77,6 +77,7 @@ class Checkpoints:
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
+        self.saved_bytes = 0  #: size of the last whole one; 0: not known here
         self.durable_count = 0  #: how many this process has seen saved
         self.blocked_s = 0.0  #: for how long training stood still for all of them
         self.commits: dict[int, Commit] = {}  #: of complete steps, as far as process 0 read them
@@ -115,6 +116,7 @@ class Checkpoints:
                     self._commit_step(replace(whole, parts=parts, metrics=finite_metrics(metrics)))
                     self._remove_old_steps()
                 self.newest = commit.step
+                self.saved_bytes = sum(parts.values()) if self.form == OWN else 0
                 self.took_s = process_env.monotonic_time() - began
                 self.durable_count += 1
             except Exception as error:  # noqa: BLE001  # raised where the save is awaited

@@ -254,6 +254,7 @@ class Run:
             "saves": checkpoints.durable_count,
             "save_blocked_s": round(checkpoints.blocked_s, 3),
             "save_took_s": round(checkpoints.took_s, 3),
+            **({"save_bytes": checkpoints.saved_bytes} if checkpoints.saved_bytes else {}),
         }
 
     def _saved_step(self) -> int:
