@@ -110,6 +110,7 @@ LONG = (
     "page/test_pages.py",
     "page/test_real_page.py",
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
+    "simulated/test_engine_deadline.py",
     "simulated/test_engine_incidents.py::test_known_incidents_end_well[ramp]",
     "simulated/test_engine_growth.py",
     "simulated/test_engine_recovery.py::test_an_engine_that_was_away_finds_everything_unchanged[86400.0]",

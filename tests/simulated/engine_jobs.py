@@ -9,6 +9,7 @@ from tests.simulated.engine_world import OWNER, TYPE, ZONES
 from tpuherd.catalogue import accelerators
 from tpuherd.model.node_spec import LaunchSpec, NodeSpec
 from tpuherd.model.slots_and_plan import (
+    Deadline,
     DesiredSlots,
     Goal,
     HistoryEvent,
@@ -35,6 +36,8 @@ class SimJob:
     type: str = TYPE
     kind: RequestKind = RequestKind.QUEUED
     tier: str = "spot"
+    firm_zones: tuple[str, ...] = ()  #: where it may have on-demand nodes instead
+    deadline_s: float = 0.0  #: from its submission on; 0: none
     nodes: int = 1
     code: str = "c1"
     node: str = "n1"
@@ -56,6 +59,7 @@ class SimJob:
             "tier": self.tier, "nodes": self.nodes, "code": self.code, "node": self.node,
             "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
             "copies": self.copies, "ahead": self.ahead,
+            "firm_zones": list(self.firm_zones), "deadline_s": self.deadline_s,
         }  # fmt: skip
         return {
             "name": self.job,
@@ -120,13 +124,15 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
             zone=zone,
             type=told["type"],
             runtime="v2-alpha-tpuv5",
-            tier=told["tier"],
+            tier="on-demand" if zone in told["firm_zones"] else told["tier"],
             kind=RequestKind(told["kind"]),
             hosts=accelerators()[told["type"]].hosts,
-            price=8.0,
+            price=24.0 if zone in told["firm_zones"] else 8.0,
         )
         for zone in told["zones"]
     )
+    made_at, due_s = stored_job.made_at, told["deadline_s"]
+    deadline = Deadline(at=made_at + due_s, since=made_at) if due_s else None
     return tuple(
         Slot(
             name=f"{stored_job.job}-{index}",
@@ -142,6 +148,7 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
             boots_ahead=told["ahead"],
             trials="sweep" in stored_job.document,
             items="items" in stored_job.document.get("sweep", {}),
+            deadline=deadline,
         )
         for index in range(told["copies"])
     )

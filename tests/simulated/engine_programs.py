@@ -43,6 +43,7 @@ class Script:
     says_complete: bool = True
     chips_busy_on: tuple[str, ...] = ()  #: nodes whose chips never come up, by pattern
     reports: bool = True  #: it tells its steps
+    tells_total: bool = False  #: and how many there are in all
     metric: str = ""  #: and how well it does: by its HERD_PARAM_LR, and better with each step
 
 
@@ -274,6 +275,8 @@ class Gang:
                 told["saves"] = self.saves
                 told["save_blocked_s"] = self.saves * self.script.block_s
                 told["save_took_s"] = self.script.save_s
+            if self.script.tells_total:
+                told["total"] = self.script.steps
             if self.script.metric:
                 told[self.script.metric] = self.start + 1.0 / (1 + self.step)
             self.members[0].host.report({**told, **more})
