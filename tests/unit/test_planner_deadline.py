@@ -183,6 +183,20 @@ def test_one_request_at_a_time_is_no_reason_to_be_late() -> None:
     assert toy.finish() <= 4
 
 
+def test_on_demand_is_requested_in_one_zone_after_another() -> None:
+    toy = WorkToy(3, 3.3)
+    dear = offer("d", tier="on-demand", rank=1, price=4.0)
+    toy.zones = frozenset("abcd")
+    toy.change_job(offers=(*SPOT, replace(dear, zone="b", price=None), dear, FIRM))
+    toy.grants = lambda zone: 20.0 if zone == "d" else inf
+    toy.tick()
+    asked = [event.facts["offer"] for event in toy.kinds("bid.requested")]
+    assert [one["zone"] for one in asked if one["tier"] == "on-demand"] == ["c"]
+    assert toy.finish() <= 3.3
+    asked = [event.facts["offer"] for event in toy.kinds("bid.requested")]
+    assert [one["zone"] for one in asked if one["tier"] == "on-demand"] == ["c", "d"]
+
+
 def test_the_deadline_may_be_changed_while_it_runs() -> None:
     toy = WorkToy(3, 9)
     toy.spot = False

@@ -15,7 +15,12 @@ from tpuherd.planner.bid_status import (
     is_prepared,
     needs_replacement,
 )
-from tpuherd.planner.deadline_plan import deadline_role, requestable_slots, stays_beside
+from tpuherd.planner.deadline_plan import (
+    deadline_role,
+    firm_count,
+    requestable_slots,
+    stays_beside,
+)
 from tpuherd.planner.policy import BIDS, BidAction, BidPhase, Role
 from tpuherd.planner.slot_input import SlotContext
 from tpuherd.planner.zone_choice import PendingAsk, bid_count, choose_offers
@@ -267,6 +272,7 @@ def request_offers(case: SlotContext, slot: Slot) -> None:
             case.give_up(f"no node can be requested: {choice.fatal}")
         return
     many = bid_count(choice, slot, len(live), len(slot_history.bids), world.desired.hedge)
+    many = min(many, firm_count(case, slot, live))
     sick = {one.bid.offer.zone for one in case.bid_statuses if one.unfit}
     offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
     if slot.exact and offers:

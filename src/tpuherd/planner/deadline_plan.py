@@ -35,6 +35,7 @@ START_S, WAIT_S = 200.0, 200.0  #: from READY to the first step, and to READY, u
 START_S_MIN = 60.0
 REACT_S = 120.0  #: until a loss is noticed and a request is sent
 ASSUMED_SHARE = 0.5  #: of the time to the deadline is work, if nobody says how much it is
+FIRM_STEP_S = 60.0  #: until on-demand is requested in one more zone: each that is granted is billed
 MOMENT_S = 0.5  #: after the time of a change it is certain
 MISSED = "missed"  #: beside the modes
 
@@ -265,9 +266,23 @@ def requestable_slots(case: SlotContext) -> list[Slot]:
     offers = fitting(case)
     cheap = [offer for offer in offers if is_cheap(offer)]
     firm = [offer for offer in offers if not is_cheap(offer)]
+    firm = [offer for offer in firm if offer.price is not None] or firm
     groups = [cheap]
     if mode is DeadlineMode.FIRM:
         groups = [firm]
     elif mode is DeadlineMode.CATCH_UP and held_tier(case.slot_history) is NodeTier.NONE:
         groups = [firm, cheap]
     return [replace(slot, offers=tuple(group)) for group in groups if group] or [slot]
+
+
+def firm_count(case: SlotContext, slot: Slot, live: Sequence[BidRecord]) -> int:
+    """How many of these offers may be requested now: on-demand one after another, cheapest first.
+
+    Spot is requested everywhere at once, as it is cheap and seldom there; on-demand is usually
+    granted in each zone that is asked.
+    """
+    if case.deadline_mode is None or any(map(is_cheap, slot.offers)):
+        return len(slot.offers)
+    due = max((bid.asked_at + FIRM_STEP_S for bid in live), default=case.now)
+    case.wake_by(due)
+    return 1 if case.now >= due else 0
