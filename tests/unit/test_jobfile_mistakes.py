@@ -29,7 +29,6 @@ WRONG = {
     "deadline: 5s": "deadline: '5s' is out of range: at least a minute, at most ten years",
     "deadline: 48h": "deadline: needs nodes that are not taken away: write tier: [spot, on-demand],"
     " and max_cost if there is a limit",
-    "work: 20h": "work: is of use with a deadline only: set deadline, or leave it out",
     "copies: 0": "copies: 0 is out of range: use 1 to 10000",
     "copies: two": "copies: should be a whole number, not 'two'",
     "slices: true": "slices: should be a whole number, not true",

@@ -15,6 +15,7 @@ from tpuherd.jobfile.job_diff import diff_documents
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields
 from tpuherd.model.slots_and_plan import Deadline, Goal, RequestKind, Slot
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.views.deadline_line import deadline_lines
 
 ALLOWS = "max_cost_per_hour allows ${} for all copies together"
 EVERYTHING = Allowance(everything=True)
@@ -286,6 +287,20 @@ def test_a_changed_deadline_costs_nothing() -> None:
     change = diff_documents(job_document(before), job_document(after))
     assert change.fields == ("deadline", "work") and change.needs is ChangeImpact.NOTHING
     assert change.lines == ("deadline: 2d → 2026-11-27T18:00Z", "work: 1h → 2h")
+
+
+def test_what_a_deadline_may_cost_is_said_before() -> None:
+    tiers = ["spot", "on-demand"]
+    wanted = job(tier=tiers, deadline="48h", copies=2)
+    (said,) = deadline_lines(wanted, slots(tier=tiers, copies=2)[0].offers)
+    price = 2 * 16 * 3.22
+    assert said == (
+        f"deadline 2d: on-demand as far as that demands it, from ${price:.2f} an hour;"
+        " state work, if the script reports no steps"
+    )
+    (said,) = deadline_lines(wanted, slots()[0].offers)
+    assert said.endswith("only spot can meet it")
+    assert deadline_lines(job(), ()) == []
 
 
 def test_the_deadline_counts_from_the_submission() -> None:

@@ -20,6 +20,7 @@ from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.sweeps import search_space
+from tpuherd.views.deadline_line import deadline_lines
 from tpuherd.views.egress_lines import billed_lines, egress_lines, egress_rows
 from tpuherd.views.format_text import count_slices, format_table
 from tpuherd.views.nfs_table import own_disk_lines
@@ -155,6 +156,8 @@ async def print_dry_run(
         console,
         f"{copies_prefix(found)}{found.job.name}{slices_suffix(found)}: {price_text(found)}",
     )
+    for line in deadline_lines(found.job, found.offers):
+        await print_lines(console, line)
     for line in egress_lines(found.job, found.offers):
         await print_lines(console, line)
     for line in change.lines:

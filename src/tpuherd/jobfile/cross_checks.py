@@ -207,8 +207,6 @@ def check_variables(values: Values, wrong: ReportMistake) -> None:
 def check_deadline(values: Values, wrong: ReportMistake) -> None:
     """A deadline needs nodes that are not taken away, and one command whose work is known."""
     if not values.get("deadline"):
-        if values.get("work") is not None:
-            wrong(("work",), "is of use with a deadline only: set deadline, or leave it out")
         return
     if not FIRM_TIERS.intersection(values.get("tier", ())):
         said = "needs nodes that are not taken away: write tier: [spot, on-demand]"
