@@ -9,7 +9,9 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tpuherd.cli.sim_policies import policies
 from tpuherd_lab.deadline_optimum import bound_deadline_cost
 from tpuherd_lab.deadline_runs import (
     DEADLINE_POLICIES,
@@ -169,3 +171,17 @@ def test_on_cant_be_lates_windows_it_costs_less_than_uniform_progress() -> None:
         )
         assert all(run.ended_s <= wanted.deadline_s for run in (*ours, *theirs))
         assert sum(run.dollars for run in ours) < 0.98 * sum(run.dollars for run in theirs)
+
+
+def test_the_command_needs_traces_and_prints_every_policy(tmp_path: Path) -> None:
+    written_windows(tmp_path)
+    user = CliRunner()
+    bare = user.invoke(policies, ["--deadline"])
+    assert bare.exit_code == 2 and "--deadline needs --traces" in bare.output
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    bad = user.invoke(policies, ["--deadline", "--traces", str(empty)])
+    assert bad.exit_code == 2 and "has no traces" in bad.output
+    found = user.invoke(policies, ["--deadline", "--traces", str(tmp_path), "--json"])
+    assert found.exit_code == 0, found.output
+    assert {row["policy"] for row in json.loads(found.output)["rows"]} >= set(DEADLINE_POLICIES)

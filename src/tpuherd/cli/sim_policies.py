@@ -54,6 +54,12 @@ TITLES = {
     help="Vary one constant of our policy instead; all: each in turn.",
 )
 @click.option(
+    "--deadline",
+    "deadlines",
+    is_flag=True,
+    help="Compare what 48 h of work cost that are to be done in 52 or 70 h, on these traces.",
+)
+@click.option(
     "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the picture to a file."
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
@@ -68,7 +74,9 @@ def policies(ctx: click.Context, /, folders: tuple[Path, ...], **chosen: Any) ->
     from tpuherd_lab.traces import TraceError
 
     try:
-        if chosen["factors"]:
+        if chosen["deadlines"]:
+            compare_deadlines(folders, json_=chosen["json_"])
+        elif chosen["factors"]:
             sweep_constants(folders, chosen)
         else:
             compare_policies(folders, chosen)
@@ -152,6 +160,21 @@ def study_json(study: "PolicyStudy", found: "Mapping[str, list[ResultRow]]") -> 
     }
     rows = {names[table]: [result_json(row) for row in rows] for table, rows in found.items()}
     return {"seeds": study.seeds, **rows, "constants": constants}
+
+
+def compare_deadlines(folders: Sequence[Path], *, json_: bool) -> None:
+    from tpuherd_lab.deadline_study import run_deadline_study
+    from tpuherd_lab.deadline_table import deadline_rows, deadline_text
+
+    if not folders:
+        raise click.UsageError(
+            "--deadline needs --traces: Can't Be Late's windows, or other traces"
+        )
+    rows = [row for folder in folders for row in run_deadline_study(folder)]
+    if json_:
+        click.echo(json.dumps({"rows": deadline_rows(rows)}, indent=2))
+    else:
+        print_text(deadline_text(rows))
 
 
 def sweep_constants(folders: Sequence[Path], chosen: Mapping[str, Any]) -> None:
