@@ -1,0 +1,112 @@
+"""Every block of code in the documentation is run by a test, is parsed here, or has a reason."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.integration.test_docs_pages import PAGES as EXAMPLES
+from tests.rules.test_docs import PAGES, ROOT
+from tpuherd.jobfile.fields import FIELDS
+
+#: Languages whose blocks show what a program prints, or what a mail says.
+OUTPUT = {"text", "mail"}
+SHELL = {"sh", "bash"}
+BLOCK = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.M | re.S)
+#: The test that runs all shell blocks of a page as written.
+RUN = {
+    "docs/tutorial.md": "integration/test_docs_run.py",
+    "docs/howto/google.md": "integration/test_docs_run.py",
+    **{f"docs/{page}.md": "integration/test_docs_pages.py" for page in EXAMPLES},
+}
+GOOGLE = "it needs a Google Cloud project; its commands are parsed"
+JOB = "its jobs stand for the reader's own; its commands are parsed, and tests of each run others"
+TOOL = "it needs programs or accounts that a test machine lacks; its commands are parsed"
+#: Why the shell blocks of the other pages are not run as written.
+NOT_RUN = {
+    "README.md": "its job runs in integration/test_docs_run.py; the rest is the tutorial's",
+    "CONTRIBUTING.md": "integration/test_jobs_life.py does the same and waits for each step",
+    "docs/howto/bug-report.md": "simulated/test_bug_report.py runs it",
+    "docs/howto/buckets.md": GOOGLE,
+    "docs/howto/check.md": JOB,
+    "docs/howto/data.md": GOOGLE,
+    "docs/howto/engine.md": TOOL,
+    "docs/howto/environments.md": JOB,
+    "docs/howto/errors.md": JOB,
+    "docs/howto/exec-and-sync.md": JOB,
+    "docs/howto/gcloud.md": "integration/test_clients_gcloud.py runs gcloud in a world",
+    "docs/howto/goodput.md": JOB,
+    "docs/howto/install.md": "integration/test_install.py installs the wheel on each Python",
+    "docs/howto/jobs.md": JOB,
+    "docs/howto/map.md": JOB,
+    "docs/howto/nfs.md": JOB,
+    "docs/howto/notify.md": TOOL,
+    "docs/howto/open.md": TOOL,
+    "docs/howto/page.md": TOOL,
+    "docs/howto/performance.md": JOB,
+    "docs/howto/policies.md": "it takes minutes; the laboratory's tests run small sets of traces",
+    "docs/howto/real-project.md": GOOGLE,
+    "docs/howto/recipes.md": JOB,
+    "docs/howto/record.md": GOOGLE,
+    "docs/howto/scenarios.md": "its trace runs in integration/test_docs_run.py",
+    "docs/howto/servers.md": TOOL,
+    "docs/howto/setup.md": GOOGLE,
+    "docs/howto/ssh.md": TOOL,
+    "docs/howto/sweeps.md": JOB,
+    "docs/howto/training.md": JOB,
+    "docs/howto/upgrade.md": "it installs another version",
+    "docs/howto/watching.md": JOB,
+    "docs/howto/your-launch-script.md": TOOL,
+    "docs/reference/checkpoints.md": JOB,
+    "docs/reference/weather.md": "its lines are parsed; simulated/test_weather_effects.py strikes",
+    "examples/recipes/README.md": JOB,
+}
+
+
+def blocks(*languages: str) -> list[tuple[str, str]]:
+    """The page and the text of each block in one of these languages."""
+    return [
+        (str(page.relative_to(ROOT)), text)
+        for page in PAGES
+        for language, text in BLOCK.findall(page.read_text())
+        if language in languages
+    ]
+
+
+def test_every_block_names_its_language() -> None:
+    known = OUTPUT | SHELL | {"yaml", "json", "python"}
+    found = [
+        f"{page.relative_to(ROOT)}: {language or text[:40]!r}"
+        for page in PAGES
+        for language, text in BLOCK.findall(page.read_text())
+        if language not in known
+    ]
+    assert found == []
+
+
+def test_shell_blocks_are_run_or_have_a_reason() -> None:
+    pages = {page for page, _ in blocks(*SHELL)}
+    assert sorted(pages - set(RUN) - set(NOT_RUN)) == [], "name the test, or the reason"
+    assert sorted(set(NOT_RUN) - pages) == [], "these pages have no shell blocks any more"
+    assert sorted(set(NOT_RUN) & set(RUN)) == []
+    for where in [*RUN.values(), *re.findall(r"\w+/test_\w+\.py", " ".join(NOT_RUN.values()))]:
+        assert (ROOT / "tests" / where).is_file(), where
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("python"))
+def test_python_compiles(page: str, text: str) -> None:
+    compile(text, page, "exec", dont_inherit=True)
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("json"))
+def test_json_is_json(page: str, text: str) -> None:
+    assert json.loads(text), page
+
+
+@pytest.mark.parametrize(("page", "text"), blocks("yaml"))
+def test_yaml_is_yaml_and_jobs_have_known_fields(page: str, text: str) -> None:
+    content = yaml.safe_load(text)
+    if isinstance(content, dict) and "accelerator" in content:
+        unknown = set(content) - set(FIELDS)
+        assert unknown <= {"sweep", "items"}, f"{page}: {unknown}"
