@@ -24,9 +24,9 @@ FOLDS: Mapping[str, SlotEventHandler] = {**BIDS, **SLOTS}
 
 
 def apply_event(history: History, event: HistoryEvent) -> History:
-    """Return the history after this event; events of an unknown kind change nothing."""
-    matters = event.kind in FOLDS or event.kind in LEARNS or event.kind in SWEEPS
-    return apply_events(history, (event,)) if matters else history
+    """Return the history after this event; unknown and incomplete ones change nothing."""
+    known = event.kind in FOLDS or event.kind in LEARNS or event.kind in SWEEPS
+    return apply_events(history, (event,)) if known and has_required_facts(event) else history
 
 
 def apply_events(history: History, events: Iterable[HistoryEvent]) -> History:
