@@ -20,7 +20,7 @@ def play(case: Case) -> tuple[Case, list[str]]:
     name, rest = case
     try:
         if name == "storm":
-            return case, stormy(int(rest[0]))
+            return case, stormy(int(rest[0]), *map(float, rest[1:]))
         return case, struck(name, frozenset(map(moment, rest)))[1]
     except Exception as error:  # noqa: BLE001 - a history that breaks is a finding like others
         return case, [f"{type(error).__name__}: {error}"]
@@ -45,7 +45,7 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
             yield from (case_of(name, [one]) for one in found)
         yield from (case_of(name, one) for one in pairs(name, arguments.pairs, arguments.first))
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        yield "storm", (str(seed),)
+        yield "storm", (str(seed), *([str(arguments.hours)] if arguments.hours else []))
 
 
 def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
@@ -71,9 +71,12 @@ def main() -> int:
     """From the command line."""
     parser = argparse.ArgumentParser(prog="engine_storm", description=__doc__)
     parser.add_argument("name", nargs="?", help=f"storm, or one of {', '.join(LIFECYCLES)}")
-    parser.add_argument("rest", nargs="*", help="a seed, or moments such as api:17:lost life:40")
+    parser.add_argument(
+        "rest", nargs="*", help="a seed (and hours), or moments such as api:17:lost life:40"
+    )
     parser.add_argument("--seeds", type=int, default=0, help="so many storms")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--hours", type=float, help="how long each lasts; default: 1.5")
     parser.add_argument("--singles", action="store_true", help="all single faults")
     parser.add_argument("--each", type=int, help="of these, so many kinds at one moment, by turns")
     parser.add_argument("--thin", type=int, default=1, help="of these, only each N-th")

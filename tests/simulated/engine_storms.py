@@ -111,7 +111,7 @@ async def stroke(play: EngineHarness, dice: Dice, jobs: dict[str, SimJob]) -> No
         play.sim.weather(kind, target=place if kind == "preempt" else f"{place}/*")
 
 
-def stormy(seed: int) -> list[str]:
+def stormy(seed: int, hours: float = HOURS) -> list[str]:
     """What was wrong in the history of a seed."""
     dice = Dice(seed=seed)
     names = NAMES[: 1 + int(dice.random_fraction() * 3)]
@@ -121,12 +121,12 @@ def stormy(seed: int) -> list[str]:
     async def plot(play: EngineHarness) -> list[str]:
         play.watch.spare_s = 3600.0  # zones that don't answer for long can't be cleared
         jobs = {job: random_job(dice, job) for job in names}
-        steps = storm_steps(seed, ZONES, HOURS, strength, nodes=4)
+        steps = storm_steps(seed, ZONES, hours, strength, nodes=4)
         play.sim.scenario(steps)
         for one in jobs.values():
             play.submit(one)
             await play.advance(dice.random_between(0.0, 120.0))
-        end = play.sim.now() + HOURS * 3600.0
+        end = play.sim.now() + hours * 3600.0
         while play.sim.now() < end:
             await play.advance(dice.random_between(*PLOTS_S))
             await stroke(play, dice, jobs)
