@@ -159,7 +159,7 @@ class TraceCloud:
             name=ask.bid,
             slot=ask.slot,
             offer=ask.offer,
-            dice=random_stream(self._seed, "node", ask.bid),
+            dice=self._dice_for(ask.offer.zone),
             hosts=hosts_of_bid(ask, len(self.nodes) + len(self.past)),
         )
         self.nodes[ask.bid] = node
@@ -198,6 +198,14 @@ class TraceCloud:
         self.peak_calls = max(self.peak_calls, self._in_minute)
 
     # ---- the life of a node ----------------------------------------------------------------------
+
+    def _dice_for(self, zone: str) -> Dice:
+        """Return the luck of requests in this stretch of a zone's capacity, whoever asks and how
+        often: so a change of policy changes no luck.
+        """
+        up = self._capacities[zone].next_up(loop_time())
+        until = None if up is None else self._capacities[zone].up_until(up)
+        return random_stream(self._seed, "node", zone, until)
 
     def _queue_node(self, node: TraceNode) -> None:
         """Grant it when its zone has had capacity for the time that a queued request needs."""

@@ -147,10 +147,11 @@ class TraceHosts:
     # ---- the agents ------------------------------------------------------------------------------
 
     def tell_engine(self, node: str, worker: int, event: Mapping[str, Any]) -> None:
-        """Deliver what an agent says of its attempt; a heartbeat is no news."""
+        """Deliver what an agent says of its attempt; a heartbeat with a new step is no news."""
+        quiet = event["event"] == "heartbeat" and all(row["report"] for row in event["attempts"])
         for host, link in self._links.items():
             if host.node == node and host.worker == worker:
-                link.deliver_event(event, quiet=event["event"] == "heartbeat")
+                link.deliver_event(event, quiet=quiet)
 
     def has_power(self, host: Host) -> bool:
         return host.node in self._nodes

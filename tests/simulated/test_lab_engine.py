@@ -10,8 +10,9 @@ import pytest
 from tpuherd_lab import policy_run
 from tpuherd_lab.capacity import Capacity
 from tpuherd_lab.constants import DAY, FAST, HOUR, Constants
-from tpuherd_lab.engine_run import EngineCase, run_engine
+from tpuherd_lab.engine_run import EngineCase, Laboratory, run_engine
 from tpuherd_lab.policy_run import PolicyRun
+from tpuherd_lab.virtual_loop import run as run_virtually
 
 ZONES = (
     Capacity("east-a", ((600.0, 20_000.0), (50_000.0, 90_000.0)), "east"),
@@ -62,6 +63,14 @@ def test_crashes_and_hangs_end_soon() -> None:
     assert 0 < run.badput[policy_run.DOWN] < 10 * 30
     assert 600 < run.badput[policy_run.HUNG] < 5 * 700
     assert run.goodput > 0.86
+
+
+def test_a_hang_ends_after_ten_minutes() -> None:
+    lab = Laboratory(case_of())
+    lab.training.hangs = (70_000.0,)
+    run_virtually(lab.run_job())
+    hung = next(one for one in lab.training.all_runs if one.hung_at == 70_000.0)
+    assert 600 < hung.over_at - 70_000 < 660
 
 
 RERUN = """
