@@ -62,6 +62,21 @@ def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
     perform(plot, scripts=LONG)
 
 
+def test_a_host_that_invents_an_attempt_cannot_keep_its_node() -> None:
+    invented = {"event": "attempt", "id": "x1", "kind": "attempt", "phase": "running",
+                "slot": "gpt-0"}  # fmt: skip
+
+    async def plot(play: EngineHarness) -> bool:
+        play.submit(SimJob(zones=("us-east5-a",)))
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        say(play.sim.machines()[0], invented)
+        await play.advance(30.0)
+        play.down("gpt")
+        return await play.until(lambda: not play.sim.remains(), 600.0)
+
+    assert perform(plot, scripts={"*": Script(steps=2000, step_s=5.0)})
+
+
 def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
     async def plot(play: EngineHarness) -> tuple[int, list[str]]:
         play.submit(SimJob(zones=("us-east5-a",)))

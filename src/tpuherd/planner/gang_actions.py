@@ -41,7 +41,8 @@ def choose_gang_action(case: SlotContext) -> GangState:
         ):
             stop_attempt(case, state, why)
         return state
-    if stop_older_attempt(case):
+    # What runs on a node that goes ends with it: a host that says so for ever must not keep it.
+    if goal is not Goal.GONE and stop_older_attempt(case):
         return state
     if action is GangAction.STOP:
         stop_attempt(case, state, why)
