@@ -167,7 +167,7 @@ def run_module(name: str, arguments: Sequence[str]) -> NoReturn:
     sys.argv = ["-m", *arguments]
     main_names()
     try:
-        runpy._run_module_as_main(name)  # type: ignore[attr-defined]
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:  # noqa: BLE001  # as Python does
