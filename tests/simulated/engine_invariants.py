@@ -1,5 +1,6 @@
 """What must hold at every moment of every history, and at its end."""
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -186,10 +187,11 @@ def lost_events(event: HistoryEvent) -> bool:
 
 def written_late(event: HistoryEvent) -> bool:
     """What the log holds later than it happened: stacks until all is stopped, and that the disk
-    was full until there is room to write it.
+    was full or the store could not be used until the engine can write it; a user may be quicker.
     """
-    full = event.kind == "engine.problem" and "disk is full" in str(event.facts["message"])
-    return full or event.kind == "attempt.stacks"
+    message = str(event.facts["message"]) if event.kind == "engine.problem" else ""
+    failed = "disk is full" in message or re.match("the store in .* can't be used", message)
+    return bool(failed) or event.kind == "attempt.stacks"
 
 
 def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[str]:
