@@ -103,6 +103,7 @@ def test_nodes_of_herd_up_stay_and_take_another_map() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(copies=2, goal=Goal.IDLE))
         assert await play.until(lambda: len(play.events("slot.prepared")) == 2, 3600.0)
+        assert await play.until(lambda: len(play.events("bid.ready")) == 2, 3600.0)
         nodes = play.sim.nodes()
         kept = replace(MAP, goal=Goal.IDLE, keep=True)
         play.submit(kept)
@@ -125,7 +126,8 @@ def test_failed_items_are_listed_and_the_others_continue() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(MAP)
         sweep = await ended(play)
-        assert (sweep.complete, sweep.failed, sweep.worst) == (0, tuple(range(len(ITEMS))), 3)
+        assert (sweep.complete, sweep.worst) == (0, 3)
+        assert sorted(sweep.failed) == [*range(len(ITEMS))]  # two fail at the same moment
         facts = ends(play)[0].facts
         assert facts["exit"] == 3 and Crash().line in facts["lines"][-1]
         assert not play.sim.remains()

@@ -23,6 +23,7 @@ EVERY = os.environ.get("HERD_HOSTILE") == "all"
 ARGUMENTS = {kind: word for kind, word in WORDS.items() if kind not in ("nul", "half")}
 #: These serve until they are ended.
 SERVING = {"sim start", "engine run", "ui", "top", "daemon run"}
+COMPUTING = {"sim policies"}  #: for minutes, whatever its file is called: see test_lab_policies.py
 INTERNAL = ("internal error", "Traceback", "HERD_DEBUG")
 
 
@@ -31,7 +32,7 @@ def list_commands(command: click.Command, path: str) -> Iterator[tuple[str, clic
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             yield from list_commands(below, f"{path} {name}")
-    elif path not in SERVING:
+    elif path not in SERVING | COMPUTING:
         yield path, command
 
 

@@ -163,7 +163,6 @@ class SampleCollector:
             REPORT_S_MIN if len(self._slots) <= FEW_SLOTS else RATE_S
         ):
             return
-        known.kept_at = now
         job = slot.rpartition("-")[0]
         values = dict(run.metrics)
         rate = measure_rate(known, run, now)
@@ -175,6 +174,7 @@ class SampleCollector:
         for name, value in values.items():
             if name != STEP_RATE and not known.note_value(name, value, now):
                 continue
+            known.kept_at = now  # a report without news does not delay the next one
             title = SeriesName(job=job, slot=slot, name=name)
             if title in self._values and len(self._older) < OLDER_MAX:
                 self._older.append(self._values[title])
