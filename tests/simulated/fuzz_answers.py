@@ -25,6 +25,7 @@ from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_ports import RequestFault
 from tests.simulated.engine_programs import Script
+from tests.simulated.fuzz_seeds import play_seeds
 from tests.simulated.test_cloud_malformed import CALLS
 from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.cloud.firewall_rules import FirewallRule
@@ -172,13 +173,7 @@ def lie_to_engine(seed: int, many: int) -> list[str]:
 
 
 def main() -> int:
-    many = int(sys.argv[1]) if sys.argv[1:] else 10_000
-    bad = 0
-    for seed in range(max(1, many // 500)):
-        for what, play in (("call", alter_answers), ("engine", lie_to_engine)):
-            for sentence in play(seed, 500):
-                bad += 1
-                print(f"{what}, seed {seed}: {sentence[:300]}", flush=True)
+    many, bad = play_seeds({"call": alter_answers, "engine": lie_to_engine})
     print(f"{many} answers to {len(ALL_CALLS)} functions, {many} to engines: {bad} findings")
     return bool(bad)
 

@@ -13,6 +13,7 @@ from tests.hostile_words import VALUES, WORDS, mutate, mutate_bytes
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Script
+from tests.simulated.fuzz_seeds import play_seeds
 from tests.simulated.virtual_loop import run
 from tpuherd.ports import RpcRequest
 from tpuherd.remote.agent_channel import EVENT_BYTES_MAX, EVENTS_MAX, SLACK, Call, Multiplexer
@@ -224,13 +225,7 @@ def overfull(mux: Multiplexer, calls: list[Call]) -> Iterator[str]:
 
 
 def main() -> int:
-    many = int(sys.argv[1]) if sys.argv[1:] else 10_000
-    bad = 0
-    for seed in range(max(1, many // 500)):
-        for what, play in (("engine", lie_to_engine), ("protocol", garble_protocol)):
-            for sentence in play(seed, 500):
-                bad += 1
-                print(f"{what}, seed {seed}: {sentence[:300]}", flush=True)
+    many, bad = play_seeds({"engine": lie_to_engine, "protocol": garble_protocol})
     print(f"{many} messages to an engine, {many} streams: {bad} findings")
     return bool(bad)
 
