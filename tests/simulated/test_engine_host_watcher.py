@@ -90,7 +90,7 @@ def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> No
         life = asyncio.create_task(watch.run())
         await asyncio.sleep(LATE_S + HEARD_S)
         life.cancel()
-        return watch.word.deadly
+        return watch.status.deadly
 
     assert perform(plot, scripts=LONG)
 
@@ -105,6 +105,6 @@ def test_a_log_is_followed_again_when_its_attempt_will_send_no_more_events() -> 
         life = asyncio.create_task(watch.run())
         await asyncio.sleep(HEARD_S)
         life.cancel()
-        return [one.drained for one in watch.word.works]
+        return [one.drained for one in watch.status.works]
 
     assert perform(plot, scripts={"*": Script(steps=3, step_s=1.0)}) == [True]

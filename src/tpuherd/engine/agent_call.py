@@ -17,6 +17,6 @@ async def call_agent(
     """Call the agent over the current link."""
     link = watch.link
     if link is None:
-        raise NotReached(watch.word.trouble or "it is unreachable")
+        raise NotReached(watch.status.trouble or "it is unreachable")
     async with asyncio.timeout(seconds):
         return await link.call(RpcRequest(name=verb, arguments=arguments))

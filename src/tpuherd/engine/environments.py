@@ -178,7 +178,7 @@ async def find_origin(
     gang_hosts = [one.watch for one in members]
     zone = gang_hosts[0].host.zone
     others = [one for one in gang.linked_hosts() if one not in gang_hosts]
-    others.sort(key=lambda one: (one.host.zone != zone, one.word.name))
+    others.sort(key=lambda one: (one.host.zone != zone, one.status.name))
 
     async def look(watch: HostWatcher) -> Member:
         return Member(watch=watch, look=await look_on_host(watch, spec, NEIGHBOUR_S))
@@ -219,7 +219,7 @@ async def install_on_host(
     if isinstance(found, HostFailure):
         return found
     if not found.snapshot or watch.link is None:
-        return HostFailure(host=watch.word.name, sentence="its new environment is gone again")
+        return HostFailure(host=watch.status.name, sentence="its new environment is gone again")
     made = Member(watch=watch, look=found)
     return Origin(snapshot=found.snapshot, link=watch.link, made=made, lent=lent)
 
@@ -232,7 +232,7 @@ def report_installation(
     name, facts = host_title(watch.host), {"environment": spec.key, "seconds": found.seconds}
     if found.source:
         report_event(gang, watch, "environment.copied", {
-            **facts, "hosts": [watch.word.name], "source": found.source,
+            **facts, "hosts": [watch.status.name], "source": found.source,
             "why": f"{name} got the environment from {found.source} in {found.seconds:.1f} s",
         })  # fmt: skip
         return
@@ -240,7 +240,7 @@ def report_installation(
     size = f"{found.packages} packages, {found.size / 1e6:.0f} MB"
     copy = f"; a copy is in {found.kept}" if found.kept else ""
     report_event(gang, watch, "environment.installed", {
-        **facts, "host": watch.word.name, "tool": tool, "python": found.python,
+        **facts, "host": watch.status.name, "tool": tool, "python": found.python,
         "packages": found.packages, "bytes": found.size, "kept": found.kept,
         "why": f"{name} installed {title_of(spec)} with {tool}, Python {found.python}:"
         f" {size}, in {found.seconds:.0f} s{copy}",
@@ -280,12 +280,12 @@ async def ship_to_members(
             origin.snapshot, environment_dest(spec.key), links, origin.link
         )
     except HerdError as error:
-        return [HostFailure(host=lacking[0].watch.word.name, sentence=error.sentence)]
+        return [HostFailure(host=lacking[0].watch.status.name, sentence=error.sentence)]
     if failed:
         return [HostFailure(host=host, sentence=why) for host, why in failed.items()]
     seconds = round(means.clock.now() - began, 1)
     source = host_title(origin.link.host) if origin.link is not None else "this machine"
-    others = [one.watch.word.name for one in lacking if one.watch.link is not origin.link]
+    others = [one.watch.status.name for one in lacking if one.watch.link is not origin.link]
     if others:
         many = f"{len(others)} hosts" if len(others) > 1 else "1 host"
         report_event(gang, lacking[0].watch, "environment.copied", {

@@ -68,7 +68,7 @@ class GangClient:
             if watches is None:
                 self._statuses.pop(bid, None)
             else:
-                self._statuses[bid] = tuple(watch.word for watch in watches)
+                self._statuses[bid] = tuple(watch.status for watch in watches)
         self._changed.clear()
         return dict(self._statuses)
 
@@ -108,7 +108,7 @@ class GangClient:
 
     def _stop_watcher(self, watch: HostWatcher) -> None:
         self._tasks.pop(watch).cancel()
-        self._setups.pop(watch.word.name, None)
+        self._setups.pop(watch.status.name, None)
 
     async def prepare_hosts(
         self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str],
@@ -199,7 +199,7 @@ class GangClient:
     async def set_up_host(self, watch: HostWatcher, name: str, what: Json) -> HostFailure | None:
         """Run the user's setup on one host; a failure from an earlier call is tried again."""
         began = parse_message(PingReply, await call_agent(watch, "ping", {}, CALL_S)).time
-        many = self._setups.get(watch.word.name, 0)
+        many = self._setups.get(watch.status.name, 0)
         for _ in range(SETUPS_MAX):
             id = f"{name}-{many}"
             answer = await call_agent(watch, "setup", {"id": id, "slot": watch.slot, **what}, None)
@@ -208,7 +208,7 @@ class GangClient:
                 continue  # another setup was running and had to end first
             if status.phase == "ended" and status.exit == 0:
                 return None
-            many = self._setups[watch.word.name] = many + 1
+            many = self._setups[watch.status.name] = many + 1
             if status.asked is None or status.asked >= began:
                 return setup_failure(watch, status)
         raise InvalidMessage(f"{SETUPS_MAX} setup ids in a row are already in use")
@@ -259,7 +259,7 @@ class GangClient:
         watches = [one for one in self._watches.get(bid, []) if one.link]
         found = await self.run_on_all(watches, look)
         return {
-            watch.word.name: text if isinstance(text, str) else f"# {failure_message([text])}\n"
+            watch.status.name: text if isinstance(text, str) else f"# {failure_message([text])}\n"
             for watch, text in zip(watches, found, strict=True)
             if text is not None
         }
@@ -285,7 +285,7 @@ class GangClient:
                     except NotFound:
                         pass  # this host did not write it
             async with asyncio.timeout(DRAIN_S):
-                while any(has_ended(work) and not work.drained for work in watch.word.works):
+                while any(has_ended(work) and not work.drained for work in watch.status.works):
                     await self.means.clock.sleep(0.2)
 
         found = await self.run_on_all(watches, fetch)
@@ -306,7 +306,7 @@ class GangClient:
             one
             for many in self._watches.values()
             for one in many
-            if one.link and any(not has_ended(work) for work in one.word.works)
+            if one.link and any(not has_ended(work) for work in one.status.works)
         ]
         terms = {"seconds": DEADMAN_S}
         await self.run_on_all(watches, lambda watch: call_agent(watch, "lease", terms, CALL_S))
@@ -324,23 +324,23 @@ class GangClient:
             except Superseded as error:
                 self.outdated = error.sentence
                 self.means.stir()
-                return HostFailure(host=watch.word.name, sentence=error.sentence)
+                return HostFailure(host=watch.status.name, sentence=error.sentence)
             except NotReached as error:
-                return HostFailure(host=watch.word.name, sentence=error.sentence, unknown=True)
+                return HostFailure(host=watch.status.name, sentence=error.sentence, unknown=True)
             except HerdError as error:
-                return HostFailure(host=watch.word.name, sentence=error.sentence)
+                return HostFailure(host=watch.status.name, sentence=error.sentence)
             except TimeoutError:
                 sentence = "it did not answer in time"
-                return HostFailure(host=watch.word.name, sentence=sentence, unknown=True)
+                return HostFailure(host=watch.status.name, sentence=sentence, unknown=True)
             except InvalidMessage as nonsense:
                 watch.report_invalid(nonsense)
                 sentence = f"its answer is invalid: {nonsense}"
-                return HostFailure(host=watch.word.name, sentence=sentence)
+                return HostFailure(host=watch.status.name, sentence=sentence)
             except OSError as error:
                 sentence = f"a file cannot be written on this machine ({error})"
-                return HostFailure(host=watch.word.name, sentence=sentence)
+                return HostFailure(host=watch.status.name, sentence=sentence)
             except Exception as error:  # noqa: BLE001 - one host never ends the engine
-                return HostFailure(host=watch.word.name, sentence=watch.report_failure(error))
+                return HostFailure(host=watch.status.name, sentence=watch.report_failure(error))
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(watch)) for watch in watches]

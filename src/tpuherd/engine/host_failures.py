@@ -23,7 +23,7 @@ class HostFailure:
 
 
 def unreached_failure(watch: HostWatcher) -> HostFailure:
-    return HostFailure(host=watch.word.name, sentence=watch.word.trouble or "it is unreachable")
+    return HostFailure(host=watch.status.name, sentence=watch.status.trouble or "it is unreachable")
 
 
 def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
@@ -31,7 +31,7 @@ def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
     ending = f"signal {status.signal}" if status.exit is None else f"status {status.exit}"
     why = status.why or f"setup step {number} ({command}) ended with {ending}"
     return HostFailure(
-        host=watch.word.name,
+        host=watch.status.name,
         sentence=why,
         # A step that could not even begin is the host's failure, not the user's.
         exit=None if why.startswith(UNBORN) else status.exit or status.signal,

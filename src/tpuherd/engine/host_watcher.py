@@ -69,7 +69,7 @@ class HostWatcher:
         self.slot = slot
         self.link: Link | None = None
         self._changed = changed  #: called with every new status
-        self._word = HostStatus(
+        self._status = HostStatus(
             node=host.node,
             worker=host.worker,
             incarnation=host.incarnation,
@@ -89,13 +89,13 @@ class HostWatcher:
         self._means = means
 
     @property
-    def word(self) -> HostStatus:
+    def status(self) -> HostStatus:
         """The host's status as last reported."""
-        return self._word
+        return self._status
 
-    @word.setter
-    def word(self, word: HostStatus) -> None:
-        self._word = word
+    @status.setter
+    def status(self, status: HostStatus) -> None:
+        self._status = status
         self._changed()
 
     async def run(self) -> None:
@@ -122,8 +122,8 @@ class HostWatcher:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         what = f"{type(error).__name__}: {error}"[:300]
-        why = f"{self.word.name} is not contacted for {PAUSE_S_MAX:g} s: its data led to {what}"
-        facts = {"host": self.word.name, "error": what, "why": why}
+        why = f"{self.status.name} is not contacted for {PAUSE_S_MAX:g} s: its data led to {what}"
+        facts = {"host": self.status.name, "error": what, "why": why}
         self._means.tell("host.unexpected_error", self.slot, facts)
         return why
 
@@ -135,16 +135,16 @@ class HostWatcher:
             return
         self._refused_at = now
         what, many = str(nonsense)[:300], self._refused
-        why = f"{self.word.name} sent invalid data, which is ignored: {what}"
+        why = f"{self.status.name} sent invalid data, which is ignored: {what}"
         why += f" ({many} times so far)" if many > 1 else ""
-        facts = {"host": self.word.name, "problem": what, "count": many, "why": why}
+        facts = {"host": self.status.name, "problem": what, "count": many, "why": why}
         self._means.tell("host.invalid_data", self.slot, facts)
 
     def _mark_lost(self, trouble: str) -> None:
         self.link = None
         self._followed.clear()
-        if self.word.reached or self.word.trouble != trouble:
-            self._publish_status(replace(self.word, reached=False, trouble=trouble))
+        if self.status.reached or self.status.trouble != trouble:
+            self._publish_status(replace(self.status, reached=False, trouble=trouble))
 
     async def _use_link(self, link: Link) -> str:
         """Use the link until it ends, and return why it ended."""
@@ -169,7 +169,7 @@ class HostWatcher:
         heard_at = clock.now()
         while self._means.probes:
             await clock.sleep(PROBE_S)
-            quiet_s = clock.now() - max(self.word.heard_at, heard_at)
+            quiet_s = clock.now() - max(self.status.heard_at, heard_at)
             if quiet_s < PROBE_S:
                 continue
             try:
@@ -182,8 +182,8 @@ class HostWatcher:
             except HerdError:
                 return
             heard_at = clock.now()
-            if self.word.reached:
-                self.word = replace(self.word, heard_at=heard_at)
+            if self.status.reached:
+                self.status = replace(self.status, heard_at=heard_at)
 
     async def _read_events(self, link: Link, group: asyncio.TaskGroup) -> None:
         async for event in link.events():
@@ -208,7 +208,7 @@ class HostWatcher:
         answer = await link.call(RpcRequest(name="attempts"))
         now = self._means.clock.now()
         boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
-        word = replace(self.word, reached=True, heard_at=now, trouble="", boot=boot)
+        word = replace(self.status, reached=True, heard_at=now, trouble="", boot=boot)
         try:
             status = parse_message(AttemptsReply, answer)
             if status.unused_s is not None:
@@ -240,7 +240,7 @@ class HostWatcher:
     def _take_event(self, event: Json, link: Link, group: asyncio.TaskGroup) -> None:
         now = self._means.clock.now()
         message = parse_message(AgentEvent, event)
-        word = self.word
+        word = self.status
         if message.event == "notice":
             notice = parse_notice(event)
             word = agent_updates.apply_notice(word, notice.what, notice.value, now)
@@ -259,10 +259,10 @@ class HostWatcher:
                 self._update_report(beat.id, beat.report, now)
         word = replace(word, heard_at=now, works=self._all_runs())
         relevant = agent_updates.planner_relevant
-        if relevant(word) != relevant(self.word):
+        if relevant(word) != relevant(self.status):
             self._publish_status(word)
         else:
-            self.word = word
+            self.status = word
 
     def _update_attempt(self, status: AttemptStatus, link: Link, group: asyncio.TaskGroup) -> None:
         """Apply the status of an attempt or setup, and follow its log from now on."""
@@ -277,7 +277,7 @@ class HostWatcher:
             self._works[id] = agent_updates.merge_attempt_status(
                 status, self._works.get(id), self._means.clock.now()
             )
-            self._means.samples.take_report(self.word, self.slot, self._works[id])
+            self._means.samples.take_report(self.status, self.slot, self._works[id])
             has_output = not self._works[id].drained
         else:
             has_output = status.phase == "running" or bool(status.length)
@@ -325,7 +325,7 @@ class HostWatcher:
                     work, step_s=agent_updates.median_step_time(tuple(pace)) or work.step_s
                 )
         self._works[attempt] = work
-        self._means.samples.take_report(self.word, self.slot, work)
+        self._means.samples.take_report(self.status, self.slot, work)
 
     async def _follow_log(self, link: Link, attempt: str) -> None:
         """Copy its log here to the end; after a gap or a full disk, try again."""
@@ -373,30 +373,30 @@ class HostWatcher:
         known = self._works.get(attempt)
         if known is not None and known.word in LIVING:
             self._works[attempt] = replace(known, logged_at=self._means.clock.now())
-            self.word = replace(self.word, works=self._all_runs())
+            self.status = replace(self.status, works=self._all_runs())
 
     def _report_trimmed(self, attempt: str, writer: LogWriter) -> None:
         """Report once that its log is longer than what is kept here."""
         if writer.dropped and attempt not in self._trimmed:
             self._trimmed.add(attempt)
             why = (
-                f"the log of {attempt} on {self.word.name} is longer than the"
+                f"the log of {attempt} on {self.status.name} is longer than the"
                 f" {writer.most >> 20} MiB of it that are kept on this machine: its end is kept"
             )
-            facts = {"host": self.word.name, "attempt": attempt, "why": why}
+            facts = {"host": self.status.name, "attempt": attempt, "why": why}
             self._means.tell("log.truncated", self.slot, facts)
 
     def _mark_drained(self, attempt: str) -> None:
         known = self._works.get(attempt)
         if known is not None and not known.drained:
             self._works[attempt] = replace(known, drained=True)
-            self._publish_status(replace(self.word, works=self._all_runs()))
+            self._publish_status(replace(self.status, works=self._all_runs()))
 
     def _all_runs(self) -> tuple[HostRun, ...]:
         return tuple(self._works.values())
 
     def _publish_status(self, word: HostStatus) -> None:
-        self.word = word
+        self.status = word
         self._means.stir()
 
 

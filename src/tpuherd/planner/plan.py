@@ -59,7 +59,7 @@ from tpuherd.planner.settled_slots import (
     NONE_SETTLED,
     SettledSlots,
     SlotPlan,
-    settle,
+    keep_plan,
     settled_in,
     still_settled,
 )
@@ -152,7 +152,7 @@ class PlanRound:
         self.wake_at = min(self.wake_at, case.wake_at)
         self.survey_s = min(self.survey_s, case.survey_s)
         self.rest = self.rest and over
-        if (settled := settle(case, rest=over)) is not None:
+        if (settled := keep_plan(case, rest=over)) is not None:
             self.settled[case.slot.name] = settled
 
 

@@ -101,7 +101,7 @@ def hosts_of(
     return tuple((bid, world.observed.hosts.get(bid, ())) for bid in slot_history.bids)
 
 
-def settle(case: SlotContext, *, rest: bool) -> SlotPlan | None:
+def keep_plan(case: SlotContext, *, rest: bool) -> SlotPlan | None:
     """The plan to take over in the next round; None if the slot is not settled."""
     name = case.slot.name
     if case.steps or case.requests or case.limit or case.open.held or name in case.world.unknown:
