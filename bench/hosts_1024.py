@@ -65,12 +65,12 @@ class Book:
         self, figure: str, unit: str, ours: list[float], *, peer: str | None = None,
         theirs: list[float] | None = None, note: str = "",
     ) -> None:  # fmt: skip
-        ratio = [statistics.median(ours) / statistics.median(theirs)] if theirs else None
-        row = {"figure": figure, "unit": unit, "at": self.many, "ours": ours, "peer": peer}
-        self.rows.append({**row, "theirs": theirs, "ratio": ratio, "note": note})
+        row = {"figure": figure, "unit": unit, "at": self.many, "ours": ours, "note": note}
+        self.rows.append({**row, "peer": peer, "theirs": theirs} if theirs else row)
         said = f"{self.many:>5} hosts  {figure:<34} {statistics.median(ours):9.2f} {unit}"
-        if theirs and ratio:
-            said += f"   {peer}: {statistics.median(theirs):.2f} {unit}, ratio {ratio[0]:.2f}"
+        if theirs:
+            ratio = statistics.median(ours) / statistics.median(theirs)
+            said += f"   {peer}: {statistics.median(theirs):.2f} {unit}, ratio {ratio:.2f}"
         print(f"{said}   {note}".rstrip(), flush=True)
 
 

@@ -19,7 +19,6 @@ of tests/integration/clients/make_venv.sh.
 import argparse
 import json
 import os
-import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import write_figures
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
@@ -188,9 +188,8 @@ def report(mode: str, found: Sequence[Recovery], start_s: float) -> list[dict[st
         print(f"      {part:<13} {spread([one.startup.get(part, 0.0) for one in found])}")
     sys.stdout.flush()
     return [
-        {"figure": f"recovery, {name}, head start {mode}", "unit": "s", "at": None,
-         "ours": [round(value, 3) for value in values], "peer": None, "theirs": None,
-         "ratio": None, "note": "charlm, 4 hosts, without notice"}
+        {"figure": f"recovery, {name}, head start {mode}", "unit": "s",
+         "ours": [round(value, 3) for value in values], "note": "charlm, 4 hosts, without notice"}
         for name, values in figures.items()
     ]  # fmt: skip
 
@@ -213,10 +212,7 @@ def main() -> None:
             found = storm(user, f"m{number}", asked.strokes, MODES[mode])
             rows += report(mode, found, median(starts))
     if asked.json:
-        words = " ".join(["bench/recovery.py", *sys.argv[1:]])
-        facts = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "system": platform.platform()}
-        whole = {"title": "recovery", "command": words, "machine": facts, "rows": rows}
-        asked.json.write_text(json.dumps(whole, indent=1))
+        write_figures(asked.json, "Recovery", rows)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ import argparse
 import asyncio
 import gc
 import json
-import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -28,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.rigs.deep_size import measure_objects
+from bench.rigs.figures import write_figures
 from bench.rigs.large_fleet import Fleet, run_fleet
 from bench.rigs.long_storm import run_storm
 from bench.rigs.used_time import SampledTime
@@ -145,8 +144,8 @@ FIGURES = (
 
 def figure_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"figure": title, "unit": unit, "at": one["nodes"], "ours": [one[key]], "peer": None,
-         "theirs": None, "ratio": None, "note": f"{one['nodes']} nodes, four hosts each"}
+        {"figure": title, "unit": unit, "at": one["nodes"], "ours": [one[key]],
+         "note": f"{one['nodes']} nodes, four hosts each"}
         for title, unit, key in FIGURES for one in found
     ]  # fmt: skip
 
@@ -155,7 +154,7 @@ def storm_rows(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     keys = (("engine_bytes", "B"), ("world_bytes", "B"), ("unpacked", "events"))
     return [
         {"figure": f"weeks of preemptions: {key}", "unit": unit, "at": round(one["day"], 1),
-         "ours": [one[key]], "peer": None, "theirs": None, "ratio": None, "note": "at: days"}
+         "ours": [one[key]], "note": "at: days"}
         for key, unit in keys for one in found
     ]  # fmt: skip
 
@@ -199,10 +198,7 @@ def main() -> int:
     if said.days:
         rows += storm_rows(run_storm(2, said.days, said.days / 10, print_held))
     if said.json:
-        machine = {"cores": os.cpu_count(), "system": platform.platform(),
-                   "python": platform.python_version()}  # fmt: skip
-        content = {"title": "Size", "command": "bench/size.py", "machine": machine, "rows": rows}
-        said.json.write_text(json.dumps(content, indent=1) + "\n")
+        write_figures(said.json, "Size", rows)
     return 0
 
 
