@@ -108,6 +108,10 @@ def owner(*options: str) -> Iterator[Owner]:
         found = Owner(world.home, world)
         try:
             yield found
+        except AssertionError as error:
+            error.add_note("\n".join(["The last events:", *map(str, found.events()[-30:])]))
+            error.add_note("The cloud has: " + " ".join(found.all_there_is()))
+            raise
         finally:
             found.leave_all()
 

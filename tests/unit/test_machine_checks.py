@@ -23,7 +23,14 @@ from tpuherd.checks.judge_machine import (
     judge_versions,
 )
 from tpuherd.checks.judge_project import EngineFacts, judge_context, judge_engine, judge_store
-from tpuherd.checks.machine_facts import DiskFacts, Machine, PathFacts, VersionFacts
+from tpuherd.checks.machine_facts import (
+    DiskFacts,
+    Machine,
+    PathFacts,
+    ProgramRun,
+    VersionFacts,
+    run_program,
+)
 from tpuherd.checks.run_checks import CheckFunction, run_checks
 from tpuherd.clock import WallClock
 from tpuherd.errors import HerdError, NoLogin, NotFound, StoreDamaged
@@ -141,6 +148,22 @@ def short_home() -> Iterator[Path]:
     """A folder for sockets, whose paths the kernel limits to about a hundred bytes."""
     with tempfile.TemporaryDirectory(prefix="home-") as name:
         yield Path(name)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_program_whose_check_is_cancelled_ends(turns: int) -> None:
+    """Also if it is cancelled while it starts, and twice."""
+
+    async def cancel_after_turns() -> ProgramRun | BaseException:
+        running = asyncio.ensure_future(run_program(["sleep", "1000"], {"PATH": "/usr/bin:/bin"}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        return (await asyncio.gather(running, return_exceptions=True))[0]
+
+    assert isinstance(asyncio.run(cancel_after_turns()), asyncio.CancelledError)
 
 
 def test_dead_sockets_are_found_and_removed(machine: Machine, short_home: Path) -> None:

@@ -6,6 +6,7 @@ import platform
 import shutil
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,22 +150,43 @@ def is_refused(path: Path) -> bool:
 
 
 async def run_program(words: Sequence[str], environ: Mapping[str, str]) -> ProgramRun:
-    """Run a program to its end, without input; it is killed if we are cancelled."""
-    process = await asyncio.create_subprocess_exec(
-        *words,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(environ),
-    )
+    """Run a program to its end, without input; it is killed if we are cancelled.
+
+    In a thread: what asyncio starts is left without an end if it is cancelled while it starts.
+    """
+    run = CancellableRun(words, environ)
     try:
-        out, err = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
+        return await asyncio.to_thread(run.wait_for_end)
+    except asyncio.CancelledError:
+        run.cancel()
         raise
-    said = (one[:SAID_MAX].decode("utf-8", "replace").strip() for one in (out, err))
-    return ProgramRun(status=process.returncode or 0, out=next(said), err=next(said))
+
+
+class CancellableRun:
+    """A program that one thread runs and another may kill."""
+
+    def __init__(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._words, self._environ = words, environ
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._cancelled = False
+
+    def wait_for_end(self) -> ProgramRun:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            self._words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=self._environ
+        ) as process:
+            self._started.append(process)
+            if self._cancelled:
+                process.kill()
+            said = process.communicate()
+        out, err = (one[:SAID_MAX].decode("utf-8", "replace").strip() for one in said)
+        return ProgramRun(status=process.returncode, out=out, err=err)
+
+    def cancel(self) -> None:
+        """Kill the program, or have it killed as soon as it has started."""
+        self._cancelled = True
+        for process in self._started:
+            process.kill()
 
 
 async def ask_daemon(environ: Mapping[str, str]) -> Mapping[str, Any] | None:
