@@ -252,6 +252,14 @@ class Store(Protocol):
         """Delete a job; an unknown one is fine."""
         ...
 
+    def load_setting(self, name: str) -> Mapping[str, Any] | None:
+        """Return what all users of the store agree on under this name; None: nothing yet."""
+        ...
+
+    def put_setting(
+        self, name: str, document: Mapping[str, Any], events: Sequence[HistoryEvent] = ()
+    ) -> None: ...
+
     def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
         """Write all or none; return the last event's number. Superseded if the epoch is over."""
         ...

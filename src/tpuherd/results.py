@@ -34,6 +34,7 @@ class JobSummary:
     """A job as one row."""
 
     job: str  #: its name
+    user: str  #: whose job it is; empty if nobody has said so
     goal: Literal["run", "idle", "stopped", "removed"]  #: what the job should do
     phase: str  #: what its slots do
     phases: Mapping[str, int]  #: number of slots by phase

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -20,6 +21,7 @@ class MemoryStore:
         self.events: list[HistoryEvent] = []
         self.messages: Mapping[str, str] = {}
         self._jobs: dict[str, StoredJob] = {}
+        self._settings: dict[str, Mapping[str, Any]] = {}
         self._changes = 0
         self._written = written
 
@@ -50,6 +52,15 @@ class MemoryStore:
     def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
         self._changes += 1
         self._jobs.pop(job, None)
+        self.append_events(events)
+
+    def load_setting(self, name: str) -> Mapping[str, Any] | None:
+        return self._settings.get(name)
+
+    def put_setting(
+        self, name: str, document: Mapping[str, Any], events: Sequence[HistoryEvent] = ()
+    ) -> None:
+        self._settings[name] = document
         self.append_events(events)
 
     def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:

@@ -17,7 +17,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder, Store
 from tpuherd.settings.folders import LocalFolders
 from tpuherd.settings.project_access import ProjectScope
-from tpuherd.store import schema
+from tpuherd.store import job_table, schema
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
 
@@ -97,6 +97,24 @@ def test_jobs_are_adopted_all_or_none(open_store: Open) -> None:
         store.add_jobs([new_job(job="llama"), new_job(job="bert", snapshot="new")], [event(2)])
     assert sorted(other.stored_jobs()) == ["bert", "gpt"]
     assert len(list(store.read_events())) == 1
+
+
+def test_a_job_keeps_whose_it_is(open_store: Open) -> None:
+    open_store().add_jobs([new_job(user="ana"), new_job("bert")], [])
+    assert {name: job.user for name, job in open_store().stored_jobs().items()} == {
+        "gpt": "ana",
+        "bert": "",
+    }
+
+
+def test_a_setting_is_read_as_written_and_changes_the_version(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert other.load_setting("shares") is None
+    before, here = other.change_counter(), store.change_counter()
+    store.put_setting("shares", {"users": {"ana": 2.0}}, [event(1)])
+    assert other.load_setting("shares") == {"users": {"ana": 2.0}}
+    assert other.change_counter() != before and store.change_counter() != here
+    assert [one for _, one in other.read_events()] == [event(1)]
 
 
 def test_a_removed_job_is_gone_and_may_be_removed_again(open_store: Open) -> None:
@@ -430,6 +448,18 @@ def test_an_older_store_is_migrated_step_by_step(tmp_path: Path) -> None:
         schema.migrate_schema(connection, [*steps, "CREATE TABLE less (one); nonsense"])
     assert schema.schema_version(connection) == schema.OLDEST + len(schema.STEPS)
     connection.close()
+
+
+def test_jobs_from_before_users_were_kept_belong_to_nobody_in_particular(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+        for step in schema.STEPS[:3]:
+            connection.executescript(step)
+        connection.execute(f"PRAGMA user_version = {schema.OLDEST + 2}")
+        connection.execute("INSERT INTO jobs VALUES ('gpt', 'run', '{}', '', 1, 1, 1, 'ann@x', 0)")
+        assert job_table.read_jobs(connection)["gpt"].user == ""  # as a damaged one is read
+    store = Database(tmp_path, NOW)
+    assert (store.stored_jobs()["gpt"].user, store.stored_jobs()["gpt"].who) == ("", "ann@x")
+    store.close()
 
 
 def test_a_damaged_store_in_use_is_not_moved(

@@ -279,6 +279,7 @@ def test_packed_events_of_a_damaged_store_are_kept(tmp_path: Path) -> None:
         store.put_job(new_job(job), [HistoryEvent(at=NOW, kind="job.submitted", job=job)])
     for _ in range(3):
         store.append_events([event(n) for n in range(EVENTS)])
+    store.put_setting("shares", {"users": {"ana": 2}})
     assert [store.pack_events(before=NOW, keep=1_000) for _ in range(3)] == [1_000, 1_000, 0]
     before = list(store.read_events())
     store.close()
@@ -293,4 +294,5 @@ def test_packed_events_of_a_damaged_store_are_kept(tmp_path: Path) -> None:
     assert (seq, aside.kind) == (before[-1][0] + 1, SET_ASIDE)
     assert "could not read up to 1000 events" in aside.facts["why"]
     assert aside.facts["lost_jobs"] == []
+    assert store.load_setting("shares") == {"users": {"ana": 2}}
     store.close()

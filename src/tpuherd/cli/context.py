@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
-WORDS = ("project", "world", "account", "login", "ways", "keys", "via")
+WORDS = ("project", "world", "account", "login", "ways", "keys", "via", "user")
 BYTES_MAX = 1_000_000
 TEXT_MAX = 1000  #: characters of a name or option
 
@@ -67,6 +67,9 @@ def use(name: str) -> ParsedCommand:
     help="Where your SSH key is added: to each node (default) or to the project.",
 )
 @click.option("--via", metavar="USER@HOST", help="The machine on which the engine runs.")
+@click.option(
+    "--user", metavar="NAME", help="Whose your jobs are, for others; default: user@machine."
+)
 def add(name: str, **said: Any) -> ParsedCommand:
     """Add a context, or change one."""
     return make_parsed_command("herd context add", partial(run_context_add, name, said))

@@ -116,6 +116,7 @@ def find_remote_machine(
         "key": key,
         "terms": content["projects"].get(key, {}),
         "owner": project_access.get_owner_id(folders.config),
+        "user": project_access.get_user_name(folders.config, environ),
     }
     folders.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
     return RemoteMachine(

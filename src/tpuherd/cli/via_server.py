@@ -121,7 +121,7 @@ def missing_contents(ids: Iterable[str]) -> list[str]:
 
 
 def save_context(home: Path, letter: Mapping[str, Any]) -> None:
-    """Save the cloud, the owner id and the grants."""
+    """Save the cloud, the owner id, the user's name and the grants."""
     folder = resolve_folders(os.environ).config
     with contexts_file.edit_contexts(folder) as content:
         content["current"] = letter["name"]
@@ -129,6 +129,7 @@ def save_context(home: Path, letter: Mapping[str, Any]) -> None:
         key = letter["key"]
         content["projects"][key] = {**content["projects"].get(key, {}), **letter["terms"]}
     write_private_file(folder / "owner", letter["owner"].encode())
+    write_private_file(folder / "user", letter["user"].encode())
     program = home / PROGRAM
     write_private_file(program, SHELL.format(home=home, python=home.parent / CURRENT).encode())
     program.chmod(0o700)

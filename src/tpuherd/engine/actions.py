@@ -105,6 +105,7 @@ def bid_card(
         "offer": asdict(ask.offer),
         "made_at": row.made_at if row else 0.0,
         "asked_at": now,
+        **({"user": row.user} if row and row.user else {}),
     }
 
 

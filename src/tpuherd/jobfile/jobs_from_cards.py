@@ -12,6 +12,8 @@ from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.targets import split_bid_name
 
+USER_MAX = 200  #: characters of a user's name that are kept
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RebuiltRecords:
@@ -110,6 +112,7 @@ def build_stored_job(
         made_at=float(card.get("made_at") or now),
         changed_at=now,
         who=who,
+        user=str(card.get("user", ""))[:USER_MAX],
     )
 
 

@@ -183,7 +183,7 @@ async def adopt_nodes(adoption: NodeAdoption, here: Session) -> Adoption | None:
     snapshot = await snapshot_code(found, here)
     if snapshot is None:
         return None
-    stored = new_job_record(found.job, found.goal, snapshot, now)
+    stored = replace(new_job_record(found.job, found.goal, snapshot, now), user=here.user)
     marked = await write_cards(adoption, stored, here)
     sights = [bid_observation(node.bid, None, [node]) for node in marked]
     records = rebuild_records(sights, here.store.stored_jobs(), now, user_at_machine())

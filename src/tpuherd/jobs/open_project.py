@@ -50,6 +50,11 @@ class Session:
         """The folder of contexts and grants."""
         return self.place.folders.config
 
+    @property
+    def user(self) -> str:
+        """The name under which this user's jobs are kept."""
+        return project_access.get_user_name(self.config_folder, self.prompter.environ)
+
     def get_job(self, job: str, *, hint: str = "") -> StoredJob:
         """Return the job with exactly this name."""
         jobs = self.store.stored_jobs()
@@ -81,6 +86,8 @@ def job_event(
         "why": f"{user_at_machine()} {why}",
         "goal": stored.goal.value,
     }
+    if stored.user:
+        facts["user"] = stored.user
     if change is not None:
         facts["difference"] = list(change.lines)
     return HistoryEvent(at=stored.changed_at, kind=kind, job=stored.job, facts=facts)

@@ -184,7 +184,8 @@ async def prepare_record(found: CheckedJob, here: Session, details: str) -> Stor
     snapshot = await snapshot_code(found, here)
     if snapshot is None:
         return None
-    return new_job_record(found.job, found.goal, snapshot, here.clock.now())
+    fresh = new_job_record(found.job, found.goal, snapshot, here.clock.now())
+    return replace(fresh, user=here.user)
 
 
 async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:

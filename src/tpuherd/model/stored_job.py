@@ -18,7 +18,8 @@ class StoredJob:
     made_at: float
     changed_at: float
     revision: int = 0  #: counts the changes; set by the store
-    who: str = ""  #: user@machine
+    who: str = ""  #: user@machine of the last change
+    user: str = ""  #: whose job it is; "": a job from before users were kept
     patient: bool = False  #: changed code waits for the next attempt; no attempt is stopped for it
 
     @property

@@ -9,9 +9,11 @@ The only module that reads the environment and the configuration files.
 import getpass
 import os
 import re
+import socket
 from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
+from contextlib import suppress
 from dataclasses import dataclass
 from json import loads
 from pathlib import Path
@@ -149,6 +151,23 @@ def get_owner_id(config: Path) -> str:
         except FileExistsError:
             pass
         return file.read_text().strip()
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be used ({error.strerror})") from error
+
+
+def get_user_name(config: Path, environ: Mapping[str, str]) -> str:
+    """Return the name under which this user's jobs are kept: that of the context, or
+    user@machine, which stays what it was at the first use if the machine is renamed.
+    """
+    named = contexts_file.current_context(config, environ).get("user")
+    if named:
+        return str(named)
+    file = config / "user"
+    try:
+        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError), file.open("x") as stream:
+            stream.write(f"{local_user()}@{socket.gethostname()}")
+        return file.read_text(errors="replace").strip()
     except OSError as error:
         raise InvalidInput(f"{file} can't be used ({error.strerror})") from error
 

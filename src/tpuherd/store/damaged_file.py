@@ -45,6 +45,7 @@ class ReadableContents:
     """What could be read."""
 
     jobs: Sequence[StoredJob] = ()
+    settings: Sequence[tuple[str, str]] = ()  #: what all users agree on, as JSON by name
     events: Sequence[tuple[int, HistoryEvent]] = ()
     packed: Sequence[PackedRow] = ()
     history: tuple[int, bytes] | None = None  #: the number of the last event in it, and its bytes
@@ -261,6 +262,7 @@ def read_tables(connection: sqlite3.Connection) -> ReadableContents:
     jobs = read_jobs(connection, sorted({event.job for _, event in found if event.job}))
     return ReadableContents(
         jobs=list(jobs.values()),
+        settings=try_read(lambda: connection.execute("SELECT * FROM settings").fetchall()) or (),
         events=found,
         packed=packed,
         history=try_read(lambda: log.read_history(connection)),

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tpuherd import files
 from tpuherd.errors import HerdError, Superseded
@@ -116,6 +117,18 @@ class Database:
     def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
         with self._write_transaction() as connection:
             job_table.remove_job(connection, job)
+            log.append_events(connection, events)
+        self._changes += 1
+
+    def load_setting(self, name: str) -> Mapping[str, Any] | None:
+        with self._read_transaction() as connection:
+            return job_table.read_setting(connection, name)
+
+    def put_setting(
+        self, name: str, document: Mapping[str, Any], events: Sequence[HistoryEvent] = ()
+    ) -> None:
+        with self._write_transaction() as connection:
+            job_table.put_setting(connection, name, document)
             log.append_events(connection, events)
         self._changes += 1
 

@@ -38,10 +38,13 @@ STEPS: Sequence[str] = (
     # Old events, many in one row.
     "CREATE TABLE packed_events (last INTEGER PRIMARY KEY, first INTEGER NOT NULL,"
     " jobs TEXT NOT NULL, kinds TEXT NOT NULL, content BLOB NOT NULL)",
+    # Whose each job is, and what all users of a store agree on: their shares.
+    "ALTER TABLE jobs ADD COLUMN owned_by TEXT NOT NULL DEFAULT '';"
+    " CREATE TABLE settings (name TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID",
 )
 
 
-TABLES = frozenset(("jobs", "events", "lease", "history", "states", "packed_events"))
+TABLES = frozenset(("jobs", "events", "lease", "history", "states", "packed_events", "settings"))
 
 
 def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS) -> None:

@@ -120,6 +120,7 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
             connection.execute(
                 "UPDATE jobs SET revision = ? WHERE job = ?", (job.revision, job.job)
             )
+        connection.executemany("INSERT INTO settings VALUES (?, ?)", found.settings)
         restore_packed(connection, found.packed)
         log.restore_events(connection, found.events)
         log.raise_next_number(connection, max((row[0] for row in found.packed), default=0))

@@ -16,6 +16,7 @@ from tpuherd.views.format_text import (
     format_span,
     format_table,
 )
+from tpuherd.views.job_rows import has_many_users
 
 Json = Mapping[str, Any]
 LINES = 6  #: of a host's last output
@@ -32,7 +33,7 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
     """`herd ls`"""
     if not rows:
         return "No jobs. Start one with `herd run`."
-    cells = [
+    cells: list[tuple[str, ...]] = [
         (
             row["job"],
             row["phase"] or NOTHING,
@@ -46,7 +47,12 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
         )
         for row in rows
     ]
-    table = format_table([JOBS, *cells], right=(2, 4, 5, 6, 7, 8), colour=colour, width=width)
+    cells, right = [JOBS, *cells], [2, 4, 5, 6, 7, 8]
+    if has_many_users(rows):
+        users = ["USER", *(row["user"] or NOTHING for row in rows)]
+        cells = [(one[0], user, *one[1:]) for one, user in zip(cells, users, strict=True)]
+        right = [at + 1 for at in right]
+    table = format_table(cells, right=right, colour=colour, width=width)
     return "\n".join([table, *map(idle_line, (row for row in rows if row["idle"]))])
 
 
@@ -77,7 +83,8 @@ def job_heading(page: Json) -> str:
     document = page["document"]
     what = " or ".join(as_list(document.get("accelerator"))) or ", ".join(page["type"])
     tier = " or ".join(as_list(document.get("tier")))
-    by = f" by {page['who']}" if page["who"] else ""
+    whose = page["user"] or page["who"]
+    by = f" by {whose}" if whose else ""
     head = [
         f"{page['job']}: {count_slices(page['slices'])}{what} {tier}".rstrip(),
         f"{page['ready']} of {page['slots']} ready",

@@ -117,6 +117,7 @@ def job_row(scene: StoreView, job: str) -> Json:
     attempts = [account.runs[-1].attempt.number for account in accounts if account.runs]
     return {
         "job": job,
+        "user": stored_job.user if stored_job else "",
         "goal": GOALS[stored_job.goal] if stored_job else "removed",
         "phase": ", ".join(phases) if len(phases) < 2 else count_phases(phases),
         "phases": phases,
@@ -131,6 +132,11 @@ def job_row(scene: StoreView, job: str) -> Json:
         **total_money(accounts),
         "goodput": combined_goodput(accounts),
     }  # fmt: skip
+
+
+def has_many_users(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the jobs are of several users: only then does it matter whose each one is."""
+    return len({row["user"] for row in rows if row["user"]}) > 1
 
 
 def count_phases(phases: Mapping[str, int]) -> str:

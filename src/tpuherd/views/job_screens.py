@@ -21,7 +21,7 @@ from tpuherd.views.format_text import (
     wrap_text,
 )
 from tpuherd.views.job_pages import as_list, fact_lines, idle_line, ordered_times, show_zones
-from tpuherd.views.job_rows import count_phases
+from tpuherd.views.job_rows import count_phases, has_many_users
 from tpuherd.views.phase_signs import (
     DONE,
     RESTING,
@@ -41,6 +41,7 @@ BOLD, FAINT = "1", "2"
 JOB_COLUMNS = (
     Column(title="", gap=1),
     Column(title="JOB", least=16),
+    Column(title="USER"),
     Column(title="PHASE", least=20),
     Column(title="READY", right=True, drop=2),
     Column(title="WHERE", drop=3, least=10),
@@ -87,7 +88,11 @@ def jobs_screen(rows: Sequence[Json], *, colour: bool, width: int) -> str:
         return "No jobs. Start one with `herd run`."
     ordered = sorted(rows, key=lambda row: (job_sign(row).urgency, row["job"]))
     cells = [job_cells(row, job_sign(row)) for row in ordered]
-    lines = [*draw_table(JOB_COLUMNS, cells, width=width, colour=colour)]
+    columns: Sequence[Column] = JOB_COLUMNS
+    if not has_many_users(rows):
+        columns = tuple(one for one in JOB_COLUMNS if one.title != "USER")
+        cells = [[*row[:2], *row[3:]] for row in cells]
+    lines = [*draw_table(columns, cells, width=width, colour=colour)]
     notes = [*job_notes(ordered, colour=colour)]
     if len(rows) > 1:
         notes.append(paint_text(total_line(rows), FAINT, colour=colour))
@@ -105,6 +110,7 @@ def job_cells(row: Json, sign: PhaseSign) -> list[Cell]:
     return [
         Cell(sign.sign, sign.tint),
         Cell(row["job"], BOLD),
+        Cell(row["user"] or NOTHING),
         Cell(phase_text(row), sign.tint),
         Cell(f"{row['ready']}/{row['slots']}", ready if sign not in (DONE, RESTING) else ""),
         Cell(where),
@@ -212,7 +218,8 @@ def heading_lines(page: Json, *, colour: bool, width: int) -> Iterator[str]:
         yield f"  {run if isinstance(run, str) else ' '.join(run)}"
     known = page["price_known"]
     cost, rate = (format_money(page[one], known=known) for one in ("cost", "per_hour"))
-    by = f" by {page['who']}" if page["who"] else ""
+    whose = page["user"] or page["who"]
+    by = f" by {whose}" if whose else ""
     age = f"submitted {format_span(page['age_s'])} ago{by}"
     money = f"{cost} so far, {rate} per hour now"
     line = f"  {page['ready']} of {page['slots']} ready, {money}, {age}"

@@ -28,9 +28,11 @@ export function makeJobList() {
 export function updateJobList(table, jobs, order, live) {
   const { compare } = ORDERS[order] ?? ORDERS.urgency;
   const rows = [...jobs].sort((one, other) => compare(one, other) || collator.compare(one.job, other.job));
+  const shared = new Set(jobs.map((job) => job.user).filter(Boolean)).size > 1;
   reconcile(table.tBodies[0], rows, (job) => job.job, (job) => makeRow(job, live), (row, job) => {
-    if (row.herdJob === job) return;
+    if (row.herdJob === job && row.herdShared === shared) return;
     row.herdJob = job;
+    row.herdShared = shared;
     updateRow(row, job, live);
   });
 }
@@ -49,7 +51,8 @@ function makeRow(job, live) {
 function updateRow(row, job, live) {
   const [name, phases, progress, nodes, goodput, cost, age] = row.cells;
   setProp(name.firstElementChild, "href", job.kind === "sweep" ? sweepHref(job.job) : jobHref(job.job));
-  setText(name.lastElementChild, job.kind === "job" ? "" : job.kind);
+  const notes = [job.kind === "job" ? "" : job.kind, row.herdShared ? job.user : ""];
+  setText(name.lastElementChild, notes.filter(Boolean).join(", "));
   updatePhaseBar(phases.firstElementChild, job);
   updateProgress(progress, job);
   setText(nodes.firstElementChild, `${formatNumber(job.ready)} of ${formatNumber(job.slots)}`);
