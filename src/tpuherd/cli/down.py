@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tpuherd.cli.formats import Duration
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.cli.user_option import other_user
 from tpuherd.exit_status import ABORTED, TIMED_OUT
 from tpuherd.targets import fold_names
 
@@ -28,8 +29,9 @@ FIRST_S, TELL_S = 20.0, 60.0  #: the first report of what is left, and the inter
     "--all",
     "all_",
     is_flag=True,
-    help="All jobs, and all other resources that herd created for you.",
+    help="All your jobs, and all other resources that herd created for you.",
 )
+@other_user
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
     "--wait/--no-wait",
@@ -43,14 +45,7 @@ FIRST_S, TELL_S = 20.0, 60.0  #: the first report of what is left, and the inter
     help="Stop waiting after this long (5m, 2h); exit 124.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def down(
-    names: tuple[str, ...],
-    all_: bool,
-    yes: bool,
-    wait: bool,
-    timeout_s: float | None,
-    json_: bool,
-) -> ParsedCommand:
+def down(names: tuple[str, ...], all_: bool, wait: bool, **said: Any) -> ParsedCommand:
     """Delete jobs: end their commands, give their nodes back and forget the jobs.
 
     It first shows what will be lost. It returns once the cloud lists nothing of the jobs, and
@@ -60,9 +55,9 @@ def down(
     """
     if bool(names) == all_:
         raise click.UsageError("name the jobs: herd down NAME…, or herd down --all")
-    if timeout_s is not None and not wait:
+    if said["timeout_s"] is not None and not wait:
         raise click.UsageError("--timeout limits the wait, so it can't be combined with --no-wait")
-    asked = DownOptions(names=names, yes=yes, waits=wait, json_=json_, timeout_s=timeout_s)
+    asked = DownOptions(names=names, waits=wait, **said)
     return make_parsed_command("herd down", partial(run_down, asked))
 
 
@@ -73,6 +68,7 @@ class DownOptions:
     waits: bool
     json_: bool
     timeout_s: float | None = None
+    user: str | None = None  #: whose jobs, if they are another's
 
 
 async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -> int:
@@ -81,7 +77,7 @@ async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -
     from tpuherd.jobs.cloud_inventory import survey_cloud
     from tpuherd.jobs.remove import removal_preview, remove_jobs
 
-    async with open_job_session(console, home, NAME, yes=asked.yes) as here:
+    async with open_job_session(console, home, NAME, yes=asked.yes, acting_for=asked.user) as here:
         seen = await survey_cloud(here)
         found = removal_preview(asked.names, seen, here)
         if found.jobs:

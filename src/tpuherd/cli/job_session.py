@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def open_job_session(
-    console: Console, doing: HostAccess, name: str, *, yes: bool = False, begins: bool = True
+    console: Console,
+    doing: HostAccess,
+    name: str,
+    *,
+    yes: bool = False,
+    begins: bool = True,
+    acting_for: str | None = None,
 ) -> AsyncIterator[Session]:
     """Yield a Session; afterwards start an engine that carries out the changes."""
     place = project_access.resolve_access(console.environ, world=console.said.world)
@@ -39,7 +45,14 @@ async def open_job_session(
     try:
         await print_notices(console, place.store_folder)
         prompter = TerminalPrompter(console, name, yes=yes)
-        yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
+        yield Session(
+            place=place,
+            store=store,
+            clock=clock,
+            prompter=prompter,
+            cloud=cloud,
+            acting_for=acting_for or "",
+        )
         await refresh_ssh_names(place, store, console)
         if begins:
             engine_control.ensure_engine(place, console.environ)

@@ -8,6 +8,7 @@ import click
 
 from tpuherd.cli.job_options import parse_setting, set_field
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.cli.user_option import other_user
 from tpuherd.exit_status import ABORTED
 
 if TYPE_CHECKING:
@@ -19,14 +20,17 @@ if TYPE_CHECKING:
 @click.command("set")
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, metavar="FIELD=VALUE…")
+@other_user
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def set_(name: str, words: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
+def set_(
+    name: str, words: tuple[str, ...], user: str | None, yes: bool, json_: bool
+) -> ParsedCommand:
     """Change fields of a job; `FIELD=` resets a field to its default.
 
     It first shows what the change costs: a new node, a new attempt, or neither.
     """
-    setting = SetOptions(name=name, words=words, yes=yes, json_=json_)
+    setting = SetOptions(name=name, words=words, user=user, yes=yes, json_=json_)
     return make_parsed_command("herd set", partial(run_set, setting, "herd set"))
 
 
@@ -34,6 +38,7 @@ def set_(name: str, words: tuple[str, ...], yes: bool, json_: bool) -> ParsedCom
 class SetOptions:
     name: str
     words: tuple[str, ...]
+    user: str | None  #: whose job it is, if it is another's
     yes: bool
     json_: bool
 
@@ -44,8 +49,10 @@ async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "Ho
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
     from tpuherd.jobs.submit import change_job
 
-    async with open_job_session(console, home, said_by, yes=asked.yes) as here:
-        page = YamlDocument(value=dict(here.get_job(asked.name).document))
+    async with open_job_session(
+        console, home, said_by, yes=asked.yes, acting_for=asked.user
+    ) as here:
+        page = YamlDocument(value=dict(here.get_own_job(asked.name).document))
         for word in asked.words:
             where, value = parse_setting(word)
             set_field(page, where, [value])
@@ -78,13 +85,14 @@ async def print_change(asked: SetOptions, made: "SubmitResult", console: "Consol
 @click.command()
 @click.argument("name")
 @click.argument("copies", type=click.IntRange(1))
+@other_user
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def scale(name: str, copies: int, yes: bool, json_: bool) -> ParsedCommand:
+def scale(name: str, copies: int, user: str | None, yes: bool, json_: bool) -> ParsedCommand:
     """Change the number of copies of a job to COPIES.
 
     Existing copies keep running. If there are too many, the last ones are removed, after a
     question.
     """
-    setting = SetOptions(name=name, words=(f"copies={copies}",), yes=yes, json_=json_)
+    setting = SetOptions(name=name, words=(f"copies={copies}",), user=user, yes=yes, json_=json_)
     return make_parsed_command("herd scale", partial(run_set, setting, "herd scale"))

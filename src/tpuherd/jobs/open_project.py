@@ -1,5 +1,6 @@
 """What every operation on jobs needs: a project, its store, its cloud, and a user to ask."""
 
+import shlex
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.clock import Clock
-from tpuherd.errors import NotFound
+from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.near_names import near_names
@@ -44,6 +45,7 @@ class Session:
     clock: Clock
     prompter: Prompter
     cloud: Callable[[], "Awaitable[Cloud]"]  #: connects at the first use
+    acting_for: str = ""  #: another user, on whose jobs this command acts on purpose
 
     @property
     def config_folder(self) -> Path:
@@ -54,6 +56,29 @@ class Session:
     def user(self) -> str:
         """The name under which this user's jobs are kept."""
         return project_access.get_user_name(self.config_folder, self.prompter.environ)
+
+    def is_ours(self, stored: StoredJob) -> bool:
+        """Whether this command may act on it: it is the user's own, or of whom they named."""
+        if self.acting_for:
+            return stored.user == self.acting_for
+        return stored.user in ("", self.user)
+
+    def check_user(self, stored: StoredJob, *, hint: str = "") -> None:
+        """Refuse another user's job. `hint`: what to do if nobody can be named."""
+        if stored.user not in ("", self.user, self.acting_for):
+            told = hint or f"to act on it all the same, add --user {shlex.quote(stored.user)}"
+            raise InvalidInput(f"{stored.job} is {stored.user}'s job", hint=told)
+
+    def whose(self, stored: StoredJob) -> str:
+        """What an event adds about the user of a job that is another's; "" for one's own."""
+        other = self.acting_for and stored.user == self.acting_for != self.user
+        return f", {stored.user}'s job" if other else ""
+
+    def get_own_job(self, job: str, *, hint: str = "") -> StoredJob:
+        """Return the job with exactly this name, which this command may change."""
+        stored = self.get_job(job)
+        self.check_user(stored, hint=hint)
+        return stored
 
     def get_job(self, job: str, *, hint: str = "") -> StoredJob:
         """Return the job with exactly this name."""

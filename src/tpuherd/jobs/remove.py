@@ -45,15 +45,22 @@ def removal_preview(
     """Preview the removal of the jobs with exactly these names, or of all jobs."""
     stored_jobs = here.store.stored_jobs()
     histories = load_history(here.store)
+    for name in names:
+        if name in stored_jobs:
+            here.check_user(stored_jobs[name])
+    ours = [name for name, stored in stored_jobs.items() if here.is_ours(stored)]
+    # What belongs to no job may be another's.
+    shared = not names and (bool(here.acting_for) or len(ours) < len(stored_jobs))
     orphans = {
         bid: observation
         for bid, observation in inventory.find_orphans(histories).items()
-        if not names or parse_bid_name(bid).job in names
+        if not shared and (not names or parse_bid_name(bid).job in names)
     }
     held = sorted(
         {name.rpartition("-")[0] for name, history in histories.slots.items() if history.bids}
+        - stored_jobs.keys()
     )
-    known = tuple(dict.fromkeys((*stored_jobs, *held)))
+    known = tuple(dict.fromkeys((*(stored_jobs if names else ours), *(() if shared else held))))
     there = tuple(dict.fromkeys((*known, *sorted(parse_bid_name(bid).job for bid in orphans))))
     for name in names:
         if name not in there:
@@ -108,10 +115,14 @@ async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Se
     """Delete the jobs; the engine deletes their nodes, and bids it does not know are deleted
     here.
     """
-    now = here.clock.now()
+    now, stored_jobs = here.clock.now(), here.store.stored_jobs()
     archive = open_archive(here.place.folders.state)
     for job in found.known:
-        facts = {"who": user_at_machine(), "why": f"{user_at_machine()} removed it"}
+        stored = stored_jobs.get(job)
+        whose = here.whose(stored) if stored is not None else ""
+        facts = {"who": user_at_machine(), "why": f"{user_at_machine()} removed it{whose}"}
+        if stored is not None and stored.user:
+            facts["user"] = stored.user
         here.store.remove_job(job, [HistoryEvent(at=now, kind="job.removed", job=job, facts=facts)])
         here.store.secrets.remove(job)
         here.store.secrets.remove(notify_key(job))

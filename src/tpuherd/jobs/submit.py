@@ -45,6 +45,7 @@ BY_RUN: Mapping[str, str] = {
     "secrets": "herd run reads their values",
     "notify": "herd run reads its addresses",
 }
+OTHERS_NAME = "choose another name, or ask them to take it down"
 ASKED_AGAIN = "retried the refused requests"
 BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"
 SHORT_ID = 12
@@ -126,6 +127,7 @@ async def check_submission(
     await check_job(job, slots[0].offers, page, base, here, adopting)
     if page.mistakes:
         return None
+    check_name(job.name, here)
     return CheckedJob(
         job=job,
         goal=goal,
@@ -145,6 +147,13 @@ def slots_with_offers(
     if not slots[0].offers:
         raise InvalidInput(slots[0].no_offer)
     return slots
+
+
+def check_name(name: str, here: Session) -> None:
+    """Refuse the name of another user's job, even of one that has ended."""
+    before = here.store.stored_jobs().get(name)
+    if before is not None:
+        here.check_user(before, hint=OTHERS_NAME)
 
 
 async def check_named_resources(page: YamlDocument, base: Path, here: Session) -> dict[str, str]:
@@ -197,6 +206,7 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
     if fresh is None:
         return None
     before = here.store.stored_jobs().get(fresh.job)
+    check_name(fresh.job, here)
     result = classify_change(
         before, fresh, is_over=before is not None and has_finished(here.store, before)
     )
@@ -310,7 +320,7 @@ def write_job(
 
 async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResult | None:
     """Apply a page with the whole new document; None if it has mistakes or the user says no."""
-    before = here.get_job(name)
+    before = here.get_own_job(name)
     job = read_document(page)
     if not isinstance(job, JobSpec):
         return None
@@ -334,7 +344,8 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
         if not await here.prompter.ask_confirmation(f"{name}: {change.sentence}", details):
             return None
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
-    line = job_event("job.changed", fresh, f"changed {', '.join(change.fields)}", change)
+    why = f"changed {', '.join(change.fields)}{here.whose(before)}"
+    line = job_event("job.changed", fresh, why, change)
     stored = here.store.put_job(fresh, [line], expected=before.revision)
     return SubmitResult(word="changed", stored_job=stored, change=change)
 
@@ -352,6 +363,7 @@ async def relocate_buckets(
 
 def stop_job(stored: StoredJob, here: Session) -> bool:
     """Delete its nodes and keep the job; False if it was already stopped."""
+    here.check_user(stored)
     if stored.goal is Goal.GONE:
         return False
     set_goal(stored, Goal.GONE, "job.stopped", "stopped it", here)
@@ -360,6 +372,7 @@ def stop_job(stored: StoredJob, here: Session) -> bool:
 
 def resume_job(stored: StoredJob, here: Session) -> bool:
     """Continue a job after a stop or after it gave up; False if it is already active."""
+    here.check_user(stored)
     histories = slot_histories(here.store, stored)
     if stored.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in histories):
         if not refused_zones(here.store):
@@ -381,11 +394,14 @@ def append_job_event(kind: str, why: str, stored: StoredJob, here: Session) -> N
 
 def set_goal(stored: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
     fresh = replace(stored, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
-    here.store.put_job(fresh, [job_event(kind, fresh, why)], expected=stored.revision)
+    here.store.put_job(
+        fresh, [job_event(kind, fresh, f"{why}{here.whose(stored)}")], expected=stored.revision
+    )
 
 
 def update_code(stored: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
     """Store the snapshot as the job's code; return a message for the user."""
+    here.check_user(stored, hint=OTHERS_NAME)
     short = snapshot[:SHORT_ID]
     if snapshot == stored.snapshot:
         return f"{stored.job} already has snapshot {short}"

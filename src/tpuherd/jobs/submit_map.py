@@ -17,6 +17,7 @@ from tpuherd.jobs.submit import (
     CheckedJob,
     SubmitResult,
     check_access,
+    check_name,
     classify_change,
     prepare_record,
     put_secrets,
@@ -70,7 +71,9 @@ async def submit_new_map(
     """Submit a map as a job of its own, whose nodes are deleted at the end; None if the user says
     no.
     """
-    refuse_busy_job(here.store.stored_jobs().get(found.job.name), here)
+    before = here.store.stored_jobs().get(found.job.name)
+    check_name(found.job.name, here)
+    refuse_busy_job(before, here)
     fresh = await prepare_record(found, here, details)
     if fresh is None:
         return None
@@ -85,7 +88,7 @@ async def submit_map_on_job(
 
     Nodes that `herd up` requested stay at the end.
     """
-    before = here.get_job(name)
+    before = here.get_own_job(name, hint="a map runs on nodes of a job of your own")
     refuse_busy_job(before, here)
     page.value = dict(before.document)
     keep = before.goal is Goal.IDLE or is_kept(before)
