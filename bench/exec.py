@@ -9,13 +9,14 @@ also the daemon and the ControlMasters. All use the same key exchange and cipher
 bare      no daemon, no agent on the hosts          connect  daemon and agents run, no connection
 cold      no daemon, agents run                     warm     connections are open
 --late    warm only, with 30 ms of delay; 50 calls to one host, and pings within
-FOLDER    the bin folder of a venv with clustershell (clush), and pssh if you like
+FOLDER    the bin folder of .venv-clients/fanout: make_venv.sh fanout (clush, parallel-ssh, ansible)
 """
 
 import argparse
 import asyncio
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,8 +28,10 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import clock_gettime, perf_counter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import find_version, pair_row, write_figures
 from bench.rigs.slow_links import late
 
+from tests.conformance.login import logged_in
 from tests.conformance.world import HERD, World, started
 from tests.integration.users import User
 from tpuherd.clock import WallClock
@@ -53,6 +56,15 @@ async def one(ip):
 async def main():
     return max(await asyncio.gather(*map(one, ips)))
 sys.exit(asyncio.run(main()))
+"""
+PARALLEL_SSH = """
+import sys
+from pssh.clients import ParallelSSHClient
+key, login, port, *ips = sys.argv[1:]
+client = ParallelSSHClient(ips, user=login, port=int(port), pkey=key, pool_size=64)
+outputs = client.run_command("true")
+client.join(outputs)
+sys.exit(max(one.exit_code for one in outputs))
 """
 FORGET = "pkill -9 -f '[p]yz serve'; rm -rf .tpuherd; true"
 
@@ -105,6 +117,7 @@ class Pod:
         assert first.returncode == 0, first.stderr
         self.login = self.user.herd("exec", "pod/w0", "--", "id", "-un").stdout.strip()
         self.key = self.user.home / ".config/tpuherd/id_ed25519"
+        self.gcloud_env: dict[str, str] | None = None  #: of a user of gcloud
 
     def afar(self, port: int) -> "Pod":
         """The same pod, reached by another port."""
@@ -148,10 +161,27 @@ class Pod:
         said = " ".join(self.words(*options)).replace("%", "%%")
         return call([path, "-q", "-f", "64", "-w", ",".join(ips), "-o", said, "true"])
 
-    def pssh(self, path: Path, ips: Sequence[str], *options: str) -> Act:
-        more = [word for option in self.words(*options) for word in ("-X", option)]
-        hosts = [word for ip in ips for word in ("-H", ip)]
-        return call([path, "-p", "64", *hosts, *more, "true"])
+    def parallel_ssh(self, path: Path, ips: Sequence[str]) -> Act:
+        rest = [str(self.key), self.login, str(self.port), *ips]
+        return call([path, "-c", PARALLEL_SSH, *rest])
+
+    def gcloud(self, many: int) -> Act:
+        assert self.gcloud_env
+        words = ["gcloud", "alpha", *"compute tpus tpu-vm ssh pod --zone".split(), ZONE]
+        words += ["--worker", f"0-{many - 1}" if many > 1 else "0", "--batch-size", "all"]
+        words += ["--command", "true", *(f"--ssh-flag={one}" for one in SAME)]
+        return call(words, self.gcloud_env)
+
+    def ansible(self, path: Path, ips: Sequence[str]) -> Act:
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.user.home), "LANG": "C.UTF-8"}
+        return call(
+            [
+                path, "all", "-i", ",".join(ips) + ",", "-f", "64", "-m", "raw", "-a", "true",
+                "-u", self.login, "--private-key", self.key,
+                "--ssh-common-args", " ".join(self.words()),
+            ],
+            env,
+        )  # fmt: skip
 
     def masters(self, ips: Sequence[str]) -> list[int]:
         """Keep a ControlMaster to each host."""
@@ -218,8 +248,10 @@ def tools(
     others = [("xargs ssh", pod.many(ips)), ("asyncssh alone", pod.floor(ips))]
     if peers:
         others += [("clush", pod.clush(peers / "clush", ips))]
-        if (peers / "pssh").exists():
-            others += [("pssh", pod.pssh(peers / "pssh", ips))]
+        others += [("parallel-ssh", pod.parallel_ssh(peers / "python", ips))]
+        others += [("ansible -m raw", pod.ansible(peers / "ansible", ips))]
+    if pod.gcloud_env:
+        others += [("gcloud ssh", pod.gcloud(many))]
     before = {
         "connect": pod.restart_daemon,
         "cold": pod.stop_daemon,
@@ -251,29 +283,61 @@ def main() -> int:
     parser.add_argument("--kinds", default="warm,connect,cold,bare")
     parser.add_argument("--peers", type=Path)
     parser.add_argument("--late", action="store_true")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     counts = [int(word) for word in said.hosts.split(",")]
     kinds = {"warm"} if said.late else set(said.kinds.split(","))
-    rows = []
+    rows: list[dict[str, object]] = []
     with started("--time-scale", "60") as world, ExitStack() as stack:
         pod = Pod(world, max(counts))
         if said.late:
             pod = pod.afar(stack.enter_context(late(pod.ips, pod.port, ROUND_TRIP_S)))
+        if shutil.which("gcloud") and said.peers and not said.late:
+            pod.gcloud_env = stack.enter_context(logged_in(world)).env
+            assert pod.gcloud(1)() == 0  # once, so that its key is there
         for many in counts:
             for kind, group in tools(pod, many, said.peers, kinds):
                 for _ in range(50 if many == 1 and kind == "warm" else said.rounds):
                     for tool in group:
                         tool.round()
-                rows += [row(kind, many, tool, group[0]) for tool in group]
-                if not said.json:
-                    print(*map(line, rows[-len(group) :]), sep="\n", flush=True)
-            if "warm" in kinds and not said.json:
+                rows += figure_rows(kind + ", 30 ms away" * said.late, many, group)
+                print(*(line(kind, many, tool, group[0]) for tool in group), sep="\n", flush=True)
+            if "warm" in kinds:
                 print(f"pings {many:>3} hosts  {shown(asyncio.run(pings(pod, many, 50)))}")
         pod.user.leave()
     if said.json:
-        print(json.dumps(rows))
+        write_figures(said.json, "Commands on all hosts", rows, peer_versions(said.peers))
     return 0
+
+
+#: How the kinds are called in results.
+STARTS = {
+    "warm": "warm", "connect": "new connections", "cold": "no daemon",
+    "bare": "no daemon, no agents",
+}  # fmt: skip
+
+
+def figure_rows(kind: str, many: int, group: Sequence[Tool]) -> Iterator[dict[str, object]]:
+    first, *_ = kind.split(",")
+    ours, *others = group
+    for what, of in (("", "wall"), (", processor time of the client", "cpu")):
+        figure = f"exec, {STARTS[first]}{kind.removeprefix(first)}{what}"
+        for tool in others:
+            yield {
+                **pair_row(figure, "s", getattr(ours, of), tool.name, getattr(tool, of)),
+                "at": many,
+            }
+
+
+def peer_versions(peers: Path | None) -> dict[str, str]:
+    found = {"ssh": find_version("ssh", "-V")}
+    if peers:
+        say = "import importlib.metadata as m; print(m.version('parallel-ssh'))"
+        found["gcloud"] = find_version("gcloud", "--version") if shutil.which("gcloud") else "none"
+        found["clush"] = find_version(peers / "clush", "--version")
+        found["ansible"] = find_version(peers / "ansible", "--version")
+        found["parallel-ssh"] = find_version(peers / "python", "-c", say)
+    return found
 
 
 def shown(times: Sequence[float]) -> str:
@@ -284,23 +348,13 @@ def shown(times: Sequence[float]) -> str:
     )
 
 
-def row(kind: str, many: int, tool: Tool, ours: Tool) -> dict[str, object]:
+def line(kind: str, many: int, tool: Tool, ours: Tool) -> str:
     wall, cpu = statistics.median(tool.wall), statistics.median(tool.cpu)
-    return {
-        "kind": kind, "hosts": many, "tool": tool.name, "wall_s": wall, "client_cpu_s": cpu,
-        "ours_to_this_wall": statistics.median(ours.wall) / wall,
-        "ours_to_this_cpu": statistics.median(ours.cpu) / max(cpu, 1e-6),
-        "p99_s": sorted(tool.wall)[int(0.99 * (len(tool.wall) - 1))],
-    }  # fmt: skip
-
-
-def line(one: dict[str, object]) -> str:
-    wall, p99, cpu, to_wall, to_cpu = (
-        float(str(one[key]))
-        for key in ("wall_s", "p99_s", "client_cpu_s", "ours_to_this_wall", "ours_to_this_cpu")
-    )
+    p99 = sorted(tool.wall)[int(0.99 * (len(tool.wall) - 1))]
+    to_wall = statistics.median(ours.wall) / wall
+    to_cpu = statistics.median(ours.cpu) / max(cpu, 1e-6)
     return (
-        f"{one['kind']:<8}{one['hosts']:>3} hosts  {one['tool']:<26}"
+        f"{kind:<8}{many:>3} hosts  {tool.name:<26}"
         f" {1000 * wall:7.1f} ms (p99 {1000 * p99:7.1f}) {1000 * cpu:7.1f} ms CPU"
         f"   ours/this: {to_wall:.2f} wall, {to_cpu:.2f} CPU"
     )
