@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import own_row, write_figures
 
 from tests.integration.engines import owner
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
@@ -39,8 +40,12 @@ REACTIONS: tuple[tuple[str, dict[str, object], bool], ...] = (
 )
 
 
-def react(rounds: int) -> None:
+Rows = list[dict[str, object]]
+
+
+def react(rounds: int) -> Rows:
     """Measure the time from a preemption to the request for the next node."""
+    rows = []
     for title, said, mute in REACTIONS:
         with owner("--time-scale", "60") as user:
             user.job("gpt", SLEEP)
@@ -60,9 +65,13 @@ def react(rounds: int) -> None:
                 user.happened("attempt.started", many=number + 1)
             times = ", ".join(f"{one:.2f}" for one in found)
             print(f"preemption → replacement asked for, {title}: {times} s", flush=True)
+            rows.append(
+                own_row(f"preemption to the request for a replacement, {title}", "s", found)
+            )
+    return rows
 
 
-def start(hosts: int) -> None:
+def start(hosts: int) -> Rows:
     """Measure the time from prepared hosts until the command runs on all of them."""
     with owner("--time-scale", "60") as user:
         kind = f"v4-{CORES_OF_A_HOST * hosts}"
@@ -81,9 +90,15 @@ def start(hosts: int) -> None:
         print(
             f"{hosts} hosts set up before: prepared in {ready_s:.2f} s, running {running_s:.2f} s"
         )
+    told = {
+        "new hosts: READY to running": whole,
+        "hosts with a finished setup, changed job: to prepared": ready_s,
+        "the same, prepared to running": running_s,
+    }
+    return [{**own_row(figure, "s", [one]), "at": hosts} for figure, one in told.items()]
 
 
-def ramp(slots: int) -> None:
+def ramp(slots: int) -> Rows:
     """Measure how fast many slots are requested."""
 
     async def plot(play: EngineHarness) -> float:
@@ -96,9 +111,11 @@ def ramp(slots: int) -> None:
     seconds = perform(plot, scripts=long_ones())
     least = (slots - 1) // 60 * 60
     print(f"{slots} slots asked for in {seconds:.0f} s of virtual time; 60 a minute need {least} s")
+    row = own_row("slots until all are requested, in virtual time", "s", [seconds])
+    return [{**row, "at": slots, "note": f"60 requests a minute need {least} s"}]
 
 
-def many(nodes: int) -> None:
+def many(nodes: int) -> Rows:
     """Measure what a thousand nodes cost."""
 
     async def plot(play: EngineHarness) -> dict[str, float]:
@@ -120,6 +137,16 @@ def many(nodes: int) -> None:
     found = perform(plot, scripts=long_ones())
     shown = json.dumps({key: round(value, 1) for key, value in found.items()})
     print(f"{nodes} nodes, {4 * nodes} hosts, with world and agents: {shown}", flush=True)
+    units = {
+        "cpu_s_a_minute": ("processor time a minute", "s"),
+        "requests_a_minute": ("requests a minute", "1/min"),
+        "mebibytes": ("memory of the process", "MiB"),
+    }
+    return [
+        {**own_row(f"running nodes, with world and agents: {what}", unit, [found[key]]),
+         "at": nodes, "note": "four hosts each, listed each 5 s, all in one process"}
+        for key, (what, unit) in units.items()
+    ]  # fmt: skip
 
 
 def long_ones() -> dict[str, Script]:
@@ -140,16 +167,21 @@ def main() -> None:
     parser.add_argument("--parts", default="react,start,ramp,many")
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--json", type=Path)
     said = parser.parse_args()
-    parts: dict[str, Callable[[], None]] = {
+    parts: dict[str, Callable[[], Rows]] = {
         "react": lambda: react(3),
         "start": lambda: start(said.hosts),
         "ramp": lambda: ramp(256),
         "many": lambda: many(said.nodes),
     }
+    rows: Rows = []
     for name in said.parts.split(","):
-        parts[name]()
+        rows += parts[name]()
         sys.stdout.flush()
+    if said.json:
+        write_figures(said.json, "The engine", rows)
+    sys.stdout.flush()
     os._exit(0)  # nothing of a virtual world is worth tidying up
 
 

@@ -16,7 +16,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, sleep
 
@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.exec import children_s, spent
 from bench.rigs.daemon_hosts import HostCrowd, host_crowd
+from bench.rigs.figures import find_version, own_row, pair_row, write_figures
 
 from tests.conformance.hosts_sshd import missing_programs
 
@@ -137,6 +138,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--megabytes", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--alone", action="store_true", help="without the other side")
     said = parser.parse_args()
     many = said.megabytes * MEGABYTE
@@ -145,6 +147,7 @@ def main() -> int:
     if why:
         print(f"output beside ssh: {why}")
         return 0
+    rows: list[dict[str, object]] = []
     with host_crowd(said.hosts) as pod:
         subprocess.run(pod.herd("--", "true"), env=pod.env, check=True)  # agents come up
         for sleep_s in (SLEEP_S, 0):  # first, while the daemon is small
@@ -153,6 +156,8 @@ def main() -> int:
                 f"daemon, reader sleeps {sleep_s} s: {base:.0f} MB before, {top:.0f} MB at most:"
                 f" {(top - base) / said.hosts:.2f} MB a host"
             )
+            figure = f"memory of the daemon a host, if the reader sleeps {sleep_s} s"
+            rows.append({**own_row(figure, "MB", [(top - base) / said.hosts]), "at": said.hosts})
         acts = {"herd exec, stream": ours(pod, many, "stream")}
         if not said.alone:
             acts |= {"ssh and select": theirs(pod, many), "asyncssh alone": least(pod, many)}
@@ -168,7 +173,23 @@ def main() -> int:
                 f"  {costs[0][2]} lines",
                 flush=True,
             )
+    if said.json:
+        rows += figure_rows(found, whole, said.hosts)
+        write_figures(said.json, "Output of many hosts", rows, {"ssh": find_version("ssh", "-V")})
     return 0
+
+
+def figure_rows(
+    found: dict[str, list[tuple[float, float, int]]], megabytes: int, hosts: int
+) -> Iterator[dict[str, object]]:
+    """Return ours, as it is and folded, beside each other way."""
+    cpu = {name: [1000 * one[0] / megabytes for one in costs] for name, costs in found.items()}
+    for name, mine in cpu.items():
+        if name.startswith("herd"):
+            for peer, theirs in cpu.items():
+                if not peer.startswith("herd"):
+                    row = pair_row(f"{name}: processor time a MB", "ms", mine, peer, theirs)
+                    yield {**row, "at": hosts}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from time import perf_counter, process_time, sleep
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.rigs.figures import find_version, own_row, pair_row, write_figures
 from bench.rigs.sync import Rsync, Uplink
 
 from tests.conformance.host_backends import opened
@@ -104,6 +105,7 @@ class Book:
     rows: dict[Key, list[Figures]] = field(default_factory=dict)
     linked: dict[tuple[bool, int], float] = field(default_factory=dict)  #: bytes for links, agents
     ratios: dict[str, float] = field(default_factory=dict)  #: of snapshots to git status
+    figures: list[dict[str, object]] = field(default_factory=list)
 
     def middle(self, key: Key) -> Figures:
         up, cpu, wall = (statistics.median(each) for each in zip(*self.rows[key], strict=True))
@@ -232,6 +234,28 @@ def show(plan: Plan, book: Book) -> None:
         print(line, flush=True)
 
 
+#: What a case is called in results.
+CASES = {"cold": "first", "one edit": "one file edited", "no change": "nothing changed"}
+
+
+def figure_rows(book: Book) -> Iterator[dict[str, object]]:
+    """Return ours beside each rsync."""
+    for (thin, many, case, tool), theirs in book.rows.items():
+        if tool == "herd sync":
+            continue
+        ours = book.rows[thin, many, case, "herd sync"]
+        line = "20 Mbit/s, 30 ms" if thin else "no limit"
+        held = "; rsync has a ControlMaster to each host" if case != "cold" else ""
+        for at, unit, of in (
+            (WALL, "s", ""), (CPU, "s", ", processor time"), (BYTES, "B", ", bytes sent"),
+        ):  # fmt: skip
+            mine, peer = [one[at] for one in ours], [one[at] for one in theirs]
+            yield {
+                **pair_row(f"sync, {CASES[case]}, {line}{of}", unit, mine, tool, peer),
+                "at": many, "note": f"{FILES} files{held}",
+            }  # fmt: skip
+
+
 def judge(book: Book, start_s: float) -> None:
     """The targets of which there are figures."""
     found: list[tuple[int, str, float, float]] = []
@@ -250,7 +274,7 @@ def judge(book: Book, start_s: float) -> None:
         print(f"{number:3} {what:28} {ratio:10.3f}  at most {most:10.3f}  {verdict}")
 
 
-def manifests(files: int) -> float:
+def manifests(files: int, book: Book) -> float:
     """How long a snapshot of many unchanged files takes where it is resident, beside git status."""
     with tempfile.TemporaryDirectory(prefix="bench-sync-") as folder:
         code = Path(folder) / "code"
@@ -270,6 +294,8 @@ def manifests(files: int) -> float:
             mine.append(timed(lambda: snapshot_folder(code, archive, ENVIRONMENT)))
             git.append(timed(partial(subprocess.run, STATUS, cwd=code, capture_output=True)))
         a, b = statistics.median(mine), statistics.median(git)
+        row = pair_row("a snapshot of unchanged files", "s", mine, "git status", git)
+        book.figures.append({**row, "at": files, "note": "at: files"})
         print(f"snapshot of {files} files: cold {cold:.3f} s, unchanged {a:.3f} s; ", end="")
         print(f"git status {b:.3f} s; ours/it: {a / b:.2f}", flush=True)
         return a / b
@@ -288,10 +314,11 @@ def main() -> None:
     parser.add_argument("--hosts", default="1,8,64")
     parser.add_argument("--times", type=int, default=5, help="at most so many rounds")
     parser.add_argument("--files", default="10000,100000", help="of snapshots; empty: none")
+    parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     book = Book()
     for files in filter(None, asked.files.split(",")):
-        book.ratios[files] = manifests(int(files))
+        book.ratios[files] = manifests(int(files), book)
     why = missing_programs(("ip", "ss", "unshare", "ssh-keygen", "ssh", "rsync"))
     if why:
         print(f"sync beside rsync: {why}")
@@ -307,6 +334,12 @@ def main() -> None:
                 way = opened(place, Path(folder), current_agent())
                 way.run(partial(series, place, Path(folder) / "s", plan, book))
     judge(book, start_s)
+    if asked.json:
+        versions = {"rsync": find_version("rsync", "--version"), "ssh": find_version("ssh", "-V")}
+        book.figures.append(own_row("the start of the command line", "s", [start_s]))
+        write_figures(
+            asked.json, "Code to all hosts", [*figure_rows(book), *book.figures], versions
+        )
 
 
 if __name__ == "__main__":

@@ -33,10 +33,12 @@ from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import own_row, pair_row, write_figures
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
 
+Rows = list[dict[str, object]]
 ROOT = Path(__file__).parents[1]
 CLIENTS = ROOT / ".venv-clients"
 FORMS = {"pieces": "inside", "orbax": "train"}  #: which checkpoints an environment makes
@@ -73,23 +75,36 @@ def inside(part: str, rounds: int) -> Any:
     return json.loads(done.stdout.splitlines()[-1])[part]
 
 
-def step(rounds: int) -> None:
+def step(rounds: int) -> Rows:
     """Of a training that does nothing else."""
-    print(f"Run, a step that does nothing   {inside('step', rounds):.1f} µs", flush=True)
+    found = inside("step", rounds)
+    print(f"Run, a step that does nothing   {median(found):.1f} µs", flush=True)
+    return [own_row("a step of `Run` that does nothing", "µs", found)]
 
 
-def loader(rounds: int) -> None:
+def loader(rounds: int) -> Rows:
     """Ours first."""
     rates = inside("loader", rounds)
-    for name, rate in rates.items():
-        ratio = rates["ours"] / rate
+    ours = rates.pop("ours")
+    for name, theirs in rates.items():
+        rate, ratio = median(theirs), median(ours) / median(theirs)
         print(f"{name:<30}  {rate:,.0f} samples/s; ours is {ratio:.2f} × that", flush=True)
+    return [
+        {**pair_row("samples read from tars", "1/s", ours, peer, theirs), "more_is_better": True}
+        for peer, theirs in rates.items()
+    ]
 
 
-def save(rounds: int) -> None:
+def save(rounds: int) -> Rows:
     """By form."""
-    for form, (blocked, took) in inside("save", rounds).items():
-        print(f"save of 100 MB, {form:<14}  blocks {blocked:.0f} ms, whole after {took:.0f} ms")
+    found = inside("save", rounds)
+    rows = []
+    for place, what in enumerate(("blocks the training", "is complete after")):
+        ours, theirs = found["pieces"][place], found["orbax"][place]
+        figure = f"an asynchronous save of 100 MB {what}"
+        rows.append(pair_row(figure, "ms", ours, "Orbax's format", theirs))
+        print(f"{figure}: {median(ours):.0f} ms, in Orbax's format {median(theirs):.0f} ms")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ def pod(folder: Path, form: str, steps: int) -> Iterator[Pod]:
                 process.wait()
 
 
-def start(rounds: int) -> None:
+def start(rounds: int) -> Rows:
     """The first time in a home, and again with what was compiled then."""
     found = []
     with tempfile.TemporaryDirectory() as home:
@@ -168,12 +183,15 @@ def start(rounds: int) -> None:
             subprocess.run(["rm", "-rf", f"{home}/saved"], check=True)
     warm = f"{median(found[1:]):.1f} s ({min(found[1:]):.1f} to {max(found[1:]):.1f})"
     print(f"4 × 2, start → first step       {found[0]:.1f} s, compiled before {warm}", flush=True)
+    figure = "four JAX processes of two chips, start to first step"
+    return [own_row(figure, "s", found[:1]), own_row(f"{figure}, compiled before", "s", found[1:])]
 
 
-def notice(rounds: int) -> None:
+def notice(rounds: int) -> Rows:
     """By form; the checkpoint has 1.3 MB."""
+    times: dict[str, tuple[list[float], list[float]]] = {}
     for form in FORMS:
-        durable, over = [], []
+        durable, over = times.setdefault(form, ([], []))
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as home, pod(Path(home), form, 100_000) as running:
                 running.past(30)
@@ -191,11 +209,17 @@ def notice(rounds: int) -> None:
         print(
             f"4 × 2, notice, {form:<15}  durable after {whole:.2f} s, all ended after {end:.2f} s"
         )
+    figures = ("notice to a complete checkpoint of 1.3 MB", "notice to the end of all processes")
+    return [
+        pair_row(figure, "s", ours, "Orbax's format", theirs)
+        for figure, ours, theirs in zip(figures, times["pieces"], times["orbax"], strict=True)
+    ]
 
 
-def storm(rounds: int) -> None:
+def storm(rounds: int) -> Rows:
     """In one world, one after the other."""
     offered = python("inside").parents[1]
+    ratios, losses = [], []
     for _ in range(rounds):
         with owner("--time-scale", "60", "--offer", str(offered)) as user:
             user.bucket("charlm")
@@ -206,6 +230,13 @@ def storm(rounds: int) -> None:
         print(f"  goodput {wild['goodput']:.2f}, calm {calm['goodput']:.2f}: {ratio:.2f} of it")
         seconds = f"{wild['wanted_s']:.0f} s, calm {calm['wanted_s']:.0f} s: {each:.0f} s each"
         print(f"  {seconds}; {wild['steps_lost']} steps lost", flush=True)
+        ratios.append(ratio)
+        losses.append(each)
+    return [
+        {**own_row("goodput of charlm with three preemptions to that in calm", "share", ratios),
+         "more_is_better": True},
+        own_row("the same, time per preemption", "s", losses),
+    ]  # fmt: skip
 
 
 def trained(user: Owner, name: str, strokes: Sequence[tuple[int, bool]]) -> Any:
@@ -231,7 +262,7 @@ def heard(user: Owner, name: str, word: str) -> bool:
     return any(line.startswith(word) for said in logs for line in said)
 
 
-PARTS: dict[str, Callable[[int], None]] = {
+PARTS: dict[str, Callable[[int], Rows]] = {
     "step": step, "loader": loader, "save": save, "start": start, "notice": notice, "storm": storm,
 }  # fmt: skip
 
@@ -240,13 +271,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if not all(python(name).exists() for name in FORMS.values()):
         print("training: no .venv-clients/train and inside here: make_venv.sh train inside")
         return
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    rows: Rows = []
     for part in asked.parts.split(","):
-        PARTS[part](1 if part == "storm" else asked.rounds)
+        rows += PARTS[part](1 if part == "storm" else asked.rounds)
+    if asked.json:
+        write_figures(asked.json, "Training", rows)
 
 
 if __name__ == "__main__":

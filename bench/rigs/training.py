@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -71,7 +70,7 @@ def readers(train: Any, paths: list[str]) -> dict[str, Callable[[], int]]:
 
 def step(train: Any, rounds: int) -> Any:
     """Microseconds of a step."""
-    return median(per_step(train) for _ in range(rounds))
+    return [per_step(train) for _ in range(rounds)]
 
 
 def loader(train: Any, rounds: int) -> Any:
@@ -84,7 +83,7 @@ def loader(train: Any, rounds: int) -> Any:
                 began = perf_counter()
                 read = way()
                 rates[name].append(read / (perf_counter() - began))
-    return {name: median(found) for name, found in rates.items()}
+    return rates
 
 
 def save(train: Any, rounds: int) -> Any:
@@ -97,7 +96,7 @@ def save(train: Any, rounds: int) -> Any:
         }
 
 
-def saves(train: Any, folder: Path, form: str, tree: Any, rounds: int) -> tuple[float, float]:
+def saves(train: Any, folder: Path, form: str, tree: Any, rounds: int) -> Any:
     """Milliseconds for which a save of 100 MB blocks, and until it is whole."""
     jax, commit = map(import_module, ("jax", "tpuherd_host.train.checkpoint_commit"))
     arrays = jax.tree.map(jax.numpy.asarray, tree)
@@ -107,7 +106,7 @@ def saves(train: Any, folder: Path, form: str, tree: Any, rounds: int) -> tuple[
         blocked.append(store.save(commit.Commit(step=step), arrays) * 1e3)
         store.wait()
         took.append(store.took_s * 1e3)
-    return median(blocked[1:]), median(took[1:])
+    return blocked[1:], took[1:]
 
 
 PARTS: dict[str, Callable[[Any, int], Any]] = {"step": step, "loader": loader, "save": save}
