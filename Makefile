@@ -5,7 +5,7 @@ READY := .venv/ready
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
 
-.PHONY: help demo test test-long check test-real storm abuse bench mutants docs site wheel release \
+.PHONY: help demo test test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
 	screenshots constraints clean
 
 help:  ## show this list
@@ -60,8 +60,12 @@ abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words eve
 	@$(PY) -m tests.integration.real_faults --faults $(KILLS) $(ARGS)
 	@$(PY) -m tests.integration.real_faults --faults 60 --kinds cut,lock,engine $(ARGS)
 
-bench: $(READY)  ## measure every figure that the docs quote
-	@for file in bench/*.py; do $(PY) $$file || exit 1; done
+bench: $(READY)  ## run the benchmarks, all or ONLY="exec sync", and write docs/benchmarks.md
+	@$(VENVS) fanout inside train || echo "some clients could not be installed: results lack them"
+	@$(PY) bench/run.py $(ONLY); status=$$?; $(PY) -m bench.page && exit $$status
+
+bench-page: $(READY)  ## write docs/benchmarks.md from the results that there are
+	@$(PY) -m bench.page
 
 mutants: $(READY)  ## mutation tests of the planner: do the unit tests notice small changes?
 	@$(PY) scripts/mutants $(ARGS)

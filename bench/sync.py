@@ -247,9 +247,10 @@ def figure_rows(book: Book) -> Iterator[dict[str, object]]:
         line = "20 Mbit/s, 30 ms" if thin else "no limit"
         held = "; rsync has a ControlMaster to each host" if case != "cold" else ""
         for at, unit, of in (
-            (WALL, "s", ""), (CPU, "s", ", processor time"), (BYTES, "B", ", bytes sent"),
+            (WALL, "s", ""), (CPU, "s", ", processor time"), (BYTES, "kB", ", bytes sent"),
         ):  # fmt: skip
-            mine, peer = [one[at] for one in ours], [one[at] for one in theirs]
+            part = 1e-3 if at == BYTES else 1.0
+            mine, peer = ([one[at] * part for one in both] for both in (ours, theirs))
             yield {
                 **pair_row(f"sync, {CASES[case]}, {line}{of}", unit, mine, tool, peer),
                 "at": many, "note": f"{FILES} files{held}",

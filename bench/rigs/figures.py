@@ -64,7 +64,7 @@ def describe_machine() -> dict[str, Any]:
         "cores": os.cpu_count() or 0,
         "processor": model[1] if model else platform.machine(),
         "memory_gb": round(memory / 1e9, 1),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
     }
 
 

@@ -1,0 +1,119 @@
+"""What `make bench` runs, and what the page of benchmarks says about it, in this order."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """One run: its file in bench/results, and the words behind bench/NAME.py."""
+
+    result: str
+    words: str = ""
+    takes_peers: bool = False  #: from .venv-clients/fanout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """One benchmark, bench/NAME.py."""
+
+    name: str
+    heading: str
+    text: str
+    pieces: tuple[Piece, ...]
+    plot: str = ""  #: of bench/page/plots.py
+
+
+SECTIONS = (
+    Section(
+        name="policies", heading="Goodput against other tools", plot="goodput",
+        text="The share of what an omniscient policy could have trained, on the same capacity. The"
+        " engine is ours, as it is, in virtual time; the others are models of their programs, with"
+        " [the same constants](explanation/policies.md).",
+        pieces=(Piece(result="policies"),),
+    ),
+    Section(
+        name="recovery", heading="Recovery from a preemption", plot="recovery",
+        text="charlm on four hosts with real JAX is preempted without notice. *After READY*: from"
+        " READY on all hosts to the first new step, less an undisturbed start of the same script."
+        " *Ours*: from the loss to the first new step, less the cloud's time and that start.",
+        pieces=(Piece(result="recovery", words="--modes off,on"),),
+    ),
+    Section(
+        name="launchers", heading="The same program on TPU Care and on herd",
+        text="A program written for TPU Care runs on TPU Care as published, with the real gcloud,"
+        " and on herd with one changed import. Its node in the simulator is preempted; measured is"
+        " the time until its `start_fn` has run on the next node. Levanter's launch scripts are not"
+        " here: they install packages from the internet on each host, which simulated hosts need"
+        " not have.",
+        pieces=(Piece(result="launchers"),),
+    ),
+    Section(
+        name="exec", heading="Commands on all hosts", plot="fan-out",
+        text="`true` on N hosts of a simulated pod. All tools use the same key exchange and cipher."
+        " *Warm*: connections are open. *New connections*: our daemon and agents run, without a"
+        " connection; the others connect anew. *No daemon*: agents run. *No agents*: they are"
+        " installed, too.",
+        pieces=(
+            Piece(result="exec.8", words="--hosts 1,8 --rounds 5 --kinds warm,connect",
+                  takes_peers=True),
+            Piece(result="exec.32", words="--hosts 32 --rounds 3 --kinds warm,connect",
+                  takes_peers=True),
+            Piece(result="exec.64", words="--hosts 64 --rounds 4 --kinds warm,connect",
+                  takes_peers=True),
+            Piece(result="exec.8-late", words="--hosts 8 --late --rounds 5", takes_peers=True),
+            Piece(result="exec.cold", words="--hosts 1,8 --rounds 3 --kinds cold,bare"),
+        ),
+    ),
+    Section(
+        name="sync", heading="Code to all hosts", plot="sync",
+        text="800 files to real sshd's, through an uplink of 20 Mbit/s and 30 ms, and without a"
+        " limit. rsync runs for all hosts at once.",
+        pieces=(
+            Piece(result="sync.8", words="--hosts 1,8 --times 3 --files 10000"),
+            Piece(result="sync.64-thin", words='--hosts 64 --thin --times 1 --files ""'),
+            Piece(result="sync.64-wide", words='--hosts 64 --wide --times 3 --files ""'),
+        ),
+    ),
+    Section(
+        name="size", heading="One engine, 100 to 5,000 nodes", plot="engine",
+        text="The real engine and its store, four agents per node, in virtual time.",
+        pieces=(Piece(result="size"),),
+    ),
+    Section(
+        name="hosts_1024", heading="One node of many hosts",
+        text="A simulated pod whose hosts are real SSH servers on this machine.",
+        pieces=(Piece(result="hosts_1024", words="--hosts 256", takes_peers=True),),
+    ),
+    Section(
+        name="engine", heading="Reactions of the engine",
+        text="In a world with real hosts: from a preemption until the cloud accepts the request for"
+        " a replacement, and from a changed job until its command runs on all hosts.",
+        pieces=(
+            Piece(result="engine.react", words="--parts react,ramp"),
+            Piece(result="engine.start-16", words="--parts start --hosts 16"),
+            Piece(result="engine.many", words="--parts many --nodes 300"),
+        ),
+    ),
+    Section(
+        name="logs", heading="Output of many hosts",
+        text="Each host, a real sshd, writes as fast as it is read. *asyncssh alone* discards what"
+        " it reads.",
+        pieces=(Piece(result="logs", words="--hosts 32 --megabytes 4"),),
+    ),
+    Section(
+        name="training", heading="What a training script imports",
+        text="`tpuherd_host.train` beside other libraries, in one process each.",
+        pieces=(
+            Piece(result="training.parts", words="--parts step,loader,save"),
+            Piece(result="training.start", words="--parts start,notice --rounds 3"),
+        ),
+    ),
+    Section(
+        name="plan", heading="One plan",
+        text="One call of the planner.", pieces=(Piece(result="plan"),),
+    ),
+    Section(
+        name="start_up", heading="The start of a command",
+        text="By somebody without jobs.", pieces=(Piece(result="start_up"),),
+    ),
+)  # fmt: skip
