@@ -22,7 +22,14 @@ hypothesis.settings.load_profile("tpuherd")
 
 def pytest_configure(config: pytest.Config) -> None:
     # A world that the developer works in must not be the one that tests disturb.
-    for name in ("HERD_WORLD", "HERD_DEBUG", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    for name in (
+        "HERD_WORLD",
+        "HERD_STORE",
+        "HERD_DEBUG",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR_FORCE",
+    ):
         os.environ.pop(name, None)
     # Behind nohup or a script's `&` these are ignored, and programs that tests start would inherit
     # that. A signal with a handler here has its default action there.

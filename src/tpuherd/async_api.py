@@ -56,7 +56,7 @@ from tpuherd.results import (
     read_result,
 )
 from tpuherd.settings import project_access
-from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 from tpuherd.sweeps.map_items import check_items
 from tpuherd.sync.shipment import Shipment
 from tpuherd.views.event_lines import event_json
@@ -125,7 +125,7 @@ class AsyncHerd:
     async def _open_session(self, *, yes: bool = False) -> AsyncIterator[Session]:
         place = project_access.resolve_access(self._environ, world=self._world)
         clock = WallClock()
-        store = Database(place.store_folder, clock.now())
+        store = open_database(place, clock.now())
         async with AsyncExitStack() as stack:
             stack.callback(store.close)
             reached: list[RemoteSession] = []

@@ -6,33 +6,55 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conformance.postgres import Postgres, started_postgres
 from tpuherd.errors import InvalidInput, StoreDamaged, Superseded
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder, Store
 from tpuherd.settings.folders import LocalFolders
 from tpuherd.settings.project_access import ProjectScope
+from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store import job_table, schema
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
+from tpuherd.store.open_database import connect_server
 
 NOW = 1_800_000_000.0
 TTL_S = 15.0
 Open = Callable[[], Store]
 
 
-@pytest.fixture
-def open_store(tmp_path: Path) -> Iterator[Open]:
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with started_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[str]:
+    """Names of databases, each used once."""
+    return (f"lab{number}" for number in count())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def open_store(
+    request: pytest.FixtureRequest, tmp_path: Path, databases: Iterator[str]
+) -> Iterator[Open]:
     """Opens the same store again and again, as other processes would."""
     opened: list[Database] = []
+    address: StoreAddress | None = None
+    if request.param == "postgresql":
+        address = request.getfixturevalue("postgres").create_database(next(databases))
 
     def one() -> Store:
-        opened.append(Database(tmp_path / "store", NOW))
+        driver = None if address is None else connect_server(address, "project-demo")
+        opened.append(Database(tmp_path / "store", NOW, driver))
         return opened[-1]
 
     yield one
@@ -272,13 +294,34 @@ def test_a_dead_engine_of_this_machine_is_replaced_at_once(open_store: Open) -> 
     assert second > first
 
 
-def test_a_dead_engine_elsewhere_is_replaced_after_its_lease(open_store: Open) -> None:
-    store, other = open_store(), open_store()
-    assert isinstance(store, Database)
+def test_a_dead_engine_elsewhere_is_replaced_after_its_lease(tmp_path: Path) -> None:
+    store, other = Database(tmp_path, NOW), Database(tmp_path, NOW)
     assert store.take_lease(holder("elsewhere"), NOW, TTL_S) is not None
     store.close()
     assert other.take_lease(holder(), NOW + 1, TTL_S) is None
     assert other.take_lease(holder(), NOW + TTL_S, TTL_S) is not None
+    other.close()
+
+
+def test_an_engine_that_was_replaced_can_write_nothing_at_all(open_store: Open) -> None:
+    store, other = open_store(), open_store()
+    assert store.take_lease(holder(), NOW, TTL_S) is not None
+    assert other.take_lease(holder(), NOW + TTL_S, TTL_S) is not None
+    for late in (
+        lambda: store.put_job(new_job()),
+        lambda: store.add_jobs([new_job()], []),
+        lambda: store.remove_job("gpt"),
+        lambda: store.append_events([event(1)]),
+        lambda: store.save_history(1, b"late"),
+        lambda: store.put_slot_messages({"gpt-0": "late"}),
+        lambda: store.prune_events(["bid.ready"], before=NOW, most=1),
+        lambda: store.pack_events(before=NOW, keep=0),
+    ):
+        with pytest.raises(Superseded, match="another engine took over"):
+            late()
+    assert (other.stored_jobs(), other.load_history(), other.slot_messages()) == ({}, None, {})
+    assert list(other.read_events()) == []
+    other.append_events([event(2)])  # the one that leads
 
 
 def test_no_write_without_a_lease_when_an_epoch_is_given(open_store: Open) -> None:
@@ -341,9 +384,10 @@ def test_secrets_are_kept_beside_the_store_and_deleted_with_the_job(tmp_path: Pa
     assert value.encode() not in (tmp_path / "store" / "store.db").read_bytes()
 
 
-def test_packed_events_are_read_like_all_others(tmp_path: Path) -> None:
+def test_packed_events_are_read_like_all_others(open_store: Open) -> None:
     """Whatever is asked for, the answer is the same before and after."""
-    store = Database(tmp_path, NOW)
+    store = open_store()
+    assert isinstance(store, Database)
     names = [("gpt", "gpt-0"), ("gpt", "gpt-1"), ("bert", "bert-0"), ("", "")]
     kinds = ("bid.requested", "bid.ready", "attempt.saved")
     for start in range(0, 3_500, 500):
@@ -380,8 +424,7 @@ def test_packed_events_are_read_like_all_others(tmp_path: Path) -> None:
         store.events_before(seq, job="gpt", slot=None, limit=300) for seq in (400, 1_200)
     ]
     assert store.append_events([event(0)]) == 3_501
-    store.close()
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+    with store._driver.read_transaction() as connection:
         rows = connection.execute("SELECT length(content) FROM packed_events").fetchall()
         assert connection.execute("SELECT count(*) FROM events").fetchone() == (1_501,)
     assert len(rows) == 2

@@ -1,5 +1,7 @@
 """The view of the page: what it tells in steps is what a new one reads at once."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +17,7 @@ from tpuherd.jobs.live_view import Changes, LiveView, join_changes
 from tpuherd.model.samples import ChipSample, HostSample
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.store.corruption import NAME
 from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.slot_timeline import STATE_TITLES, thin_spans
@@ -249,6 +252,7 @@ def test_a_long_timeline_is_thinned_and_covers_the_same_time(seed: int) -> None:
 def test_a_store_that_a_newer_herd_migrated_is_left_alone(tmp_path: Path) -> None:
     user = ViewUser(tmp_path)
     user.put_job("gpt")
-    user.writer._connection.execute("PRAGMA user_version = 99")
+    with closing(sqlite3.connect(user.writer.folder / NAME)) as newer:
+        newer.execute("PRAGMA user_version = 99")
     with pytest.raises(HerdError, match="newer herd"):
         user.look()

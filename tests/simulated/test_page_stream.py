@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
@@ -21,6 +22,7 @@ from tpuherd.accounting.goodput import GoodputState
 from tpuherd.model.samples import ChipSample, HostSample, SeriesName
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.store.corruption import NAME
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
 from tpuherd.store.sample_store import SampleStore
@@ -220,7 +222,8 @@ def test_a_store_that_cannot_be_read_is_a_sentence(tmp_path: Path, harm: str) ->
         await served.user.get("/api/overview")
         folder = served.store.folder
         if harm == "newer":
-            served.store._connection.execute("PRAGMA user_version = 99")
+            with closing(sqlite3.connect(folder / NAME)) as newer:
+                newer.execute("PRAGMA user_version = 99")
         else:
             rmtree(folder)
             folder.touch()

@@ -17,7 +17,7 @@ from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.preview_plan import preview_plan
 from tpuherd.remote.open_remote import open_cloud
 from tpuherd.settings import project_access
-from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 
 #: Checks that open the store, which sets a damaged one aside.
 OPENING = ("store", "engine")
@@ -62,7 +62,7 @@ async def plan_file(machine: Machine, job: str | None) -> ReportFile:
         async def get_cloud() -> Cloud:
             return cloud
 
-        with closing(Database(place.store_folder, machine.clock.now())) as store:
+        with closing(open_database(place, machine.clock.now())) as store:
             session = Session(
                 place=place,
                 store=store,

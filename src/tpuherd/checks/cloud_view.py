@@ -15,7 +15,7 @@ from tpuherd.remote.open_remote import open_cloud
 from tpuherd.settings import project_access, project_settings
 from tpuherd.settings.endpoints import HINT
 from tpuherd.settings.project_access import ProjectAccess
-from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 
 NO_CLOUD = "the cloud"  #: as the place of results if no project is known
 
@@ -96,9 +96,9 @@ def read_allowance(place: ProjectAccess) -> Allowance:
 def read_jobs(place: ProjectAccess, now: float) -> list[JobSpec]:
     """Return the jobs of the store, which is not created if it is missing."""
     try:
-        if not place.store_folder.exists():
+        if not place.has_store:
             return []
-        with closing(Database(place.store_folder, now)) as store:
+        with closing(open_database(place, now)) as store:
             found = [read_fields(one.document) for one in store.stored_jobs().values()]
     except (HerdError, OSError):
         return []

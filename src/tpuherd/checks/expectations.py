@@ -15,7 +15,7 @@ from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Host
 from tpuherd.settings.project_access import ProjectAccess, read_world_facts
-from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 from tpuherd.targets import natural_key, split_bid_name
 
 WANDB_KEY = "WANDB_API_KEY"
@@ -44,7 +44,7 @@ def load_jobs(place: ProjectAccess, hosts: Sequence[Host], now: float) -> Mappin
     slots = {bid.slot: bid.job for host in hosts if (bid := split_bid_name(host.bid)) is not None}
     if not slots or all(host.foreign for host in hosts if host.bid):
         return {}
-    store = Database(place.store_folder, now)
+    store = open_database(place, now)
     try:
         scene = load_scene(store, now)
     finally:

@@ -41,8 +41,8 @@ from tpuherd.jobs import engine_control
 from tpuherd.remote.client_key import FILE
 from tpuherd.settings import contexts_file, project_access
 from tpuherd.settings.project_access import ProjectScope
-from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
+from tpuherd.store.open_database import open_database
 from tpuherd.store.set_aside import read_notices
 
 GOOGLE = "Google Cloud"
@@ -116,10 +116,10 @@ def find_scope(machine: Machine) -> ProjectScope | None:
 
 async def check_store(machine: Machine) -> Sequence[CheckResult]:
     scope = find_scope(machine)
-    if scope is None or not scope.store_folder.exists():
+    if scope is None or not scope.has_store:
         return [judge_store(None, (), None)]
     try:
-        with closing(Database(scope.store_folder, machine.clock.now())) as store:
+        with closing(open_database(scope, machine.clock.now())) as store:
             notices = list(read_notices(scope.store_folder).values())
             return [judge_store(len(store.stored_jobs()), notices, None)]
     except HerdError as error:
@@ -129,8 +129,8 @@ async def check_store(machine: Machine) -> Sequence[CheckResult]:
 async def check_engine(machine: Machine) -> Sequence[CheckResult]:
     scope, now = find_scope(machine), machine.clock.now()
     facts = EngineFacts(holder=None, version="", wanted=False, troubles=())
-    if scope is not None and scope.store_folder.exists():
-        with closing(Database(scope.store_folder, now)) as store:
+    if scope is not None and scope.has_store:
+        with closing(open_database(scope, now)) as store:
             jobs = store.stored_jobs()
             facts = EngineFacts(
                 holder=store.lease_holder(now),

@@ -60,13 +60,13 @@ def known_names(ctx: click.Context, incomplete: str) -> list[str]:
     from tpuherd.clock import WallClock
     from tpuherd.cloud.node_cache import NodeCache
     from tpuherd.settings import project_access
-    from tpuherd.store.database import Database
+    from tpuherd.store.open_database import open_database
     from tpuherd.targets import split_bid_name
 
     scope = project_access.resolve_scope(os.environ, world=find_world(ctx))
     names: set[str] = set()
-    if scope.store_folder.exists():
-        store = Database(scope.store_folder, WallClock().now())
+    if scope.has_store:
+        store = open_database(scope, WallClock().now())
         try:
             for stored_job in store.stored_jobs().values():
                 names |= {stored_job.job}

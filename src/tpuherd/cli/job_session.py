@@ -17,6 +17,7 @@ from tpuherd.settings.folders import home_folder
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 from tpuherd.views.printable import json_text
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ async def open_job_session(
         _, reach = await doing.open_remote(console)
         return reach.cloud
 
-    store = Database(place.store_folder, clock.now())
+    store = open_database(place, clock.now())
     try:
         await print_notices(console, place.store_folder)
         prompter = TerminalPrompter(console, name, yes=yes)

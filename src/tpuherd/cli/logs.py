@@ -73,7 +73,8 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     pattern = compile_pattern(look.grep)
     begun: Mapping[str, float] = {}
     if look.target is not None and not look.all_:
-        begun = submission_times(look.target, store_folder(console), wall.now())
+        scope = project_access.resolve_scope(console.environ, world=console.said.world)
+        begun = submission_times(look.target, scope, wall.now())
     chosen = find_logs(look, shelf, begun)
     since = look.since or 0.0
     page = LogPrinter(shelf, console, json_=look.json_, since=since, pattern=pattern)
@@ -88,11 +89,6 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
         await wall.sleep(LOOK_S)
         await page.print_new(find_logs(look, shelf, begun))
     return 0
-
-
-def store_folder(console: "Console") -> Path:
-    """Return the folder of the store."""
-    return project_access.resolve_scope(console.environ, world=console.said.world).store_folder
 
 
 def log_folder(console: "Console") -> Path:

@@ -356,7 +356,7 @@ def stop_idle_engine(world: Path, environ: Mapping[str, str]) -> str:
 
     try:
         scope = project_access.resolve_scope(environ, world=world)
-        if not scope.store_folder.exists():
+        if not scope.has_store:
             return ""
         with closing(engine_control.open_store(scope)) as store:
             holder, stored_jobs = store.lease_holder(WallClock().now()), store.stored_jobs()

@@ -17,6 +17,7 @@ from tpuherd.jobs import engine_control
 from tpuherd.model.trouble import LOGIN, TroubleRecord
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 from tpuherd.store.set_aside import read_notices
 from tpuherd.views.printable import json_text, show_controls, show_values
 from tpuherd.views.text_width import paint_text
@@ -77,9 +78,9 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
         login = error
     except HerdError:  # without the project there is no engine to start
         pass
-    if scope.world is not None and not scope.store_folder.exists():
+    if scope.world is not None and not scope.has_store:
         project_access.read_world_facts(scope.world)  # raises if there is no such world
-    store = Database(scope.store_folder, clock.now())
+    store = open_database(scope, clock.now())
     try:
         await print_notices(console, scope.store_folder)
         if place and (

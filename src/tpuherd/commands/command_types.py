@@ -66,9 +66,9 @@ async def resolve_hosts(
 
     def without_nodes() -> Mapping[str, str]:
         from tpuherd.jobs.job_queries import no_node_messages
-        from tpuherd.store.database import Database
+        from tpuherd.store.open_database import open_database
 
-        store = Database(place.store_folder, reach.clock.now())
+        store = open_database(place, reach.clock.now())
         try:
             return no_node_messages(store, reach.clock.now())
         finally:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tpuherd.accounting.goodput import AttemptAccount
 from tpuherd.commands.find_logs import (
@@ -25,8 +24,9 @@ from tpuherd.diagnosis.match_line import RuleBook
 from tpuherd.errors import NotFound
 from tpuherd.jobs.job_queries import job_attempts
 from tpuherd.model.slot_history import Verdict
-from tpuherd.store.database import Database
+from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.log_store import SETUP, LogStore
+from tpuherd.store.open_database import open_database
 from tpuherd.targets import split_bid_name
 from tpuherd.views.finding_lines import Explanation
 from tpuherd.views.fold_output import PlainMerger
@@ -58,13 +58,13 @@ class RunLogs:
 
 
 def explain_job(
-    look: LogQuery, shelf: LogStore, store: Path, book: RuleBook, now: float
+    look: LogQuery, shelf: LogStore, place: ProjectScope, book: RuleBook, now: float
 ) -> tuple[list[Explanation], list[str]]:
     """Explain the chosen attempt of each slot, or the latest ones; return notices, too.
 
-    Raise NotFound if neither an attempt nor a log is known. `store` is the store's folder.
+    Raise NotFound if neither an attempt nor a log is known.
     """
-    runs = find_runs(look, shelf, store, now)
+    runs = find_runs(look, shelf, place, now)
     if not runs:
         raise NotFound(no_logs_sentence(look, shelf))
     skipped: dict[str, int] = {}
@@ -86,10 +86,10 @@ def latest_runs(runs: Sequence[RunLogs]) -> list[RunLogs]:
     ]
 
 
-def find_runs(look: LogQuery, shelf: LogStore, store: Path, now: float) -> list[RunLogs]:
+def find_runs(look: LogQuery, shelf: LogStore, place: ProjectScope, now: float) -> list[RunLogs]:
     """All that ran on the target, the oldest first."""
     assert look.target is not None
-    begun = submission_times(look.target, store, now)
+    begun = submission_times(look.target, place, now)
     found: dict[str, RunLogs] = {}
     for log in find_logs(look, shelf, begun):
         bid = split_bid_name(log.place.bid or log.place.node)
@@ -100,7 +100,7 @@ def find_runs(look: LogQuery, shelf: LogStore, store: Path, now: float) -> list[
             setup=log.about.kind == SETUP,
         )
         found[log.about.id] = replace(before, logs=(*before.logs, log))
-    for slot, account in load_attempts(look.target, store, now):
+    for slot, account in load_attempts(look.target, place, now):
         attempt = account.attempt
         if look.attempt not in (None, str(attempt.number), attempt.id):
             continue
@@ -113,11 +113,11 @@ def find_runs(look: LogQuery, shelf: LogStore, store: Path, now: float) -> list[
     return sorted(found.values(), key=lambda run: run.started)
 
 
-def load_attempts(target: str, folder: Path, now: float) -> list[tuple[str, AttemptAccount]]:
+def load_attempts(target: str, place: ProjectScope, now: float) -> list[tuple[str, AttemptAccount]]:
     """The attempts of a job or slot that the store knows, with their slots."""
-    if not folder.exists():
+    if not place.has_store:
         return []
-    store = Database(folder, now)
+    store = open_database(place, now)
     try:
         return job_attempts(store, now, target)
     finally:

@@ -60,7 +60,7 @@ def explain_named_job(
     scope = project_access.resolve_scope(console.environ, world=console.said.world)
     look = LogQuery(target=order.target, attempt=order.attempt)
     shelf = LogStore(scope.logs_folder)
-    return explain_job(look, shelf, scope.store_folder, book, WallClock().now())
+    return explain_job(look, shelf, scope, book, WallClock().now())
 
 
 def load_rule_book(path: Path | None) -> RuleBook:

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tpuherd.errors import InvalidInput
 from tpuherd.jobs.job_queries import last_submission
-from tpuherd.store.database import Database
+from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore
+from tpuherd.store.open_database import open_database
 from tpuherd.targets import (
     BadTarget,
     ChosenWorkers,
@@ -48,11 +48,11 @@ class HostLog:
     number: int  #: 0: none
 
 
-def submission_times(target: str, folder: Path, now: float) -> dict[str, float]:
-    """Return when each job of a target was last submitted; `folder` has the store."""
-    if not folder.exists():
+def submission_times(target: str, place: ProjectScope, now: float) -> dict[str, float]:
+    """Return when each job of a target was last submitted."""
+    if not place.has_store:
         return {}
-    store = Database(folder, now)
+    store = open_database(place, now)
     try:
         found = {}
         for one in parse_log_target(target):

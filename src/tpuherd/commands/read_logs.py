@@ -21,11 +21,7 @@ PORTS = {1: "stdout", 2: "stderr"}
 def read_logs(look: LogQuery, scope: ProjectScope, now: float) -> list[LogLine]:
     """Return all matching lines in order of time; raise NotFound if there is no log."""
     shelf = LogStore(scope.logs_folder)
-    begun = (
-        {}
-        if look.all_ or not look.target
-        else submission_times(look.target, scope.store_folder, now)
-    )
+    begun = {} if look.all_ or not look.target else submission_times(look.target, scope, now)
     logs = find_logs(look, shelf, begun)
     if not logs:
         raise NotFound(no_logs_sentence(look, shelf), hint="commands without output leave no log")

@@ -23,8 +23,8 @@ from tpuherd.ssh_config.config_text import (
 )
 from tpuherd.ssh_config.host_names import list_job_names, list_node_names
 from tpuherd.ssh_config.user_file import UserConfig
-from tpuherd.store.database import Database
 from tpuherd.store.moved_marker import read_moved_marker
+from tpuherd.store.open_database import open_database
 from tpuherd.targets import fold_names
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ async def describe_project(
 
 def load_job_names(place: project_access.ProjectScope, now: float) -> tuple[str, ...]:
     """Return the names of the jobs in this machine's store; none if they are on another one."""
-    if not place.store_folder.exists() or read_moved_marker(place.store_folder) is not None:
+    if not place.has_store or read_moved_marker(place.store_folder) is not None:
         return ()
-    store = Database(place.store_folder, now)
+    store = open_database(place, now)
     try:
         return list_job_names(store.stored_jobs().values())
     finally:

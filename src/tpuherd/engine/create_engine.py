@@ -75,7 +75,7 @@ async def create_engine(
             troubles=store.troubles,
             clock=clock,
             desire=make_job_expander(place, environment, note),
-            owner=project_access.get_owner_id(place.folders.config),
+            owner=project_access.find_owner_id(place),
             outputs=store.folder / "outputs",
             who=ourselves.who,
             process={"pid": ourselves.pid, "host": ourselves.host, "version": __version__},
@@ -107,7 +107,7 @@ def make_job_expander(
     place: ProjectAccess, environment: Mapping[str, str], note: LogFunction
 ) -> JobExpander:
     """Return the function that expands the project's stored jobs; it also names them for ssh."""
-    owner = project_access.get_owner_id(place.folders.config)
+    owner = project_access.find_owner_id(place)
     home = home_folder(environment)
 
     def understood(rows: Mapping[str, StoredJob]) -> DesiredState:

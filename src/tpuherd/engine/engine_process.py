@@ -27,6 +27,7 @@ from tpuherd.settings import project_access
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
+from tpuherd.store.open_database import open_database
 
 
 def run_engine(
@@ -38,7 +39,7 @@ def run_engine(
 ) -> str:
     """Run until nothing is left to do; return why it ended or did not start."""
     clock = WallClock()
-    store = Database(place.store_folder, clock.now())
+    store = open_database(place, clock.now())
     diary = EngineLog(
         file=store.folder / LOG, now=clock.now, echo=partial(print, flush=True) if aloud else None
     )
@@ -59,7 +60,7 @@ def run_engine(
                 continue
             if ended is EndReason.DAMAGED:
                 store.close()
-                store = Database(place.store_folder, clock.now())
+                store = open_database(place, clock.now())
                 diary.write_event("engine.restored", {"why": store.recovery_message})
                 continue
             if ended is not EndReason.OUTDATED:

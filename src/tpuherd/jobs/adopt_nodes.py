@@ -126,7 +126,7 @@ async def check_adoption(
         )
     slots = assign_slots(found, list(nodes))
     history = load_history(here.store)
-    owner = project_access.get_owner_id(here.config_folder)
+    owner = project_access.find_owner_id(here.place)
     asks = {}
     for name, slot in slots.items():
         generation = history.slots.get(slot.name, SlotHistory()).generation + 1
@@ -196,7 +196,7 @@ async def adopt_nodes(adoption: NodeAdoption, here: Session) -> Adoption | None:
 async def write_cards(adoption: NodeAdoption, stored: StoredJob, here: Session) -> list[Node]:
     """Write all cards, or none: what was written is removed if one can't be."""
     cloud = await here.cloud()
-    owner = project_access.get_owner_id(here.config_folder)
+    owner = project_access.find_owner_id(here.place)
     slots = {slot.name: slot for slot in adoption.found.slots}
     marked: list[Node] = []
     try:

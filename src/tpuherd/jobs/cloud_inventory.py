@@ -52,7 +52,7 @@ async def survey_cloud(here: Session) -> CloudInventory:
     """Look at all known zones."""
     cloud = await here.cloud()
     bids = BidsApi(cloud, here.clock, here.place.ssh_port, cloud.list_nodes)
-    owner = project_access.get_owner_id(here.config_folder)
+    owner = project_access.find_owner_id(here.place)
     return CloudInventory(
         bids=bids,
         survey=await bids.survey_bids(zones()),

@@ -14,6 +14,7 @@ from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import LIFE_KINDS, STARTED, is_at_rest
+from tpuherd.store.open_database import open_database
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd.views.trouble_line import problem_rows
 
@@ -27,7 +28,7 @@ LOOK_S = 0.05
 
 
 def open_store(scope: ProjectScope) -> Database:
-    return Database(scope.store_folder, WallClock().now())
+    return open_database(scope, WallClock().now())
 
 
 def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:

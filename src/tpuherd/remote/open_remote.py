@@ -26,7 +26,7 @@ from tpuherd.remote.host_key_pins import Pins
 from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.remote.resolve_hosts import CloudNodeDirectory, RemoteSession
 from tpuherd.settings.endpoints import IAP_URL
-from tpuherd.settings.project_access import ProjectAccess, get_owner_id, local_user, own_owner_ids
+from tpuherd.settings.project_access import ProjectAccess, find_owner_id, local_user, own_owner_ids
 from tpuherd.settings.recordings import recording_flag
 from tpuherd_host.agent.frames import PROTOCOL
 
@@ -49,7 +49,7 @@ async def open_remote_session(
     hello = {
         "protocol": PROTOCOL,
         "who": f"{local_user()}@{socket.gethostname()}",
-        "owner": get_owner_id(place.folders.config),
+        "owner": find_owner_id(place),
         "epoch": epoch,
     }
     async with open_cloud(place, clock, retries=not epoch) as cloud:

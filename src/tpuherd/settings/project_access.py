@@ -24,6 +24,7 @@ from tpuherd.errors import InvalidInput, NoLogin, NotFound, NotReached
 from tpuherd.settings import contexts_file, host_routes, project_settings
 from tpuherd.settings.endpoints import HINT, CredentialSource, ServiceUrls
 from tpuherd.settings.folders import LocalFolders, logs_folder, resolve_folders
+from tpuherd.settings.store_address import StoreAddress, resolve_store_address
 
 GOOGLE = ServiceUrls(tpu="https://tpu.googleapis.com", compute="https://compute.googleapis.com")
 SSH_PORT = 22
@@ -31,6 +32,7 @@ FALLBACK_LOGIN = "herd"  #: login if the local name is root or not valid on a ho
 LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
+OWNER = "owner"  #: the file that has it
 #: Variables that gcloud reads: its configuration, Python and proxy.
 HEEDED = re.compile(r"HOME|PATH|LANG|CLOUDSDK_\w+|\w+_proxy|\w+_PROXY|SSL_CERT_\w+")
 MACHINE = Path("/sys/class/dmi/id/product_name")  #: names Google on a Google Cloud machine
@@ -43,6 +45,7 @@ class ProjectScope:
     world: Path | None  #: the folder of a simulated world; None is Google Cloud
     project: str  #: empty for a world, which needs none
     folders: LocalFolders
+    database: StoreAddress | None = None  #: where its store is; None: a file in its folder
 
     @property
     def title(self) -> str:
@@ -53,8 +56,13 @@ class ProjectScope:
 
     @property
     def store_folder(self) -> Path:
-        """The folder of its store."""
+        """The folder of its store, and of what the engine keeps in files."""
         return self.folders.state / "engines" / self.logs_folder.name
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store to open, without creating one."""
+        return self.database is not None or self.store_folder.exists()
 
     @property
     def logs_folder(self) -> Path:
@@ -95,6 +103,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
             project_keys=context.get("keys") == "project",
             credentials=CredentialSource(),
             folders=where,
+            database=resolve_store_address(environ, context),
         )
     found = find_credentials(environ, account=context.get("account"))
     if not (found.file or found.metadata_url or found.gcloud):
@@ -109,6 +118,7 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
         project_keys=context.get("keys") == "project",
         credentials=found,
         folders=where,
+        database=resolve_store_address(environ, context),
     )
 
 
@@ -117,10 +127,12 @@ def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> P
     where = resolve_folders(environ)
     context = current_context(where.config, environ)
     named = find_world_folder(environ, context, world)
+    database = resolve_store_address(environ, context)
     if named is not None:
-        return ProjectScope(world=named.absolute(), project="", folders=where)
+        return ProjectScope(world=named.absolute(), project="", folders=where, database=database)
     found = find_credentials(environ, account=context.get("account"))
-    return ProjectScope(world=None, project=resolve_project(environ, context, found), folders=where)
+    project = resolve_project(environ, context, found)
+    return ProjectScope(world=None, project=project, folders=where, database=database)
 
 
 def find_world_folder(
@@ -139,9 +151,17 @@ def process_environment() -> Mapping[str, str]:
     return dict(os.environ)  # noqa: TID251 - the one place that reads it
 
 
+def find_owner_id(place: ProjectScope) -> str:
+    """Return the owner id in the names of our resources: the store's, where several share one."""
+    if place.database is not None:
+        with suppress(OSError):  # the store has not been opened here
+            return (place.store_folder / OWNER).read_text().strip()
+    return get_owner_id(place.folders.config)
+
+
 def get_owner_id(config: Path) -> str:
     """Return the owner id in the names of our resources; create it at the first use."""
-    file = config / "owner"
+    file = config / OWNER
     try:
         config.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -177,7 +197,7 @@ def own_owner_ids(place: ProjectScope) -> frozenset[str]:
     adopted = project_settings.adopted_owners(
         place.folders.config, world=place.world, project=place.project
     )
-    return frozenset((get_owner_id(place.folders.config), *adopted))
+    return frozenset((find_owner_id(place), *adopted))
 
 
 def current_context(config: Path, environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -1,11 +1,11 @@
 """The event log: append-only; routine events of long deleted jobs are pruned, old ones packed."""
 
 import json
-import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.store.connection import Connection
 from tpuherd.store.packed_events import EventCondition, number_before_packed, read_packed
 from tpuherd.store.schema import corrupt_error
 
@@ -14,7 +14,7 @@ PAGE = 500  #: rows per read, so that no read transaction lasts long
 LATEST = 200  #: recent events among which the latest is sought
 
 
-def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]) -> int:
+def append_events(connection: Connection, events: Iterable[HistoryEvent]) -> int:
     """Append them within a transaction; returns the number of the last event."""
     connection.executemany(
         "INSERT INTO events (at, kind, job, slot, facts) VALUES (?, ?, ?, ?, ?)",
@@ -23,9 +23,7 @@ def append_events(connection: sqlite3.Connection, events: Iterable[HistoryEvent]
     return last_number(connection)
 
 
-def restore_events(
-    connection: sqlite3.Connection, events: Iterable[tuple[int, HistoryEvent]]
-) -> None:
+def restore_events(connection: Connection, events: Iterable[tuple[int, HistoryEvent]]) -> None:
     """Write events with their old numbers into a new store, within a transaction."""
     connection.executemany(
         f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
@@ -36,28 +34,17 @@ def restore_events(
     )
 
 
-def raise_next_number(connection: sqlite3.Connection, number: int) -> None:
-    """Make the next event's number larger than this one, within a transaction."""
-    connection.execute(
-        "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
-        " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')"
-    )
-    connection.execute(
-        "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'", (number,)
-    )
-
-
 def prune_events(
-    connection: sqlite3.Connection, kinds: Collection[str], *, before: float, most: int
+    connection: Connection, kinds: Collection[str], *, before: float, most: int
 ) -> int:
     """Delete events of these kinds of jobs that were deleted before then; returns how many.
 
-    Runs within a transaction. SQLite reuses the space. The last event stays, because readers
+    Runs within a transaction. The database reuses the space. The last event stays, because readers
     remember its number.
     """
     rows = connection.execute(
-        "SELECT job, max(at) AS dropped FROM events WHERE kind = 'job.removed'"
-        " AND job NOT IN (SELECT job FROM jobs) GROUP BY job HAVING dropped < ?",
+        "SELECT job, max(at) FROM events WHERE kind = 'job.removed'"
+        " AND job NOT IN (SELECT job FROM jobs) GROUP BY job HAVING max(at) < ?",
         (before,),
     ).fetchall()
     left = most
@@ -74,13 +61,13 @@ def prune_events(
     return most - left
 
 
-def last_number(connection: sqlite3.Connection) -> int:
+def last_number(connection: Connection) -> int:
     """The number of the last event; 0 if there are no events."""
     found: tuple[int] = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()
     return found[0]
 
 
-def latest_time(connection: sqlite3.Connection) -> float:
+def latest_time(connection: Connection) -> float:
     """The latest time of recent events; of several, as commands write theirs by another clock."""
     rows = connection.execute("SELECT at FROM events ORDER BY seq DESC LIMIT ?", (LATEST,))
     return max((at for (at,) in rows if isinstance(at, int | float)), default=0.0)
@@ -94,7 +81,7 @@ def event_condition(
     before: int | None = None,
 ) -> EventCondition:
     """The condition for these filters."""
-    parts, values = ["1"], list[str | int]()
+    parts, values = ["1 = 1"], list[str | int]()
     if before is not None:
         parts.append("seq < ?")
         values.append(before)
@@ -103,14 +90,15 @@ def event_condition(
             parts.append(f"{column} = ?")
             values.append(value)
     if kinds is not None:
-        parts.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        # PostgreSQL knows no empty list.
+        parts.append(f"kind IN ({', '.join('?' * len(kinds))})" if kinds else "1 = 0")
         values += kinds
     chosen = None if kinds is None else frozenset(kinds)
     return EventCondition(" AND ".join(parts), values, job, chosen)
 
 
 def read_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     condition: EventCondition,
     *,
     after: int,
@@ -141,7 +129,7 @@ def read_events(
 
 
 def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
-    """A row's event and number. SQLite does not check contents: a malformed row is damage."""
+    """A row's event and number. The database does not check contents: a malformed row is damage."""
     seq, at, kind, job, slot, facts = row
     try:
         known = json.loads(facts)
@@ -153,7 +141,7 @@ def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
     return seq, HistoryEvent(at=at, kind=kind, job=job, slot=slot, facts=known)
 
 
-def read_history(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
+def read_history(connection: Connection) -> tuple[int, bytes] | None:
     """The saved history, and the number of the last event in it; None if an older herd wrote it."""
     row = connection.execute("SELECT seq, document FROM history").fetchone()
     found = row is not None and isinstance(row[0], int) and isinstance(row[1], bytes)
@@ -161,7 +149,7 @@ def read_history(connection: sqlite3.Connection) -> tuple[int, bytes] | None:
 
 
 def number_before_newest(
-    connection: sqlite3.Connection,
+    connection: Connection,
     condition: EventCondition,
     *,
     after: int,
@@ -171,7 +159,7 @@ def number_before_newest(
     where, values, *_ = condition
     first, many = connection.execute(
         "SELECT min(seq), count(*) FROM"
-        f" (SELECT seq FROM events WHERE {where} AND seq > ? ORDER BY seq DESC LIMIT ?)",
+        f" (SELECT seq FROM events WHERE {where} AND seq > ? ORDER BY seq DESC LIMIT ?) AS newest",
         (*values, after, limit),
     ).fetchone()
     if many < limit:
@@ -180,3 +168,12 @@ def number_before_newest(
         if packed is not None:
             return packed
     return last_number(connection) if first is None else int(first) - 1
+
+
+def save_history(connection: Connection, seq: int, content: bytes) -> None:
+    """Replace the saved history, within a transaction."""
+    connection.execute(
+        "INSERT INTO history (one, seq, document) VALUES (1, ?, ?) ON CONFLICT (one)"
+        " DO UPDATE SET seq = excluded.seq, document = excluded.document",
+        (seq, content),
+    )

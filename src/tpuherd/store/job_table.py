@@ -1,7 +1,6 @@
 """The tables of jobs, one row per job, and of what the users of a store agree on."""
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,33 +8,33 @@ from typing import Any
 from tpuherd.errors import Superseded
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.store.connection import Connection
 from tpuherd.store.schema import corrupt_error
 
 COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, patient, owned_by"
-OLDER = COLUMNS.replace("owned_by", "'' AS owned_by")  #: for a table without that column
+CHANGED = ", ".join(f"{one} = excluded.{one}" for one in COLUMNS.split(", ")[1:])
+REPLACE = f"ON CONFLICT (job) DO UPDATE SET {CHANGED}"
 
 
-def read_jobs(connection: sqlite3.Connection, job: str | None = None) -> Mapping[str, StoredJob]:
+def read_jobs(connection: Connection, job: str | None = None) -> Mapping[str, StoredJob]:
     """All jobs by name, or only the job of this name."""
     chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
-    columns = COLUMNS if has_users(connection) else OLDER
-    rows = connection.execute(f"SELECT {columns} FROM jobs {chosen} ORDER BY job", values)
-    return {row[0]: parse_job_row(row) for row in rows}
+    rows = connection.execute(f"SELECT * FROM jobs {chosen} ORDER BY job", values)
+    there = [about[0] for about in rows.description or ()]
+    # A table that was not migrated, as it is only read, does not say whose each job is.
+    places = [there.index(one) if one in there else None for one in COLUMNS.split(", ")]
+    ordered = (tuple("" if at is None else row[at] for at in places) for row in rows)
+    return {row[0]: parse_job_row(row) for row in ordered}
 
 
-def has_users(connection: sqlite3.Connection) -> bool:
-    """Whether the table says whose each job is. Others are read where nothing is migrated."""
-    return any(row[1] == "owned_by" for row in connection.execute("PRAGMA table_info(jobs)"))
-
-
-def read_revisions(connection: sqlite3.Connection) -> Mapping[str, tuple[int, float]]:
+def read_revisions(connection: Connection) -> Mapping[str, tuple[int, float]]:
     """The revision of each job and when it was made, without reading the documents."""
     rows = connection.execute("SELECT job, revision, made_at FROM jobs")
     return {job: (revision, made_at) for job, revision, made_at in rows}
 
 
 def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
-    """A row's job. SQLite does not check contents: a malformed row is damage."""
+    """A row's job. The database does not check contents: a malformed row is damage."""
     job, goal, document, snapshot, made_at, changed_at, revision, who, patient, user = row
     try:
         content = json.loads(document)
@@ -60,7 +59,7 @@ def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
     )
 
 
-def put_job(connection: sqlite3.Connection, stored: StoredJob, expected: int | None) -> StoredJob:
+def put_job(connection: Connection, stored: StoredJob, expected: int | None) -> StoredJob:
     """Write it as the next revision, within a transaction; returns what was written."""
     row = connection.execute("SELECT revision FROM jobs WHERE job = ?", (stored.job,)).fetchone()
     revision = 0 if row is None else int(row[0])
@@ -70,7 +69,7 @@ def put_job(connection: sqlite3.Connection, stored: StoredJob, expected: int | N
         )
     new = replace(stored, revision=revision + 1)
     connection.execute(
-        f"INSERT OR REPLACE INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {REPLACE}",
         (
             new.job,
             new.goal.value,
@@ -87,12 +86,12 @@ def put_job(connection: sqlite3.Connection, stored: StoredJob, expected: int | N
     return new
 
 
-def remove_job(connection: sqlite3.Connection, job: str) -> None:
+def remove_job(connection: Connection, job: str) -> None:
     """Delete its row, within a transaction."""
     connection.execute("DELETE FROM jobs WHERE job = ?", (job,))
 
 
-def read_setting(connection: sqlite3.Connection, name: str) -> Mapping[str, Any] | None:
+def read_setting(connection: Connection, name: str) -> Mapping[str, Any] | None:
     """What all users of the store agree on under this name; None: nothing yet."""
     row = connection.execute("SELECT document FROM settings WHERE name = ?", (name,)).fetchone()
     if row is None:
@@ -106,8 +105,10 @@ def read_setting(connection: sqlite3.Connection, name: str) -> Mapping[str, Any]
     return content
 
 
-def put_setting(connection: sqlite3.Connection, name: str, document: Mapping[str, Any]) -> None:
+def put_setting(connection: Connection, name: str, document: Mapping[str, Any]) -> None:
     """Write it, within a transaction."""
     connection.execute(
-        "INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, json.dumps(document))
+        "INSERT INTO settings (name, document) VALUES (?, ?) ON CONFLICT (name)"
+        " DO UPDATE SET document = excluded.document",
+        (name, json.dumps(document)),
     )

@@ -1,54 +1,54 @@
 """The lease: only one engine at a time may write; its epoch exposes late writers.
 
-The row says who holds it and until when. The engine also holds a file lock as long as it lives, so
-that others on the same machine know at once when it was killed. A free lock proves that the engine
-is dead; a held lock proves nothing: an engine that oversleeps loses the lease but keeps its lock.
+The row says who holds it and until when. The engine also holds a lock as long as it lives, so that
+others know at once when it was killed: on a file, or in PostgreSQL. A free lock proves that the
+engine is dead; a held lock proves nothing: an engine that oversleeps loses the lease but keeps it.
 """
 
 import fcntl
 import os
-import sqlite3
 from pathlib import Path
 
 from tpuherd.errors import Superseded
 from tpuherd.ports import LeaseHolder
+from tpuherd.store.connection import Connection
+
+COLUMNS = "pid, host, who, epoch, taken_at, until"
 
 
-def read_lease(connection: sqlite3.Connection) -> LeaseHolder | None:
+def read_lease(connection: Connection) -> LeaseHolder | None:
     """Who took it last."""
-    row = connection.execute("SELECT pid, host, who, epoch, taken_at, until FROM lease").fetchone()
+    row = connection.execute(f"SELECT {COLUMNS} FROM lease").fetchone()
     if row is None:
         return None
     pid, host, who, epoch, taken_at, until = row
     return LeaseHolder(pid=pid, host=host, who=who, epoch=epoch, taken_at=taken_at, until=until)
 
 
-def take_lease(
-    connection: sqlite3.Connection, holder: LeaseHolder, now: float, ttl_s: float
-) -> int:
+def take_lease(connection: Connection, holder: LeaseHolder, now: float, ttl_s: float) -> int:
     """Take it, within a transaction; the new epoch is larger than every earlier one."""
     before = read_lease(connection)
     epoch = max(int(now * 1000), 1 if before is None else before.epoch + 1)
+    connection.execute("DELETE FROM lease")
     connection.execute(
-        "INSERT OR REPLACE INTO lease (one, epoch, pid, host, who, taken_at, until, ttl_s)"
-        " VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-        (epoch, holder.pid, holder.host, holder.who, now, now + ttl_s, ttl_s),
+        f"INSERT INTO lease (one, ttl_s, {COLUMNS}) VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+        (ttl_s, holder.pid, holder.host, holder.who, epoch, now, now + ttl_s),
     )
     return epoch
 
 
-def renew_lease(connection: sqlite3.Connection, epoch: int, now: float) -> None:
+def renew_lease(connection: Connection, epoch: int, now: float) -> None:
     """Extend it by its ttl."""
     check_lease(connection, epoch)
     connection.execute("UPDATE lease SET until = ? + ttl_s", (now,))
 
 
-def release_lease(connection: sqlite3.Connection, epoch: int) -> None:
+def release_lease(connection: Connection, epoch: int) -> None:
     """Give it back; the row stays, so that the next epoch is larger."""
     connection.execute("UPDATE lease SET until = 0 WHERE epoch = ?", (epoch,))
 
 
-def check_lease(connection: sqlite3.Connection, epoch: int) -> None:
+def check_lease(connection: Connection, epoch: int) -> None:
     """Raise Superseded unless this epoch holds the lease."""
     holder = read_lease(connection)
     if holder is None or holder.epoch != epoch:

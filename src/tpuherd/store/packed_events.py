@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
+from tpuherd.store.connection import Connection
 from tpuherd.store.schema import corrupt_error
 
 EVENT_COLUMNS = "seq, at, kind, job, slot, facts"
@@ -26,7 +27,7 @@ class EventCondition(NamedTuple):
     kinds: frozenset[str] | None = None
 
 
-def pack_oldest(connection: sqlite3.Connection, *, before: float, keep: int) -> int:
+def pack_oldest(connection: Connection, *, before: float, keep: int) -> int:
     """Pack the oldest events if they happened before then, or if more than `keep` are newer.
 
     Runs within a transaction; returns how many were packed.
@@ -53,7 +54,7 @@ def pack_oldest(connection: sqlite3.Connection, *, before: float, keep: int) -> 
 
 
 def read_packed(
-    connection: sqlite3.Connection, condition: EventCondition, after: int, limit: int
+    connection: Connection, condition: EventCondition, after: int, limit: int
 ) -> tuple[int, list[EventRow]] | None:
     """The first packed events after this number, and up to which number these are all that fit.
 
@@ -72,7 +73,7 @@ def read_packed(
 
 
 def number_before_packed(
-    connection: sqlite3.Connection, condition: EventCondition, *, after: int, limit: int
+    connection: Connection, condition: EventCondition, *, after: int, limit: int
 ) -> int | None:
     """The number after which the newest `limit` packed events begin; None if none fits."""
     found = None
@@ -99,13 +100,13 @@ def may_fit(condition: EventCondition, jobs: str, kinds: str) -> bool:
     return condition.kinds is None or not condition.kinds.isdisjoint(known_kinds)
 
 
-def read_content(connection: sqlite3.Connection, last: int) -> list[EventRow]:
+def read_content(connection: Connection, last: int) -> list[EventRow]:
     row = connection.execute("SELECT content FROM packed_events WHERE last = ?", (last,)).fetchone()
     return unpack_rows(row[0]) if row is not None else []
 
 
 def unpack_rows(content: object) -> list[EventRow]:
-    """The rows in a packed one. SQLite does not check contents: a malformed one is damage."""
+    """The rows in a packed one. The database does not check contents: a malformed one is damage."""
     try:
         rows = json.loads(zlib.decompress(content))  # type: ignore[arg-type]
         assert all(isinstance(row, list) and len(row) == 6 for row in rows)
@@ -115,7 +116,7 @@ def unpack_rows(content: object) -> list[EventRow]:
 
 
 def choose_rows(rows: Sequence[EventRow], condition: EventCondition, after: int) -> list[EventRow]:
-    """Those that fit, chosen as SQLite chooses those in the table."""
+    """Those that fit, chosen as the database chooses those in the table."""
     with closing(sqlite3.connect(":memory:")) as memory:
         memory.execute(f"CREATE TABLE events ({EVENT_COLUMNS})")
         memory.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
@@ -125,6 +126,6 @@ def choose_rows(rows: Sequence[EventRow], condition: EventCondition, after: int)
         ).fetchall()
 
 
-def restore_packed(connection: sqlite3.Connection, packed: Sequence[PackedRow]) -> None:
+def restore_packed(connection: Connection, packed: Sequence[PackedRow]) -> None:
     """Write packed rows into a new store, within a transaction."""
     connection.executemany(f"INSERT INTO packed_events ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", packed)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tpuherd.errors import InvalidInput, Superseded
+from tpuherd.store.connection import Connection
 
 #: The format of the first of the steps below; older ones, with other words, are refused.
 OLDEST = 3
@@ -72,9 +73,13 @@ def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS)
 
 def refuse_newer(connection: sqlite3.Connection, newest: int = OLDEST + len(STEPS) - 1) -> None:
     """Raise InvalidInput if the store is of a format that only a newer herd reads."""
-    if schema_version(connection) > newest:
+    refuse_newer_format(schema_version(connection), newest)
+
+
+def refuse_newer_format(found: int, newest: int = OLDEST + len(STEPS) - 1) -> None:
+    if found > newest:
         raise InvalidInput(
-            f"the store was written by a newer herd (its format is {schema_version(connection)},"
+            f"the store was written by a newer herd (its format is {found},"
             f" this herd reads {newest})",
             hint="upgrade: pip install --upgrade tpuherd",
         )
@@ -84,11 +89,15 @@ def refuse_migrated(connection: sqlite3.Connection) -> None:
     """Raise Superseded if a newer herd has migrated the store since we opened it: our statements
     no longer fit its tables."""
     with suppress(sqlite3.Error):  # then the caller's error tells more
-        if schema_version(connection) > OLDEST + len(STEPS) - 1:
-            raise Superseded(
-                "a newer herd has migrated the store: this one does not use it any longer",
-                hint="repeat the command; if it is refused: pip install --upgrade tpuherd",
-            )
+        refuse_migrated_format(schema_version(connection))
+
+
+def refuse_migrated_format(found: int) -> None:
+    if found > OLDEST + len(STEPS) - 1:
+        raise Superseded(
+            "a newer herd has migrated the store: this one does not use it any longer",
+            hint="repeat the command; if it is refused: pip install --upgrade tpuherd",
+        )
 
 
 def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
@@ -116,3 +125,14 @@ def corrupt_error(what: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(f"{what} is malformed")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
+
+
+def raise_next_number(connection: Connection, number: int) -> None:
+    """Make the next event's number larger than this one, within a transaction."""
+    connection.execute(
+        "INSERT INTO sqlite_sequence (name, seq) SELECT 'events', 0"
+        " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'events')"
+    )
+    connection.execute(
+        "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'events'", (number,)
+    )

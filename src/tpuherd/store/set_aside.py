@@ -21,7 +21,7 @@ from tpuherd.store import job_table
 from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, explain_errors
 from tpuherd.store.damaged_file import ReadableContents, read_damaged_file
 from tpuherd.store.packed_events import PACKED, restore_packed
-from tpuherd.store.schema import migrate_schema
+from tpuherd.store.schema import migrate_schema, raise_next_number
 from tpuherd.targets import fold_names
 
 SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
@@ -123,9 +123,9 @@ def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -
         connection.executemany("INSERT INTO settings VALUES (?, ?)", found.settings)
         restore_packed(connection, found.packed)
         log.restore_events(connection, found.events)
-        log.raise_next_number(connection, max((row[0] for row in found.packed), default=0))
+        raise_next_number(connection, max((row[0] for row in found.packed), default=0))
         if found.history is not None:
-            log.raise_next_number(connection, found.history[0])
+            raise_next_number(connection, found.history[0])
             connection.execute("INSERT INTO history VALUES (1, ?, ?)", found.history)
         log.append_events(connection, [event])
         connection.execute("COMMIT")

@@ -13,6 +13,7 @@ from tpuherd.jobs.live_view import LiveView
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import COMMAND, LogStore
+from tpuherd.store.open_database import open_database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.top.detail_lines import JobDetail
 from tpuherd.top.tree_rows import Json
@@ -62,7 +63,7 @@ class TopFeed:
     def _look(self) -> Json | None:
         try:
             if self._view is None:
-                self._store = Database(self._scope.store_folder, self._clock.now())
+                self._store = open_database(self._scope, self._clock.now())
                 self._view = LiveView(self._store, self._samples, self._clock)
                 self._view.refresh()
                 return self._view.build_overview()
@@ -85,7 +86,7 @@ class TopFeed:
 
     def _read_logs(self, target: str) -> list[PageLine]:
         shelf = LogStore(self._scope.logs_folder)
-        begun = submission_times(target, self._scope.store_folder, self._clock.now())
+        begun = submission_times(target, self._scope, self._clock.now())
         logs = find_logs(LogQuery(target=target), shelf, begun)
         attempts = [log for log in logs if log.about.kind != COMMAND]
         return list(read_log_page(attempts, shelf, LINES, None).lines)

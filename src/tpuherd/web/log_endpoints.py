@@ -60,7 +60,7 @@ def list_host_logs(choice: LogChoice, context: PageContext) -> tuple[LogStore, l
     """Return the logs of a job's attempts and setups since it was submitted, the oldest first."""
     shelf = LogStore(context.scope.logs_folder)
     target = choice.slot or choice.job
-    begun = submission_times(target, context.scope.store_folder, context.clock.now())
+    begun = submission_times(target, context.scope, context.clock.now())
     logs = find_logs(LogQuery(target=target), shelf, begun)
     return shelf, [
         log

@@ -10,6 +10,7 @@ import anyio.to_thread
 from tpuherd.clock import Clock
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.database import Database
+from tpuherd.store.open_database import open_database
 from tpuherd.web.live_feed import LiveFeed
 
 T = TypeVar("T")
@@ -40,14 +41,14 @@ class PageContext:
     static: Path
 
     def open_store(self) -> Database:
-        return Database(self.scope.store_folder, self.clock.now())
+        return open_database(self.scope, self.clock.now())
 
     async def query_store(self, query: Callable[[Database, float], T]) -> T:
         """Run a query with a connection of its own, so that no live change waits for it."""
 
         def work() -> T:
             now = self.clock.now()
-            store = Database(self.scope.store_folder, now)
+            store = open_database(self.scope, now)
             try:
                 return query(store, now)
             finally:

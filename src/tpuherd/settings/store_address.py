@@ -1,0 +1,71 @@
+"""Parses the URL of a store in PostgreSQL: HERD_STORE, or the `store` of a context.
+
+The password is kept apart and never printed. libpq would print a URL that it cannot parse.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from tpuherd.errors import InvalidInput
+
+SCHEMES = ("postgresql", "postgres")
+EXAMPLE = "postgresql://USER@HOST/DATABASE"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreAddress:
+    """A database of PostgreSQL, and how to log in there."""
+
+    url: str  #: without a password
+    host: str
+    database: str
+    password: str = field(default="", repr=False)
+    passfile: str = ""  #: libpq's file of passwords
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return f"PostgreSQL database {self.database or '(that of the user)'} on {self.host}"
+
+
+def resolve_store_address(
+    environ: Mapping[str, str], context: Mapping[str, object]
+) -> StoreAddress | None:
+    """Resolve where the store is; None: in a file on this machine."""
+    if said := environ.get("HERD_STORE", ""):
+        return parse_store_url(said, environ, origin="HERD_STORE")
+    if said := str(context.get("store") or ""):
+        return parse_store_url(said, environ, origin="the context's store")
+    return None
+
+
+def parse_store_url(text: str, environ: Mapping[str, str], *, origin: str) -> StoreAddress:
+    """Parse postgresql://user@host:port/database?option=value; no error repeats the text."""
+    expected = f"expected {EXAMPLE}"
+    try:
+        parts = urlsplit(text.strip())
+        port = parts.port
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+    except ValueError as error:
+        raise InvalidInput(f"{origin} is not a URL of PostgreSQL", hint=expected) from error
+    if parts.scheme not in SCHEMES or not text.isprintable() or parts.fragment:
+        raise InvalidInput(f"{origin} is not a URL of PostgreSQL", hint=expected)
+    if any("password" in name.lower() for name in options):
+        raise InvalidInput(
+            f"{origin} has a password among its options",
+            hint="put it into ~/.pgpass, or before the @ of HERD_STORE",
+        )
+    login, at, place = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    database = unquote(parts.path.lstrip("/"))
+    host = options.get("host") or (parts.hostname or "this machine")
+    home = environ.get("HOME") or str(Path.home())
+    return StoreAddress(
+        url=urlunsplit((SCHEMES[0], f"{user}{at}{place}", parts.path, parts.query, "")),
+        host=host if port is None else f"{host}:{port}",
+        database=database or options.get("dbname", "") or unquote(user),
+        password=unquote(password) or environ.get("PGPASSWORD", ""),
+        passfile=environ.get("PGPASSFILE") or str(Path(home) / ".pgpass"),
+    )
