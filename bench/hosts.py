@@ -1,5 +1,6 @@
 """How fast 64 simulated hosts start, what they cost while idle, and how fast they stop."""
 
+import argparse
 import asyncio
 import os
 import resource
@@ -11,6 +12,8 @@ from time import perf_counter
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import own_row, write_figures
+
 from tests.integration.running_hosts import ReportLog
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.isolation_modes import MODES
@@ -60,8 +63,8 @@ def available_kib() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 
 
-async def measure(mode: str, folder: Path) -> None:
-    """All figures of one mode."""
+async def measure(mode: str, folder: Path) -> list[dict[str, object]]:
+    """Return all figures of one mode."""
     pool = HostPool(ReportLog(), folder, PoolSettings(mode=mode))
     start = perf_counter()
     await pool.start()
@@ -87,18 +90,34 @@ async def measure(mode: str, folder: Path) -> None:
         f"  a host idles at PSS {pss:.1f} MB (RSS {rss:.1f} MB), {kernel:.1f} MB of the machine's"
     )
     print(f"  controller while idle: {idle * 100:.1f} % of a core")
+    found = {
+        "hosts up": (up, "s"),
+        "hosts gone": (gone, "s"),
+        "memory of an idle host, PSS": (pss, "MB"),
+        "memory of the machine for an idle host": (kernel, "MB"),
+        "processor time of their server while idle": (idle * 100, "% of a core"),
+    }  # fmt: skip
+    return [
+        {**own_row(f"{what}, {mode}", unit, [value]), "at": HOSTS}
+        for what, (value, unit) in found.items()
+    ]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    asked, rows = parser.parse_args(), list[dict[str, object]]()
     for mode in MODES:
         if mode == "namespaces-root" and os.getuid() != 0:
             print(f"{mode}: needs root")
             continue
         with tempfile.TemporaryDirectory(prefix="bench-hosts-") as folder:
             try:
-                asyncio.run(measure(mode, Path(folder)))
+                rows += asyncio.run(measure(mode, Path(folder)))
             except OSError as error:
                 print(f"{mode}: {error}")
+    if asked.json:
+        write_figures(asked.json, "Simulated hosts", rows)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 
 Its `start_fn` runs a command on the node. Measured are the seconds from the program's start until
 that has run, and from each preemption, with notice, until it has run on the next node. Both wait
-for the same simulated cloud; TPU Care uses the real gcloud. The world runs three times as fast as
+for the same simulated cloud; TPU Care uses the real gcloud. The world runs six times as fast as
 reality, no faster: TPU Care looks at a list of nodes that is up to ten seconds old, and a creation
 that is faster drives it in circles. Needs gcloud and .venv-clients/tpucare: make_venv.sh tpucare.
 """
@@ -22,7 +22,7 @@ from tests.conformance.world import CLIENTS, started
 from tests.integration.engines import Owner
 from tests.integration.test_clients_old_tools import program, said
 
-TIME_SCALE = "3"
+TIME_SCALE = "6"
 TOOLS = ("herd", "tpucare")
 
 

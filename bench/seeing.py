@@ -25,6 +25,7 @@ import h2.config
 import h2.connection
 from bench.exec import Pod, Tool, call
 from bench.rigs import sample_history
+from bench.rigs.figures import own_row, pair_row, write_figures
 
 from tests.conformance.world import HERD, started, until
 from tpuherd.commands.grpc_calls import request_headers
@@ -57,7 +58,10 @@ def read_command(reader: str) -> str:
     return f"bash -c {shlex.quote(ANSWERS.format(request=request, reader=reader))}"
 
 
-def measure_smi(many: int, rounds: int) -> None:
+Rows = list[dict[str, object]]
+
+
+def measure_smi(many: int, rounds: int) -> Rows:
     with started("--time-scale", "60") as world:
         pod = Pod(world, many)
         files = " ".join(f"{3 + chip}</dev/accel{chip}" for chip in range(CHIPS))
@@ -75,7 +79,15 @@ def measure_smi(many: int, rounds: int) -> None:
                 tool.round()
         pod.user.leave()
     print(f"smi: {table} chips of {many} hosts, {size} bytes of libtpu each")
-    print_ratio(tools[0], tools[1])
+    ours, peer = tools
+    print_ratio(ours, peer)
+    figure = "`herd smi` of four chips a host, warm"
+    name = "xargs ssh, ControlMaster"
+    rows = [
+        pair_row(figure, "s", ours.wall, name, peer.wall),
+        pair_row(f"{figure}, processor time of the client", "s", ours.cpu, name, peer.cpu),
+    ]
+    return [{**row, "at": many} for row in rows]
 
 
 def held_chips(pod: Pod, many: int) -> int:
@@ -102,11 +114,17 @@ def print_ratio(ours: Tool, peer: Tool) -> None:
         )
 
 
-def measure_history(many: int, rounds: int) -> None:
-    sample_history.report_history()
+def measure_history(many: int, rounds: int) -> Rows:
+    month, shares = sample_history.report_history()
+    return [
+        {**own_row("a month of 64 chips, kept", "MB", [month["bytes"] / 1e6]), "at": 64},
+        own_row("three values of all chips over that month, read", "s", [month["month_s"]]),
+        *({**own_row("samples of 1,000 nodes, taken and kept", "% of a core", [100 * share]),
+           "at": hosts, "note": "at: hosts of a node"} for hosts, share in shares.items()),
+    ]  # fmt: skip
 
 
-PARTS: dict[str, Callable[[int, int], None]] = {"smi": measure_smi, "history": measure_history}
+PARTS: dict[str, Callable[[int, int], Rows]] = {"smi": measure_smi, "history": measure_history}
 
 
 def main() -> int:
@@ -114,9 +132,12 @@ def main() -> int:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--hosts", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
-    said = parser.parse_args()
+    parser.add_argument("--json", type=Path)
+    said, rows = parser.parse_args(), list[dict[str, object]]()
     for part in said.parts.split(","):
-        PARTS[part](said.hosts, said.rounds)
+        rows += PARTS[part](said.hosts, said.rounds)
+    if said.json:
+        write_figures(said.json, "Watching chips", rows)
     return 0
 
 

@@ -28,6 +28,7 @@ from time import perf_counter, sleep, time
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import own_row, write_figures
 
 from tpuherd.model.samples import ChipSample, HostSample
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Offer
@@ -173,6 +174,7 @@ def main() -> None:
     parser.add_argument("--losses", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=2.0, help="events a second")
+    parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         environ = {"HOME": home, "PATH": os.environ["PATH"], "HERD_WORLD": f"{home}/world"}
@@ -186,9 +188,12 @@ def main() -> None:
         samples = SampleStore(scope.store_folder)
         put_samples(samples, slots, said.losses)
         with page_process(environ) as (pid, port, token, started):
-            measure(said, (store, samples, slots), (pid, port, token))
+            rows = measure(said, (store, samples, slots), (pid, port, token))
             print(f"herd ui printed its address after {started:.2f} s")
         store.release_lease(epoch)
+    if said.json:
+        rows.append(own_row("start of `herd ui` until it prints its address", "s", [started]))
+        write_figures(said.json, "The page", [{**row, "at": said.nodes} for row in rows])
 
 
 def hold_lease(store: Database) -> int:
@@ -206,7 +211,7 @@ def measure(
     said: argparse.Namespace,
     there: tuple[Database, SampleStore, list[str]],
     page: tuple[int, int, str],
-) -> None:
+) -> list[dict[str, object]]:
     store, samples, slots = there
     pid, port, token = page
     first, body = fetch(port, token, "/api/overview")
@@ -248,6 +253,13 @@ def measure(
     )
     print(f"herd ui: {share:.1%} of a core with events, {idle_share:.1%} without;"
           f" {memory_mb(pid):.0f} MB")  # fmt: skip
+    return [
+        own_row("the page's first data, first and again", "s", [first, again]),
+        own_row("an event's way to ten open pages", "s", late),
+        own_row("`herd ui` with events", "% of a core", [100 * share]),
+        own_row("`herd ui` without events", "% of a core", [100 * idle_share]),
+        own_row("memory of `herd ui`", "MB", [memory_mb(pid)]),
+    ]
 
 
 if __name__ == "__main__":

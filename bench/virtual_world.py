@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx2
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.rigs.figures import own_row, write_figures
 
 from tests.simulated import virtual_loop
 from tpuherd.clock import LoopClock
@@ -71,7 +72,9 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=300)
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--every", type=float, default=10.0)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    rates: dict[str, list[float]] = {}
     digests, virtual_s = set(), options.hours * 3600 + options.nodes
     for read in (False, False, True):
         began = time.process_time()
@@ -79,11 +82,19 @@ def main() -> int:
         found, calls = virtual_loop.run(run)
         took = time.process_time() - began
         digests.add(found)
+        rates.setdefault("JSON read" if read else "bytes only", []).append(virtual_s / took)
         print(
             f"{calls} lists of {options.nodes} nodes{', JSON read,' if read else ''} "
             f"in {took:.1f} s: {virtual_s / took:,.0f} x real time"
         )
     print(f"digests {'equal' if len(digests) == 1 else 'DIFFER'}")
+    if options.json:
+        rows = [
+            {**own_row(f"virtual time to processor time, {what}", "×", values),
+             "at": options.nodes, "more_is_better": True}
+            for what, values in rates.items()
+        ]  # fmt: skip
+        write_figures(options.json, "A world in virtual time", rows)
     return 0 if len(digests) == 1 else 1
 
 

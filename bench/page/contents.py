@@ -116,4 +116,29 @@ SECTIONS = (
         name="start_up", heading="The start of a command",
         text="By somebody without jobs.", pieces=(Piece(result="start_up"),),
     ),
+    Section(
+        name="seeing", heading="Watching chips",
+        text="The peer asks libtpu on every host for the same bytes, and parses nothing.",
+        pieces=(Piece(result="seeing", words="--hosts 32 --rounds 5"),),
+    ),
+    Section(
+        name="seeing_page", heading="The page of many nodes",
+        text="`herd ui` over a store of 1,000 nodes of four hosts, with ten open pages and two"
+        " events a second.",
+        pieces=(Piece(result="seeing_page"),),
+    ),
+    Section(
+        name="tcp_world", heading="The simulator over TCP",
+        text="World and client have a core each.", pieces=(Piece(result="tcp_world"),),
+    ),
+    Section(
+        name="virtual_world", heading="The simulator in virtual time",
+        text="A world of 300 nodes, listed every ten seconds for a day.",
+        pieces=(Piece(result="virtual_world"),),
+    ),
+    Section(
+        name="hosts", heading="Simulated hosts",
+        text="64 hosts without their services, isolated in each way that the machine offers.",
+        pieces=(Piece(result="hosts"),),
+    ),
 )  # fmt: skip

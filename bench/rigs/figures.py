@@ -69,7 +69,8 @@ def describe_machine() -> dict[str, Any]:
 
 
 def own_versions() -> dict[str, str]:
-    words = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    """Return ours with the last commit that changed the program, and Python's."""
+    words = ["git", "-C", str(ROOT), "log", "-1", "--format=%h", "--", "src"]
     commit = subprocess.run(words, capture_output=True, text=True).stdout.strip()
     tpuherd = f"{__version__} ({commit})" if commit else __version__
     return {"tpuherd": tpuherd, "Python": platform.python_version()}

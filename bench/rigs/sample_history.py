@@ -123,17 +123,20 @@ def measure_engine(nodes: int = 1000, hosts: int = 1, rounds: int = 90) -> dict[
     return {"hosts": len(taken), "parse": parse_s / seconds, "write": write_s / seconds}
 
 
-def report_history() -> None:
-    """Print all of it."""
+def report_history() -> tuple[dict[str, float], dict[int, float]]:
+    """Print all of it; return a month's figures, and the share of a core by hosts of a node."""
     month = measure_history()
     print(
         f"30 days of 64 chips: {month['bytes'] / 1e6:.1f} MB, {month['per_chip'] / 1e3:.0f} kB a"
         f" chip; {len(NAMES)} names of all chips over 30 days in {month['month_s']:.2f} s of"
         f" processor time, over the last hour in {month['hour_s']:.2f} s"
     )
+    shares = {}
     for hosts in (1, 4):
         load = measure_engine(1000, hosts)
         print(
             f"1,000 nodes of {hosts} hosts: {100 * load['parse']:.1f} % of a core to take samples"
             f" and reports, {100 * load['write']:.1f} % to keep them"
         )
+        shares[hosts] = load["parse"] + load["write"]
+    return month, shares
