@@ -17,7 +17,6 @@ host with an agent needs 20 MB, its job's Python 5 MB more. All use the same key
 
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
@@ -29,7 +28,7 @@ from time import perf_counter, sleep
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from bench.exec import CORES_OF_A_HOST, ZONE, Act, Pod, call, spent
+from bench.exec import CORES_OF_A_HOST, ZONE, Act, Pod, call, peer_versions, spent
 from bench.rigs.figures import write_figures
 
 from tests.conformance.world import HERD, World, started, until
@@ -143,36 +142,13 @@ def measure_ready(book: Book, world: World) -> None:
 
 
 def peers_of_exec(pod: Pod, peers: Path | None) -> dict[str, Act]:
-    found = {"xargs -P 64 ssh": pod.many(pod.ips)}
+    found = {"xargs ssh": pod.many(pod.ips)}
     if peers is None:
         return found
-    found["clush -f 64"] = pod.clush(peers / "clush", pod.ips)
-    python = peers / "python"
-    found["parallel-ssh"] = call([python, "-c", PARALLEL_SSH, *ssh_facts(pod)])
-    found["ansible -f 64 -m raw"] = call(
-        [
-            peers / "ansible", "all", "-i", ",".join(pod.ips) + ",", "-f", "64", "-m", "raw",
-            "-a", "true", "-u", pod.login, "--private-key", pod.key,
-            "--ssh-common-args", " ".join(pod.words()),
-        ],
-        {"PATH": os.environ["PATH"], "HOME": str(pod.user.home), "LANG": "C.UTF-8"},
-    )  # fmt: skip
+    found["clush"] = pod.clush(peers / "clush", pod.ips)
+    found["parallel-ssh"] = pod.parallel_ssh(peers / "python", pod.ips)
+    found["ansible -m raw"] = pod.ansible(peers / "ansible", pod.ips)
     return found
-
-
-PARALLEL_SSH = """
-import sys
-from pssh.clients import ParallelSSHClient
-key, login, port, *ips = sys.argv[1:]
-client = ParallelSSHClient(ips, user=login, port=int(port), pkey=key, pool_size=64)
-outputs = client.run_command("true")
-client.join(outputs)
-sys.exit(max(one.exit_code for one in outputs))
-"""
-
-
-def ssh_facts(pod: Pod) -> list[str]:
-    return [str(pod.key), pod.login, str(pod.port), *pod.ips]
 
 
 def measure_exec(book: Book, pod: Pod, peers: Path | None) -> None:
@@ -313,7 +289,8 @@ def main() -> int:
             measure(Book(int(word), rows), set(said.parts.split(",")), said.peers)
     finally:
         if said.json:
-            write_figures(said.json, "One node of many hosts", rows)
+            versions = peer_versions(said.peers)
+            write_figures(said.json, "One node of many hosts", rows, versions)
     return 0
 
 

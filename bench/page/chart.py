@@ -136,8 +136,8 @@ def scale_for(values: Sequence[float], start: float, end: float) -> Scale:
     if low <= 0:
         bottom = min(0.0, low)
         return Scale(low=bottom, high=high or 1.0, start=start, end=end, is_log=False)
-    if high < 1.5 * low:
-        low, high = low / 1.5, high * 1.5
+    if high < 3 * low:  # two ticks at least
+        low, high = low / 2, high * 2
     return Scale(low=low / 1.1, high=high * 1.1, start=start, end=end, is_log=True)
 
 
@@ -215,8 +215,9 @@ def spread_labels(
 
 def draw_dots(panel: DotPanel) -> Iterator[str]:
     values = [v for one in panel.dots for v in (one.value.least, one.value.most)]
+    whole = [1.0] if panel.unit == "share" else []
     found = Scale(
-        low=min(0.0, *values), high=max(values), start=NAME_PX, end=DOTS_WIDE - VALUE_PX,
+        low=min(0.0, *values), high=max([*values, *whole]), start=NAME_PX, end=DOTS_WIDE - VALUE_PX,
         is_log=False,
     )  # fmt: skip
     scale = replace(found, high=found.high or 1.0)

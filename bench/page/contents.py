@@ -21,6 +21,7 @@ class Section:
     text: str
     pieces: tuple[Piece, ...]
     plot: str = ""  #: of bench/page/plots.py
+    sizes: str = "hosts"  #: what `at` of its rows counts
 
 
 SECTIONS = (
@@ -54,11 +55,7 @@ SECTIONS = (
         " connection; the others connect anew. *No daemon*: agents run. *No agents*: they are"
         " installed, too.",
         pieces=(
-            Piece(result="exec.8", words="--hosts 1,8 --rounds 5 --kinds warm,connect",
-                  takes_peers=True),
-            Piece(result="exec.32", words="--hosts 32 --rounds 3 --kinds warm,connect",
-                  takes_peers=True),
-            Piece(result="exec.64", words="--hosts 64 --rounds 4 --kinds warm,connect",
+            Piece(result="exec", words="--hosts 1,8,32,64 --rounds 3 --kinds warm,connect",
                   takes_peers=True),
             Piece(result="exec.8-late", words="--hosts 8 --late --rounds 5", takes_peers=True),
             Piece(result="exec.cold", words="--hosts 1,8 --rounds 3 --kinds cold,bare"),
@@ -76,6 +73,7 @@ SECTIONS = (
     ),
     Section(
         name="size", heading="One engine, 100 to 5,000 nodes", plot="engine",
+        sizes="nodes",
         text="The real engine and its store, four agents per node, in virtual time.",
         pieces=(Piece(result="size"),),
     ),
@@ -85,7 +83,7 @@ SECTIONS = (
         pieces=(Piece(result="hosts_1024", words="--hosts 256", takes_peers=True),),
     ),
     Section(
-        name="engine", heading="Reactions of the engine",
+        name="engine", heading="Reactions of the engine", sizes="hosts, slots or nodes",
         text="In a world with real hosts: from a preemption until the cloud accepts the request for"
         " a replacement, and from a changed job until its command runs on all hosts.",
         pieces=(
@@ -122,17 +120,17 @@ SECTIONS = (
         pieces=(Piece(result="seeing", words="--hosts 32 --rounds 5"),),
     ),
     Section(
-        name="seeing_page", heading="The page of many nodes",
+        name="seeing_page", heading="The page of many nodes", sizes="nodes",
         text="`herd ui` over a store of 1,000 nodes of four hosts, with ten open pages and two"
         " events a second.",
         pieces=(Piece(result="seeing_page"),),
     ),
     Section(
-        name="tcp_world", heading="The simulator over TCP",
+        name="tcp_world", heading="The simulator over TCP", sizes="nodes",
         text="World and client have a core each.", pieces=(Piece(result="tcp_world"),),
     ),
     Section(
-        name="virtual_world", heading="The simulator in virtual time",
+        name="virtual_world", heading="The simulator in virtual time", sizes="nodes",
         text="A world of 300 nodes, listed every ten seconds for a day.",
         pieces=(Piece(result="virtual_world"),),
     ),

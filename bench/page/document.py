@@ -105,7 +105,7 @@ def section_lines(section: Section, runs: Sequence[BenchmarkRun], plots: set[str
     )
     measured = {one.name for one in mine}
     for run in mine:
-        yield from run_lines(run)
+        yield from run_lines(run, section.sizes)
     if not mine or section.name not in measured:
         for piece in section.pieces:
             if piece.result not in measured and not (mine and piece.result == section.name):
@@ -118,12 +118,13 @@ def command_of(section: Section, piece: Piece) -> str:
     return f"bench/{section.name}.py {piece.words}".strip() + peers
 
 
-def run_lines(run: BenchmarkRun) -> Iterator[str]:
+def run_lines(run: BenchmarkRun, sizes: str) -> Iterator[str]:
     load = " to ".join(f"{one:.1f}" for one in run.load)
     versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     yield f"`{run.command}`, {run.measured}, load {load}. {versions}."
     yield ""
-    yield "| | ours | peer | theirs | ratio |"
+    head = f"figure ({sizes})" if any(row.at is not None for row in run.rows) else "figure"
+    yield f"| {head} | ours | peer | theirs | ratio |"
     yield "|---|---|---|---|---|"
     for row in run.rows:
         yield row_line(row)
@@ -145,7 +146,10 @@ def row_line(row: FigureRow) -> str:
 
 
 def show_spread(values: Spread, unit: str) -> str:
-    """Return the middle, and the range if there is one."""
+    """Return the middle, and the range if there is one; a short time in milliseconds."""
+    if unit == "s" and values.most < 0.1:
+        parts = {"least": values.least, "middle": values.middle, "most": values.most}
+        return show_spread(Spread(**{name: 1000 * one for name, one in parts.items()}), "ms")
     middle = f"{short_number(values.middle)} {unit}".strip()
     low, high = short_number(values.least), short_number(values.most)
     return middle if low == high else f"{middle} ({low} to {high})"

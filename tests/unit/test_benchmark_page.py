@@ -4,10 +4,12 @@ import xml.etree.ElementTree as ElementTree
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from bench.page.chart import Dot, DotPanel, LinePanel, Series, draw_chart, short_number
 from bench.page.document import quote_lines, write_page
 from bench.page.plots import draw_plots
 from bench.page.results import BenchmarkRun, Spread, parse_run
+from bench.run import choose_pieces, main
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -28,7 +30,9 @@ def warm(at: int, ours: float, theirs: float) -> dict[str, Any]:
 def test_a_run_has_its_date_load_versions_and_ratios() -> None:
     page = write_page([run_of("exec", warm(8, 0.1, 0.5))], set())
     assert "`bench/exec.py`, 2026-01-02 03:04 UTC, load 0.5 to 9.2. ssh 9.2." in page
-    assert "| exec, warm (8) | 0.1 s | clush | 0.5 s | 0.2 |" in page
+    assert (
+        "| figure (hosts) |" in page and "| exec, warm (8) | 0.1 s | clush | 0.5 s | 0.2 |" in page
+    )
 
 
 def test_what_was_not_measured_is_said() -> None:
@@ -85,3 +89,14 @@ def test_numbers_have_three_digits() -> None:
     assert [short_number(one) for one in values] == [
         "0", "0.0123", "1", "12.3", "1,234", "2.5e+07",
     ]  # fmt: skip
+
+
+def test_benchmarks_are_chosen_by_their_name_or_that_of_a_result() -> None:
+    assert {piece.result for _, piece in choose_pieces(["sync.8", "plan"])} == {"sync.8", "plan"}
+    assert len(list(choose_pieces(["sync"]))) == 3
+    assert len(list(choose_pieces([]))) > 15
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exek"]) == 2
+    assert "no benchmark 'exek'; there are: engine" in capsys.readouterr().err
