@@ -14,7 +14,8 @@ from tpuherd_lab.trace_cloud import TraceNode
 from tpuherd_lab.training_gang import GangRun, Training
 
 CONNECT_S = 1.0  #: until a host's agent answers
-UNREACHED_S = 10.0  #: until a missing host counts as not reached
+#: Between the packets by which TCP knocks at a host without power, until it is not reached.
+KNOCKS_S = (1.0, 2.0, 4.0, 3.0)
 CALL_S = 0.05
 DEADLY_NOTICE = {"event": "notice", "what": "preempted", "value": "TRUE"}
 
@@ -203,7 +204,13 @@ class TraceHosts:
     # ---- the engine's port -----------------------------------------------------------------------
 
     async def open_link(self, host: Host) -> Link:
-        await self._clock.sleep(CONNECT_S if self.has_power(host) else UNREACHED_S)
+        for wait_s in KNOCKS_S:
+            if self.has_power(host):
+                break
+            await self._clock.sleep(wait_s)
+        else:
+            raise NotReached(f"{host.name} does not answer")
+        await self._clock.sleep(CONNECT_S)
         if not self.has_power(host):
             raise NotReached(f"{host.name} does not answer")
         link = self._links[host] = HostLink(host, self, self._news)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
@@ -438,7 +439,7 @@ def state(toy: Toy, **changes: Any) -> str:
 def test_slot_messages() -> None:
     toy = Toy(slot(offers=(offer("a"), offer("b"))))
     assert state(toy, zones=frozenset()) == "requesting in a, b"
-    toy.grants = lambda zone: 200.0
+    toy.grants = lambda zone: 200.0 if zone == "a" else inf
     toy.tick()
     toy.tick()
     assert state(toy) == "waiting for capacity in a, b for less than a minute"

@@ -302,7 +302,7 @@ def test_the_budget_of_creates_is_kept_and_fair() -> None:
 def test_an_unhealthy_node_is_waited_for_and_then_replaced() -> None:
     toy = Toy(slot())
     toy.lasts = 1e9
-    toy.run(until=Toy.running)
+    toy.run(until=lambda toy: toy.running() and len(toy.toy_nodes) == 1)
     old = toy.home.ask.bid
     toy.home.node = NodeState.UNHEALTHY
     while toy.now < 1000 + UNHEALTHY_S_MAX:
@@ -404,7 +404,7 @@ def test_a_silent_zone_changes_nothing() -> None:
 
 def test_a_late_grant_is_withdrawn_again() -> None:
     toy = Toy(slot())
-    toy.run(until=Toy.running)
+    toy.run(until=lambda toy: bool(toy.kinds("bid.deleted")))
     late = next(event.facts["bid"] for event in toy.kinds("bid.deleted"))
     toy.create(
         PlannedStep(action=Withdraw(bid=late, slot="gpt-0", zone="b"), why=""), ask_of(toy, late)

@@ -9,8 +9,9 @@ from typing import Any
 from tests.unit.planner_scenes import NAME, NOW, bid, host, seen, sight
 from tests.unit.toy_cloud import Toy, offer, slot
 from tpuherd.history.apply_event import apply_event
+from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import NodeState
-from tpuherd.model.slot_history import BidRecord, History, SlotHistory
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory, ZoneStats
 from tpuherd.model.slots_and_plan import (
     DesiredSlots,
     Goal,
@@ -20,7 +21,7 @@ from tpuherd.model.slots_and_plan import (
     Slot,
     Withdraw,
 )
-from tpuherd.planner.bid_status import UNHEALTHY_S_MAX, BidStatus, NodeNeed
+from tpuherd.planner.bid_status import UNHEALTHY_S_MAX, BidStatus, NodeNeed, host_fingerprint
 from tpuherd.planner.bidding import AGAIN_S, apply_bid_table, assign_roles
 from tpuherd.planner.policy import BidPhase, Role
 from tpuherd.planner.slot_input import PlanContext, SlotContext
@@ -158,3 +159,91 @@ def test_an_event_of_an_unknown_slot_changes_nothing() -> None:
         facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}
         told = HistoryEvent(at=NOW, kind=kind, job="gpt", slot="gpt-0", facts=facts)
         assert not apply_event(History(), told).zone_stats
+
+
+# ---- several zones at once -----------------------------------------------------------------------
+
+
+def racing(
+    *others: BidRecord, lead: BidRecord | None = None, offers: str = "abcd"
+) -> dict[str, Role]:
+    """The roles beside a bid that is granted and not READY."""
+    lead = lead or bid(granted_at=NOW - 5, asked_at=NOW - 9)
+    wanted_slot = replace(WANTED_SLOT, offers=tuple(map(offer, offers)))
+    context = case(wanted_slot, NodeNeed.SEEK, lead, *others)
+    assign_roles(context)
+    return {one.bid.name: one.role for one in context.bid_statuses}
+
+
+def rival(generation: int, zone: str, **changes: Any) -> BidRecord:
+    made: dict[str, Any] = {"generation": generation, "offer": offer(zone), "asked_at": NOW - 9}
+    return bid(name=f"gpt-0-g{generation}-me", **made | changes)
+
+
+def test_two_rivals_stay_until_a_node_is_ready() -> None:
+    others = (rival(2, "b"), rival(3, "c", granted_at=NOW - 1), rival(4, "d"))
+    roles = racing(*others)
+    assert [roles[one.name] for one in others] == [Role.CANDIDATE, Role.CANDIDATE, Role.SURPLUS]
+    assert roles[NAME] is Role.INCUMBENT
+    for changes in ({"ready_at": NOW - 1}, {"prepared": WANTED_SLOT.code_digest}):
+        lead = bid(granted_at=NOW - 5, **changes)
+        if "prepared" in changes:
+            both = (host(0), host(1))
+            lead = replace(lead, prepared_on=tuple(map(host_fingerprint, both)))
+        assert set(racing(*others, lead=lead).values()) == {Role.INCUMBENT, Role.SURPLUS}
+
+
+def test_the_first_node_that_is_ready_fills_the_slot() -> None:
+    quicker = rival(2, "b", granted_at=NOW - 1, ready_at=NOW)
+    assert racing(quicker) == {NAME: Role.SURPLUS, quicker.name: Role.INCUMBENT}
+    slower = replace(quicker, ready_at=NOW + 1)
+    lead = bid(granted_at=NOW - 1, ready_at=NOW)
+    assert racing(slower, lead=lead) == {NAME: Role.INCUMBENT, slower.name: Role.SURPLUS}
+
+
+def test_a_rival_stays_only_where_it_takes_nothing_from_others() -> None:
+    dear, poor = offer("b", tier="on-demand"), offer("b", rank=1)
+    wanted_slot = replace(WANTED_SLOT, offers=(offer("a"), dear, poor))
+    context = case(
+        wanted_slot,
+        NodeNeed.SEEK,
+        bid(granted_at=NOW - 5),
+        rival(2, "b", offer=dear),
+        rival(3, "b", offer=poor),
+    )
+    assign_roles(context)
+    assert [one.role for one in context.bid_statuses[1:]] == [Role.SURPLUS, Role.SURPLUS]
+    other = rival(2, "b", granted_at=NOW - 1)
+    key = zone_stats_key(other.offer)
+    waits = {key: {"gpt-1"}}
+    full = History(zone_stats={key: ZoneStats(refusal=Refusal.QUOTA, sentence="full")})
+    for changes, role in (
+        ({}, Role.CANDIDATE),
+        ({"awaited": {key: {"gpt-0"}}}, Role.CANDIDATE),
+        ({"awaited": waits}, Role.SURPLUS),
+        ({"history": full}, Role.SURPLUS),
+    ):
+        context = case(WANTED_SLOT, NodeNeed.SEEK, bid(granted_at=NOW - 5), other)
+        context.world = replace(context.world, **changes)
+        assign_roles(context)
+        assert context.bid_statuses[1].role is role, changes
+
+
+def test_slots_of_one_job_do_not_hold_two_nodes_while_one_has_none() -> None:
+    """One machine in each of two zones, two slots: each gets one, whatever the order."""
+    toy = Toy(slot("gpt-0"), slot("gpt-1"))
+    toy.run(until=lambda toy: all(one.attempts for one in toy.history.slots.values()))
+    assert len(toy.kinds("bid.withdrawn")) == len(toy.kinds("bid.requested")) - 2
+
+
+def test_with_a_hedge_of_one_each_zone_has_its_turn() -> None:
+    toy = Toy(
+        slot(limits=Limits(patience_s=60.0), offers=tuple(map(offer, "abc"))),
+        grants={"a": inf, "b": inf, "c": 20.0}.__getitem__,
+    )
+    toy.desired = replace(toy.desired, hedge=1)
+    toy.run(until=lambda toy: toy.slot_history().attempts == 1)
+    asked = [event.facts["offer"]["zone"] for event in toy.kinds("bid.requested")]
+    assert asked == ["a", "b", "c"]
+    told = [event.facts["why"] for event in toy.kinds("bid.withdrawn")]
+    assert all(why.endswith("not granted in time; trying the next zone") for why in told)

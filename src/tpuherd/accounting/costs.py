@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from tpuherd.accounting.goodput import BilledSpan, GoodputState, SlotAccount, clip_spans
-from tpuherd.model.slot_history import BidRecord
+from tpuherd.model.slot_history import BidRecord, billed_since
 
 
 def billed_spans(bids: Iterable[BidRecord], now: float) -> list[BilledSpan]:
     """When these nodes were billed, as `bid_cost` counts it."""
     spans = []
     for bid in bids:
-        since = bid.ready_at or bid.granted_at
+        since = billed_since(bid)
         until = bid.lost_at or bid.nodes_deleted_at or now
         if since is not None and since < until:
             spans.append(BilledSpan(start=since, end=until, bid=bid.name, zone=bid.offer.zone,
@@ -20,7 +20,7 @@ def billed_spans(bids: Iterable[BidRecord], now: float) -> list[BilledSpan]:
 
 def is_billed(bid: BidRecord) -> bool:
     over = bid.lost_at is not None or bid.nodes_deleted_at is not None
-    return (bid.ready_at or bid.granted_at) is not None and not over
+    return billed_since(bid) is not None and not over
 
 
 def cost_by_state(account: SlotAccount) -> Mapping[GoodputState, float]:

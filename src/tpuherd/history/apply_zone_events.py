@@ -61,6 +61,18 @@ def learn_refusal(history: History, event: HistoryEvent) -> History:
     return with_zone_stats(history, key, stats)
 
 
+def learn_vain_wait(history: History, event: HistoryEvent) -> History:
+    """A request given up before any was granted: other zones come first the next time."""
+    bid = find_bid(history, event)
+    if bid is None or history.slots[event.slot].searching_at is None:
+        return history
+    if (bid.granted_at, bid.refusal, bid.withdrawn_at) != (None, None, None):
+        return history
+    key = zone_stats_key(bid.offer)
+    stats = history.zone_stats.get(key, ZoneStats())
+    return with_zone_stats(history, key, replace(stats, refusals=stats.refusals + 1))
+
+
 def next_pause(stats: ZoneStats, bid: BidRecord) -> float:
     """Double the last pause, but only once for all requests sent before it ended."""
     last = 0.0 if stats.refusal in WAITS_S else stats.pause_s
@@ -149,6 +161,7 @@ LEARNS: Mapping[str, StatsHandler] = {
     "bid.refused": learn_refusal,
     "bid.granted": learn_grant,
     "bid.ready": learn_wait,
+    "bid.withdrawn": learn_vain_wait,
     "bid.notice_received": learn_lifetime,
     "bid.lost": learn_lifetime,
     "bid.deleted": release_quarantine,

@@ -143,7 +143,7 @@ class SlotHistory:
 class ZoneStats:
     """What is known of one type and tier in one zone."""
 
-    refusals: int = 0  #: stock-outs in a row
+    refusals: int = 0  #: stock-outs, and requests given up, in a row
     refused_at: float = 0.0
     refusal: Refusal | None = None
     sentence: str = ""
@@ -179,9 +179,14 @@ def has_running_attempt(slot_history: SlotHistory, bid: str | None = None) -> bo
 UNFIT = 78  #: the exit status of a `Run` that cannot run like this: retries do not help
 
 
+def billed_since(bid: BidRecord) -> float | None:
+    """When its nodes began to cost: at READY; until then each that may be used counts, too."""
+    return bid.ready_at or (bid.granted_at if bid.withdrawn_at is None else None)
+
+
 def bid_cost(bid: BidRecord, now: float) -> float:
     """Dollars so far, if the price is known."""
-    since = bid.ready_at or bid.granted_at
+    since = billed_since(bid)
     if since is None or bid.offer.price is None:
         return 0.0
     until = bid.lost_at or bid.nodes_deleted_at or now

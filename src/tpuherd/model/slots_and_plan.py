@@ -74,7 +74,7 @@ class Limits:
     cost: float = inf  #: dollars in all
     done_keep_s: float = 0.0  #: how long the node stays after success
     failed_keep_s: float = 0.0  #: how long it stays after the last failure
-    patience_s: float = 600.0  #: without a grant until the next rank is tried too
+    patience_s: float = 600.0  #: without a grant until the next rank, or zone of a hedge, is tried
     grace_s: float = 30.0  #: between TERM and KILL
     notice_grace_s: float = 25.0  #: the same when the cloud gave notice
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from tpuherd.model.observed import (
     BidObservation,
@@ -263,15 +264,19 @@ def is_outdated(bid: BidRecord, slot: Slot) -> bool:
 
 
 def choose_incumbent(held: Sequence[BidStatus], slot_history: SlotHistory) -> BidStatus:
-    """Prefer a bid in use, then a prepared one, the earliest grant, the lowest number."""
+    """Prefer a bid in use, then one that is prepared, the first that was READY, one whose hosts
+    answer, the earliest grant, the lowest number.
+    """
     used = (
         slot_history.attempt.bid
         if has_running_attempt(slot_history) and slot_history.attempt is not None
         else ""
     )
 
-    def order(one: BidStatus) -> tuple[bool, bool, float, int]:
+    def order(one: BidStatus) -> tuple[bool, bool, float, bool, float, int]:
         bid = one.bid
-        return bid.name != used, not bid.prepared, bid.granted_at or 0.0, bid.generation
+        ready_at = inf if bid.ready_at is None else bid.ready_at
+        chosen = bid.name != used, not bid.prepared
+        return *chosen, ready_at, not one.whole, bid.granted_at or 0.0, bid.generation
 
     return held[0] if len(held) == 1 else min(held, key=order)

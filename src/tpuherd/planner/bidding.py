@@ -1,5 +1,8 @@
 """Assign roles to a slot's bids, apply the bid table, and request new nodes."""
 
+from collections.abc import Sequence
+from math import inf
+
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
 from tpuherd.model.slot_history import BidRecord, has_running_attempt
@@ -30,6 +33,7 @@ AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later a
 DRAIN_S = 30.0  #: a node is kept this long for the last lines of its log
 COLLECT_S_MAX = 600.0  #: how long to wait for unreachable hosts before deleting
 LOGS_S_MAX = 120.0  #: how long to wait for the rest of a log alone
+RIVALS_MAX = 2  #: bids kept beside the granted one until one node is READY
 COLLECTS_MAX = 3  #: tries to fetch outputs of a removed job
 
 
@@ -43,15 +47,41 @@ def assign_roles(case: SlotContext) -> None:
         if one.bid.name == used:
             case.home = one
     case.incumbent = choose_incumbent(held, case.slot_history) if held else None
-    bids = [one.bid for one in held]
-    for one in case.bid_statuses:
-        late = one.role is Role.CANDIDATE and (held or case.need is not NodeNeed.SEEK)
-        if late and stays_beside(case, one.bid, bids):
-            late = False
-        if late or (one.role is Role.INCUMBENT and one is not case.incumbent):
-            one.role = Role.SURPLUS
+    if held or case.need is not NodeNeed.SEEK:
+        release_late(case, [one.bid for one in held])
     release_unhealthy(case)
     release_replaced(case)
+
+
+def release_late(case: SlotContext, held: Sequence[BidRecord]) -> None:
+    """Release the bids beside the incumbent; a few rivals stay until one node is READY."""
+    roles = {Role.CANDIDATE, Role.INCUMBENT}
+    late = [one for one in case.bid_statuses if one.role in roles and one is not case.incumbent]
+    late.sort(key=lambda one: (one.bid.granted_at or inf, one.bid.generation))
+    rivals = [one for one in late if is_rival(case, one.bid)][:RIVALS_MAX]
+    for one in late:
+        stays = one in rivals or stays_beside(case, one.bid, held)
+        one.role = Role.CANDIDATE if stays else Role.SURPLUS
+
+
+def is_rival(case: SlotContext, bid: BidRecord) -> bool:
+    """Whether a bid stays beside the granted one because its node may be READY earlier.
+
+    Nodes cost nothing before they are READY, but they take capacity and quota: a bid stays only
+    where no slot without a node waits, and nothing was refused. It must be as cheap.
+    """
+    lead = case.incumbent
+    if lead is None or case.need is not NodeNeed.SEEK:
+        return False
+    if lead.bid.ready_at is not None or is_prepared(lead, case.slot.code_digest):
+        return False
+    offer, first = bid.offer, lead.bid.offer
+    if (offer.rank, offer.tier) != (first.rank, first.tier):
+        return False
+    key = zone_stats_key(offer)
+    stats = case.world.history.zone_stats.get(key)
+    others = case.world.awaited.get(key, set()) - {case.slot.name}
+    return not others and (stats is None or stats.refusal is None)
 
 
 def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
@@ -87,9 +117,10 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
 
 
 def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
-    """The role of a bid not granted yet: if only one may wait, the next zone gets its turn."""
+    """The role of a bid not granted yet: if not all may wait, the next zone gets its turn."""
     slot = case.slot
-    if slot.exact and len(slot.offers) > 1:
+    most = 1 if slot.exact else case.world.desired.hedge
+    if most is not None and len(slot.offers) > max(most, 1):
         due = bid.asked_at + slot.limits.patience_s
         if case.now >= due:
             return Role.DEAD, "not granted in time; trying the next zone"
@@ -273,11 +304,8 @@ def request_offers(case: SlotContext, slot: Slot) -> None:
         return
     many = bid_count(choice, slot, len(live), len(slot_history.bids), world.desired.hedge)
     many = min(many, firm_count(case, slot, live))
-    sick = {one.bid.offer.zone for one in case.bid_statuses if one.unfit}
-    offers = tuple(sorted(choice.offers, key=lambda offer: offer.zone in sick))
-    if slot.exact and offers:
-        first = slot_history.generation % len(offers)
-        offers = offers[first:] + offers[:first]
+    poor = {one.bid.offer.zone for one in case.bid_statuses if one.unfit or is_given_up(one)}
+    offers = sorted(choice.offers, key=lambda offer: offer.zone in poor)
     since = waiting_since(case)
     generation, instead = next_generation(case), reason_to_ask(case)
     for place, offer in enumerate(offers[:many]):
@@ -296,6 +324,10 @@ def request_offers(case: SlotContext, slot: Slot) -> None:
         world.probed.add(offer.zone)
         if offer.kind is RequestKind.DIRECT:
             world.probed.add(zone_stats_key(offer))
+
+
+def is_given_up(one: BidStatus) -> bool:
+    return one.role is Role.DEAD and one.bid.granted_at is None
 
 
 def waiting_since(case: SlotContext) -> float:

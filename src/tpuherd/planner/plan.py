@@ -20,7 +20,7 @@ from math import inf
 
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, ObservedState
-from tpuherd.model.slot_history import History, SlotHistory, has_running_attempt
+from tpuherd.model.slot_history import BidRecord, History, SlotHistory, has_running_attempt
 from tpuherd.model.slots_and_plan import (
     DesiredSlots,
     EnginePlan,
@@ -161,14 +161,18 @@ def build_plan_context(
 ) -> PlanContext:
     known: set[str] = set()
     probed: set[object] = set()
+    awaited: dict[tuple[str, str, str], set[str]] = {}
     for slot_history in history.slots.values():
-        for name, bid in slot_history.bids.items():
-            known.add(name)
-            waits = bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
-            if waits and bid.answered_at is None:
+        known.update(slot_history.bids)
+        waiting = [bid for bid in slot_history.bids.values() if is_waiting(bid)]
+        for bid in waiting:
+            if bid.answered_at is None:
                 probed.add(bid.offer.zone)
-            if waits and bid.offer.kind is RequestKind.DIRECT:
+            if bid.offer.kind is RequestKind.DIRECT:
                 probed.add(zone_stats_key(bid.offer))
+        if waiting and not any(map(deadline_plan.is_held, slot_history.bids.values())):
+            for bid in waiting:
+                awaited.setdefault(zone_stats_key(bid.offer), set()).add(bid.slot)
     unknown: dict[str, list[BidObservation]] = {}
     for name, observation in observed.observations.items():
         named = split_bid_name(name) if name not in known else None
@@ -183,7 +187,13 @@ def build_plan_context(
         frozen=deletion_guard.freeze_reason(observed, history),
         unknown=unknown,
         probed=probed,
+        awaited=awaited,
     )
+
+
+def is_waiting(bid: BidRecord) -> bool:
+    """Whether a request has no answer yet."""
+    return bid.granted_at is None and bid.refusal is None and bid.withdrawn_at is None
 
 
 def freeze_steps(world: PlanContext) -> Iterator[PlannedStep]:

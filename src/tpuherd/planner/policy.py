@@ -46,8 +46,8 @@ class Role(StrEnum):
     """What a bid is to its slot."""
 
     INCUMBENT = "incumbent"  #: it fills the slot, or is about to
-    CANDIDATE = "candidate"  #: requested and not granted yet
-    SURPLUS = "surplus"  #: another bid was granted, or none is needed
+    CANDIDATE = "candidate"  #: requested; no node is READY yet
+    SURPLUS = "surplus"  #: another node is there or comes first, or none is needed
     OUTDATED = "outdated"  #: healthy, but the job asks for another type or node now
     UNHEALTHY = "unhealthy"  #: unhealthy, silent, unreachable or faulty for too long
     DEAD = "dead"  #: refused, lost or about to be lost

@@ -40,6 +40,8 @@ class PlanContext:
         str, Sequence[BidObservation]
     ]  #: by slot: bids with our names that are not in the history
     probed: set[object]  #: zones that a slot is currently trying after a refusal
+    #: slots without a granted node, by the zones, types and tiers that they wait for
+    awaited: Mapping[tuple[str, str, str], set[str]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True, slots=True)
