@@ -254,7 +254,8 @@ class EngineHarness:
         def before(connection: sqlite3.Connection, statement: str) -> None:
             self.stated(connection, statement)
 
-        inner._connection = FaultyConnection(inner._connection, life, before)  # type: ignore
+        file: Any = inner._driver
+        file._connection = FaultyConnection(file._connection, life, before)
         if damaged:
             self.forget()
             self.was_damaged = True
