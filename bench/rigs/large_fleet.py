@@ -28,6 +28,7 @@ from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_world import ZONES, ApiRequest
 from tpuherd.cloud import parse
 from tpuherd.engine.desired import DesiredState
+from tpuherd.engine.garbage import rare_collections
 from tpuherd.engine.loop import Engine
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Host
@@ -148,10 +149,11 @@ def run_fleet(
             stack.enter_context(costed(Engine, "_plan_once", fleet.rounds.append))
             for name in ("parse_nodes", "parse_queued_resources"):
                 stack.enter_context(costed(parse, name, lambda took: None))
-            submit_jobs(play, nodes, jobs)
-            await until_running(play, nodes)
-            fleet.creates_per_min = 60
-            return await measure(fleet, used)
+            async with rare_collections(play.clock):
+                submit_jobs(play, nodes, jobs)
+                await until_running(play, nodes)
+                fleet.creates_per_min = 60
+                return await measure(fleet, used)
 
     return perform(plot, seed=seed, haste=HASTE)
 

@@ -20,6 +20,7 @@ from tpuherd.engine.crash_records import (
 )
 from tpuherd.engine.create_engine import GONE_S, TTL_S, create_engine, new_lease_holder
 from tpuherd.engine.engine_log import LOG, EngineLog
+from tpuherd.engine.garbage import rare_collections
 from tpuherd.engine.loop import EndReason
 from tpuherd.errors import HerdError
 from tpuherd.model.trouble import ENGINE
@@ -85,10 +86,11 @@ async def run_until_ended(
     place: ProjectAccess, store: Database, environ: Mapping[str, str], epoch: int, diary: EngineLog
 ) -> EndReason:
     """Run one engine; SIGTERM, SIGINT or SIGHUP stops it."""
-    loop = asyncio.get_running_loop()
-    async with create_engine(
-        place, store, WallClock(), environ, epoch=epoch, note=diary.write_event
-    ) as engine:
+    loop, clock = asyncio.get_running_loop(), WallClock()
+    async with (
+        rare_collections(clock),
+        create_engine(place, store, clock, environ, epoch=epoch, note=diary.write_event) as engine,
+    ):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, engine.stop)
         loop.call_later(CALM_S, clear_crash_trouble, store)
