@@ -52,8 +52,8 @@ SECTIONS = (
         name="exec", heading="Commands on all hosts", plot="fan-out",
         text="`true` on N hosts of a simulated pod. All tools use the same key exchange and cipher."
         " *Warm*: connections are open. *New connections*: our daemon and agents run, without a"
-        " connection; the others connect anew. *No daemon*: agents run. *No agents*: they are"
-        " installed, too.",
+        " connection; the others connect anew; gcloud (alpha) has all hosts in one batch. *No"
+        " daemon*: agents run. *No agents*: they are installed, too.",
         pieces=(
             Piece(result="exec", words="--hosts 1,8,32,64 --rounds 3 --kinds warm,connect",
                   takes_peers=True),
