@@ -12,6 +12,7 @@ import click
 from reference_pages import (
     checks_page,
     events_page,
+    exports_page,
     failures_page,
     json_page,
     metrics_page,
@@ -205,6 +206,7 @@ def pages() -> dict[Path, str]:
         HERE / "job.md": job_page(),
         HERE / "events.md": events_page(),
         HERE / "failures.md": failures_page(),
+        HERE / "exports.md": exports_page(),
         HERE / "json.md": json_page(),
         HERE / "page-api.md": page_api_page(),
         HERE / "metrics.md": metrics_page(),

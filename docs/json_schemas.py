@@ -25,6 +25,7 @@ from tpuherd import results
 from tpuherd.checks.check_results import CheckStatus
 from tpuherd.diagnosis.explain import FindingRole
 from tpuherd.diagnosis.rule import RuleClass
+from tpuherd.exports import write_export
 from tpuherd.jobfile.fields import TIERS, ChangeImpact
 from tpuherd_sim.compare.differences import KINDS
 
@@ -199,6 +200,8 @@ READING_SCHEMAS: Mapping[str, Schema] = {
         **END,
         "jobs": (list_of(object_of(END)), "each of the jobs"),
     }),
+    "herd export jobset NAME --json": schema_of(write_export.Export),
+    "herd export slurm NAME --json": schema_of(write_export.Export),
     "herd types --json": list_of(schema_of(results.TpuType)),
     "herd capacity --json": list_of(schema_of(results.ZoneCapacity)),
     "herd engine status --json": object_of({

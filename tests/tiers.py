@@ -79,6 +79,7 @@ LONG = (
     "integration/test_setup_command.py::test_a_killed_command_leaves_its_record_and_a_second_run_completes",
     "integration/test_setup_command.py::test_a_refusal_in_the_middle_says_what_to_do",
     "integration/test_setup_command.py::test_the_whole_internet_is_asked_for_twice",
+    "integration/test_slurm.py",
     "integration/test_ssh_config.py::test_a_name_leads_to_the_next_node_and_says_what_is_wrong_until_then",
     "integration/test_store_damaged.py",
     "integration/test_store_lost.py",

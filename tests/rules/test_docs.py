@@ -119,7 +119,7 @@ def shown_commands() -> list[tuple[str, list[str]]]:
     for page in PAGES:
         for block in re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.M | re.S):
             for line in block.splitlines():
-                for said in re.findall(r"(?:^\s*|\$\(|['`])herd ([^#|;&)`]*)", line):
+                for said in re.findall(r"(?:^\s*|\$\(|['`])herd ([^#|;&>)`]*)", line):
                     if said.split() and "'" not in said:
                         found.append((str(page.relative_to(ROOT)), shlex.split(said)))
     return found

@@ -46,6 +46,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "setsid ": "shell text that hosts run",
     },
     "tpuherd/daemon/request.py": {"SO_PEERCRED": "LOCAL_PEERCRED, and the folder's mode"},
+    "tpuherd/exports/shell_lines.py": {"setsid ": "shell text that hosts run"},
     "tpuherd/jobfile/nfs_folders.py": {
         "/proc/": "folders of hosts",
         "/sys/": "folders of hosts",

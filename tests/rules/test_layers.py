@@ -17,8 +17,8 @@ FOR_THE_SIMULATOR = {"catalogue", "clock", "_version"}
 
 #: Packages whose functions only turn values into values.
 PURE = {
-    "accounting", "diagnosis", "history", "jobfile", "model", "notify", "planner", "sweeps",
-    "transcripts", "views",
+    "accounting", "diagnosis", "exports", "history", "jobfile", "model", "notify", "planner",
+    "sweeps", "transcripts", "views",
 }  # fmt: skip
 ADAPTERS = ("tpuherd/sweeps/optuna_sampler.py",)  #: a library of others' in a pure package
 

@@ -90,6 +90,7 @@ def generations() -> Mapping[str, Generation]:
             },
             multislice=row["multislice"] == "yes",
             runtime=row["runtime"],
+            gke=row["gke"],
         )
         for row in read_table("generations")[1]
     }

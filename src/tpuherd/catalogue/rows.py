@@ -42,6 +42,7 @@ class Generation:
     machines: Mapping[int, tuple[int, int]]  #: vCPUs and GB of RAM, by the host's number of chips
     multislice: bool  #: several of its nodes can run one program
     runtime: str  #: the documented image
+    gke: str  #: the label of its nodes in GKE; "" if none is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "resume": ("Resume jobs that were stopped or gave up.", "tpuherd.cli.stop:resume"),
         "down": ("Delete jobs and everything they hold.", "tpuherd.cli.down:down"),
         "gc": ("List cloud resources that herd created but no job uses.", "tpuherd.cli.gc:gc"),
+        "export": ("Write a job for Kubernetes or Slurm.", "tpuherd.cli.export:export"),
         "adopt": ("Take over nodes of a lost store or of other tools.", "tpuherd.cli.adopt:adopt"),
         "levanter": (
             "Run Levanter with the options of its scripts.",

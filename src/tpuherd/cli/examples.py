@@ -62,6 +62,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "down": ("herd down gpt", "herd down --all --yes"),
     "gc": ("herd gc", "herd gc gpt-0-g3-7kq"),
     "adopt": ("herd adopt", "herd adopt big-pod --job job.yaml"),
+    "export": ("herd export jobset job.yaml", "herd export slurm job.yaml"),
+    "export jobset": (
+        "herd export jobset job.yaml --image IMAGE --queue team-a > gpt.yaml",
+        "herd export jobset gpt --image IMAGE --with-queue | kubectl apply -f -",
+    ),
+    "export slurm": (
+        "herd export slurm job.yaml --partition v4 > gpt.sh",
+        "herd export slurm gpt | sbatch",
+    ),
     "levanter": ("herd levanter babysit my-tpu -z europe-west4-a -t v3-32 -- python3 train.py",),
     "levanter babysit": (
         "herd levanter babysit my-tpu -t v3-32 -p -- LR=0.1 python3 levanter/train.py",

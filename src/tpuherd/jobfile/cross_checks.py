@@ -14,6 +14,7 @@ from tpuherd.targets import split_bid_name
 NAME_MAX = 40
 ReportMistake = Callable[[FieldPath, str], None]
 Values = Mapping[str, Any]
+FieldCheck = Callable[[Values, ReportMistake], None]
 TYPE = re.compile(r"([a-z0-9]+?)-?(?:pod)?-([0-9]+)")
 OURS = re.compile(r"HERD_.*|RUN_ID")
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -49,6 +50,13 @@ def check_types(values: Values, wrong: ReportMistake) -> None:
         elif known.enum is None:
             said = f"{type_} is only offered through Kubernetes, not by the Cloud TPU API"
             wrong(item_path(values, "accelerator", place), said)
+
+
+def check_known_types(values: Values, wrong: ReportMistake) -> None:
+    """Each type must exist, here or in Kubernetes."""
+    for place, type_ in enumerate(values.get("accelerator", ())):
+        if type_ not in accelerators():
+            wrong(item_path(values, "accelerator", place), unknown_type_message(type_))
 
 
 def unknown_type_message(type_: str) -> str:
@@ -229,7 +237,7 @@ def check_disks(values: Values, wrong: ReportMistake) -> None:
             )
 
 
-CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
+CHECKS: tuple[FieldCheck, ...] = (
     check_name,
     check_types,
     check_zones,
@@ -242,4 +250,10 @@ CHECKS: tuple[Callable[[Values, ReportMistake], None], ...] = (
     check_variables,
     check_deadline,
     check_disks,
+)
+
+#: Those of a job for another engine: only the Cloud TPU API has these zones and runtimes.
+CHECKS_ELSEWHERE: tuple[FieldCheck, ...] = (
+    check_known_types,
+    *(one for one in CHECKS if one not in (check_types, check_zones, check_runtimes)),
 )

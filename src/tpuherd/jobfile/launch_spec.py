@@ -71,7 +71,7 @@ def build_launch_spec(
 
 def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
     """Return the variables that stay the same over all attempts of a slot."""
-    run = job.env.get("RUN_ID") or run_id(slot, stored)
+    run = job.env.get("RUN_ID") or run_id(slot.name, stored.made_at)
     variables = {
         "RUN_ID": run,
         "HERD_RUN_ID": run,
@@ -86,10 +86,10 @@ def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
     return variables
 
 
-def run_id(slot: Slot, stored: StoredJob) -> str:
+def run_id(slot: str, made_at: float) -> str:
     """Return an id that all attempts share; it changes if the job is removed and created again."""
-    word = sha256(f"{slot.name} {stored.made_at!r}".encode()).hexdigest()[:8]
-    return f"{slot.name}-{word}"
+    word = sha256(f"{slot} {made_at!r}".encode()).hexdigest()[:8]
+    return f"{slot}-{word}"
 
 
 def setup_steps(

@@ -1,11 +1,11 @@
 """Reads a job from a file or from Python: either the whole job, or all of its mistakes."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from typing import Any
 
-from tpuherd.jobfile.cross_checks import CHECKS
+from tpuherd.jobfile.cross_checks import CHECKS, FieldCheck
 from tpuherd.jobfile.fields import ALSO, FIELDS
 from tpuherd.jobfile.job_spec import JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.yaml_with_lines import Mistake, YamlDocument, read_yaml
@@ -40,7 +40,9 @@ def read_fields(fields: Mapping[str, Any]) -> JobSpec | list[Mistake]:
     return read_document(YamlDocument(value=dict(fields)))
 
 
-def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
+def read_document(
+    page: YamlDocument, checks: Sequence[FieldCheck] = CHECKS
+) -> JobSpec | list[Mistake]:
     """Check each field, then the fields together."""
     if not isinstance(page.value, Mapping):
         none = Mistake(line=page.line_of(()), field="", sentence=NO_FIELDS)
@@ -60,7 +62,7 @@ def read_document(page: YamlDocument) -> JobSpec | list[Mistake]:
     for field in FIELDS.values():
         if field.default is MISSING and field.name not in named:
             page.add_mistake((), f"{field.name} is missing: write {field.name}: {field.example}")
-    for check in CHECKS:
+    for check in checks:
         check(values, page.add_mistake)
     if page.mistakes:
         return sorted(page.mistakes, key=lambda one: one.line)

@@ -1,0 +1,1 @@
+"""Writes a job for another engine: Kubernetes or Slurm."""
