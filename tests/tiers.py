@@ -91,6 +91,7 @@ LONG = (
     "integration/test_sync_hosts.py::test_first_edited_and_unchanged_code[sshd]",
     "integration/test_sync_hosts.py::test_two_unconnected_nodes[sim]",
     "integration/test_tpucare.py",
+    "integration/test_train_checkpoints.py::test_a_copy_on_the_host_is_loaded_and_a_damaged_one_is_passed_over",
     "integration/test_train_checkpoints.py::test_an_impossible_partial_load_is_refused",
     "integration/test_train_checkpoints.py::test_only_what_fits_is_loaded_and_every_other_array_is_named",
     "integration/test_train_checkpoints.py::test_trials_of_a_job_compile_its_programs_once",

@@ -12,6 +12,8 @@ import pytest
 
 from tests.integration.agents import AgentClient, Agents, Failed, agents, until
 from tpuherd_host.agent.processes import all_processes, command_line, marked_task
+from tpuherd_host.train.checkpoint_commit import NAME, Commit, step_folder
+from tpuherd_host.train.storage import Folder
 
 pytestmark = pytest.mark.real
 ATTEMPT = "gpt-0-a1-me"
@@ -202,3 +204,17 @@ def test_a_program_that_cannot_start_early_starts_in_its_turn(home: Agents) -> N
     client = home.attach(epoch=1)
     client.call("start.early", **arguments())
     assert end_of(client)["tail"] == ["without jax"]
+
+
+def test_a_host_fetches_a_checkpoint_by_itself(home: Agents) -> None:
+    saved = Folder(str(home.home / "saved"))
+    part = f"{step_folder(7)}part-0"
+    saved.write(f"run/{part}", [b"numbers"])
+    whole = Commit(step=7, form="pieces", parts={part: 7}).to_json_bytes()
+    saved.write(f"run/{step_folder(7)}{NAME}", [whole])
+    client = home.attach(epoch=1)
+    env = {"HERD_CHECKPOINT": saved.location, "HERD_RUN_ID": "run", "HERD_WORKER": "0"}
+    told = client.call("checkpoint.fetch", env=env)
+    assert told == {"step": 7, "bytes": 7, "programs": 0, "trouble": ""}
+    (copy,) = home.folder.rglob("part-0")
+    assert copy.read_bytes() == b"numbers"

@@ -14,8 +14,9 @@ import pytest
 
 from tests.conformance.world import World, client, started
 from tests.integration.test_train_pods import FORMS, UNFIT, Ended, Pod, refused, well
-from tpuherd_host.train import list_checkpoints, read_checkpoint
+from tpuherd_host.train import fetch_ahead, list_checkpoints, read_checkpoint
 from tpuherd_host.train.checkpoint_commit import DamagedCheckpoint
+from tpuherd_host.train.fetched_copy import COPIES
 from tpuherd_host.train.read_checkpoint import NoCheckpoint
 from tpuherd_host.train.storage import Bucket, Folder, Place
 
@@ -110,6 +111,34 @@ def test_only_what_fits_is_loaded_and_every_other_array_is_named(trained: Traine
         "herd: ['half'] is only in the checkpoint and is left out",
         "herd: resumed at step 20, saved by attempt 1",
     ]
+
+
+def test_a_copy_on_the_host_is_loaded_and_a_damaged_one_is_passed_over(
+    trained: Trained, location: str, tmp_path: Path
+) -> None:
+    if trained.form == "orbax":
+        return
+    above, _, run = location.rpartition("/")
+    trained.pod.cache.mkdir(exist_ok=True)
+    env: dict[str, Any] = {**trained.env, "HERD_AGENT": str(tmp_path)}
+    wanted = {**env, "HERD_CHECKPOINT": above, "HERD_RUN_ID": run, "HERD_WORKER": "0",
+              "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "jax")}  # fmt: skip
+    told = {}
+    for state in ("whole", "damaged"):
+        assert fetch_ahead.main(tmp_path, wanted)["step"] == 20
+        (part,) = (tmp_path / COPIES).rglob("part-0")
+        content = bytearray(part.read_bytes())
+        content[-3] ^= state == "damaged"
+        part.write_bytes(content)
+        (done,) = trained.pod.run(location, trained.form, "partial", count=1, **env)
+        assert done.status == 0, done.log[-3000:]
+        told[state] = done
+        assert not list((tmp_path / COPIES).rglob("part-0")), "its room is free again"
+    from_copy = "resumed at step 20, saved by attempt 1, from the copy fetched to this host"
+    assert from_copy in told["whole"].log
+    assert "the copy of step 20 on this host's disk is damaged" in told["damaged"].log
+    assert from_copy not in told["damaged"].log
+    assert told["whole"].said == told["damaged"].said
 
 
 @pytest.mark.parametrize(

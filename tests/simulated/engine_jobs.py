@@ -44,6 +44,7 @@ class SimJob:
     setup: bool = True
     outputs: bool = False
     ahead: bool = True  #: hosts are set up before READY
+    checkpoint: str = ""  #: hosts fetch it while they are set up
     limits: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Any] | None = None
     items: tuple[str, ...] = ()  #: of a map
@@ -60,6 +61,7 @@ class SimJob:
             "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
             "copies": self.copies, "ahead": self.ahead,
             "firm_zones": list(self.firm_zones), "deadline_s": self.deadline_s,
+            **({"checkpoint": self.checkpoint} if self.checkpoint else {}),
         }  # fmt: skip
         return {
             "name": self.job,
@@ -175,6 +177,8 @@ def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
         "HERD_SLOT": index,
         "HERD_SLOTS": str(told["copies"]),
     }
+    if "checkpoint" in told:
+        env["HERD_CHECKPOINT"] = told["checkpoint"]
     step = {"name": "requirements", "shell": "pip install", "env": env, "hash": f"{told['code']}"}
     return LaunchSpec(
         shell=f"python train.py --code {told['code']}",
@@ -186,6 +190,7 @@ def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
         starts_early=True,
+        fetches_checkpoint="HERD_CHECKPOINT" in env,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tpuherd.engine import gang_env
 from tpuherd.engine.agent_call import CALL_S, call_agent
 from tpuherd.engine.environments import provide_environment
+from tpuherd.engine.fetch_ahead import can_fetch, fetch_checkpoint
 from tpuherd.engine.host_failures import (
     HostFailure,
     failure_message,
@@ -122,6 +123,8 @@ class GangClient:
         missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
             return missing or [HostFailure(host=bid, sentence="its hosts are not known yet")]
+        if can_fetch(order):
+            self._spawn(fetch_checkpoint(self, watches, order, secrets))
         if snapshot:
             try:
                 failed = await self._ship_code(watches, snapshot, order.dest)

@@ -122,6 +122,19 @@ _KINDS = (
         "{environment}",
         "hosts got the Python environment from another host, a bucket or this machine: `seconds`",
     ),
+    (
+        "checkpoint.fetched",
+        "bid hosts",
+        "{bid}",
+        "hosts copied what their next attempt loads to their disks, while they were set up: the"
+        " checkpoint of `step`, its `bytes` and the compiled `programs` of a host, in `seconds`",
+    ),
+    (
+        "checkpoint.not_fetched",
+        "bid message",
+        "{bid}: {message}",
+        "hosts could not copy it; the attempt reads the checkpoint where it is",
+    ),
     ("slot.collected", "bid attempt", "{bid}", "outputs and logs were fetched: `folder`"),
     (
         "slot.collect_failed",

@@ -66,6 +66,7 @@ def build_launch_spec(
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
         starts_early="python" in job.head_start,
+        fetches_checkpoint="checkpoint" in job.head_start,
     )
 
 

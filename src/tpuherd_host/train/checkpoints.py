@@ -16,8 +16,9 @@ from tpuherd_host.train.checkpoint_commit import (
     ModelMismatch,
     step_folder,
 )
+from tpuherd_host.train.fetched_copy import find_copy, remove_copy
 from tpuherd_host.train.lazy_import import MissingPackage, is_installed
-from tpuherd_host.train.native_format import NativeFormat
+from tpuherd_host.train.native_format import NativeFormat, load_tree
 from tpuherd_host.train.orbax_format import OrbaxFormat
 from tpuherd_host.train.process_group import ProcessGroup
 from tpuherd_host.train.retention import Retention
@@ -54,6 +55,7 @@ class CheckpointFormat(Protocol):
 class LoadedCheckpoint:
     tree: Any
     commit: Commit
+    copied: bool = False  #: from the copy that this host had fetched
 
 
 class Checkpoints:
@@ -146,6 +148,12 @@ class Checkpoints:
 
         `partial` loads the arrays that both have, and logs each that only one of them has.
         """
+        try:
+            return self._load_newest(like, partial=partial)
+        finally:
+            remove_copy(self.place)
+
+    def _load_newest(self, like: Any, *, partial: bool) -> LoadedCheckpoint | None:
         leads = self.circle.index == 0
         steps, trouble = json.loads(
             self.circle.broadcast_word(json.dumps(self._find_steps() if leads else None))
@@ -175,18 +183,38 @@ class Checkpoints:
         """Return what loading gives here: the tree, the damage, the mismatch, or a failure that
         says nothing about the checkpoint."""
         try:
-            commit = commits.parse_commit(self.place.read(step_folder(step) + commits.NAME))
+            whole = self.place.read(step_folder(step) + commits.NAME)
+            commit = commits.parse_commit(whole)
             shapes = commits.array_shapes(like)
             other = commits.find_difference(commit.leaves, shapes, partial=partial)
             if other:
                 return None, {"other": other}
-            names = commits.compare_leaves(commit.leaves, shapes).common
-            tree = self.forms[commit.form].load(commit, like, frozenset(names))
+            names = frozenset(commits.compare_leaves(commit.leaves, shapes).common)
+            found = self._load_copy(commit, whole, like, names)
+            if found is not None:
+                return found, {}
+            tree = self.forms[commit.form].load(commit, like, names)
         except (DamagedCheckpoint, FileNotFoundError, KeyError) as damage:
             return None, {"damage": str(damage) or "it can't be read"}
         except OSError as trouble:
             return None, trouble_message(trouble)
         return LoadedCheckpoint(tree=tree, commit=commit), {}
+
+    def _load_copy(
+        self, commit: Commit, whole: bytes, like: Any, names: Collection[str]
+    ) -> LoadedCheckpoint | None:
+        """Load from the copy on this host's disk; None if there is none of this checkpoint, or a
+        damaged one."""
+        copy = find_copy(self.place, commit.step, whole) if commit.form == OWN else None
+        if copy is None:
+            return None
+        try:
+            tree = load_tree(copy, commit, like, names)
+        except (DamagedCheckpoint, OSError, KeyError) as damage:
+            process_env.log_message(f"the copy of step {commit.step} on this host's disk is damaged"
+                                    f" ({damage}); the checkpoint itself is read")  # fmt: skip
+            return None
+        return LoadedCheckpoint(tree=tree, commit=commit, copied=copy.was_read)
 
     def _find_steps(self) -> tuple[list[int], dict[str, str]]:
         """Return the steps, or why they cannot be listed."""

@@ -14,6 +14,7 @@ from tpuherd_host.train.lazy_import import LazyModule, jax
 from tpuherd_host.train.storage import FileFacts, Folder, Place
 
 BEGINNING = "programs/"
+FOLDER = "~/.cache/tpuherd/jax"  #: where JAX keeps them on a host
 END = "-cache"  #: of JAX's files; the others show when one was used
 MENDED = ".herd-mended"  #: its mtime is the time of the last check
 ROOM = 1 << 30  #: bytes of programs that are kept; the oldest are removed
@@ -87,22 +88,32 @@ class ProgramCache:
 
     def _fetch_missing(self, facts: Mapping[str, FileFacts]) -> None:
         assert self.folder is not None
-        here = Folder(str(self.folder))
+        fetch_programs(self.place, self.folder, facts)
+        self.known |= program_names(facts)
 
-        def fetch_one(name: str) -> None:
-            try:
-                here.write(name, [self.place.read(BEGINNING + name)])
-            except FileNotFoundError:
-                pass  # another run removed it to make room
 
-        found = {name.removeprefix(BEGINNING) for name in facts}
-        programs = {name for name in found if name.endswith(END) and name[0] not in "./"}
-        missing = [
-            name for name in programs if "/" not in name and not (self.folder / name).exists()
-        ]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(fetch_one, missing))
-        self.known |= programs
+def program_names(facts: Mapping[str, FileFacts]) -> set[str]:
+    """Return the programs among these files: names without a folder."""
+    found = {name.removeprefix(BEGINNING) for name in facts}
+    return {
+        name for name in found if name.endswith(END) and name[0] not in "./" and "/" not in name
+    }
+
+
+def fetch_programs(place: Place, folder: Path, facts: Mapping[str, FileFacts]) -> int:
+    """Fetch the programs that a folder lacks; return how many."""
+    here = Folder(str(folder))
+
+    def fetch_one(name: str) -> int:
+        try:
+            here.write(name, [place.read(BEGINNING + name)])
+        except FileNotFoundError:
+            return 0  # another run removed it to make room
+        return 1
+
+    missing = sorted(name for name in program_names(facts) if not (folder / name).exists())
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return sum(pool.map(fetch_one, missing))
 
 
 def outdated_files(facts: Mapping[str, FileFacts], room: int) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
-from tpuherd_host.train import process_env, profiler_server, stack_dump
+from tpuherd_host.train import compile_cache, process_env, profiler_server, stack_dump
 from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed, jax, multihost
 from tpuherd_host.train.process_group import PeerSilent, ProcessGroup, describe_odd_host
 from tpuherd_host.train.sample_split import InvalidSetup
@@ -153,7 +153,7 @@ def enable_compile_cache(environ: Mapping[str, str]) -> None:
     JAX may be imported already, so variables would come too late.
     """
     usual = {
-        "jax_compilation_cache_dir": str(Path("~/.cache/tpuherd/jax").expanduser()),
+        "jax_compilation_cache_dir": str(Path(compile_cache.FOLDER).expanduser()),
         "jax_persistent_cache_min_compile_time_secs": 0.0,
         "jax_persistent_cache_min_entry_size_bytes": -1,
         # These are for GPUs, and make a program's name depend on the folder's.

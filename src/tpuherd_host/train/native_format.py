@@ -9,7 +9,7 @@ from tpuherd_host.train.checkpoint_commit import Commit, step_folder
 from tpuherd_host.train.lazy_import import jax, numpy
 from tpuherd_host.train.part_files import ArraySlice, PartReader, encode_part
 from tpuherd_host.train.process_group import ProcessGroup
-from tpuherd_host.train.storage import Place
+from tpuherd_host.train.storage import Place, Readable
 
 WRITE_S = 600.0
 
@@ -40,13 +40,17 @@ class NativeFormat:
         return dict(json.loads(word) for word in words if word)
 
     def load(self, commit: Commit, like: Any, names: Collection[str]) -> Any:
-        """Read arrays in the sharding and type of this tree, whose shapes are the same."""
-        reader = PartReader(self.place, sorted(commit.parts))
-        found = [
-            read_leaf(reader, name, leaf) if name in names else leaf
-            for name, leaf in named_leaves(like)
-        ]
-        return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
+        return load_tree(self.place, commit, like, names)
+
+
+def load_tree(place: Readable, commit: Commit, like: Any, names: Collection[str]) -> Any:
+    """Read arrays in the sharding and type of this tree, whose shapes are the same."""
+    reader = PartReader(place, sorted(commit.parts))
+    found = [
+        read_leaf(reader, name, leaf) if name in names else leaf
+        for name, leaf in named_leaves(like)
+    ]
+    return jax.tree_util.tree_unflatten(jax.tree_util.tree_structure(like), found)
 
 
 def own_slices(tree: Any, process: int) -> list[ArraySlice]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tpuherd_host.train.checkpoint_commit import DamagedCheckpoint
 from tpuherd_host.train.lazy_import import LazyModule, is_installed, numpy
-from tpuherd_host.train.storage import Bytes, Place
+from tpuherd_host.train.storage import Bytes, Readable
 
 LENGTH = struct.Struct("<Q")  #: before the table at a part's beginning
 TABLE_BYTES_MAX = 1 << 28
@@ -84,7 +84,7 @@ def numpy_type(name: str) -> Any:
 class PartReader:
     """Reads slices of arrays from the parts of one checkpoint."""
 
-    def __init__(self, place: Place, names: Sequence[str]) -> None:
+    def __init__(self, place: Readable, names: Sequence[str]) -> None:
         self.place = place
         self.at: dict[str, list[tuple[str, int, SliceEntry]]] = {}
         self.seen: dict[tuple[str, int], Any] = {}

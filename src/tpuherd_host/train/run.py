@@ -120,6 +120,7 @@ class Run:
         if self.is_main:
             process_env.log_message(
                 f"resumed at step {commit.step}, saved by attempt {commit.attempt}"
+                + (", from the copy fetched to this host" if found.copied else "")
             )
         return found.tree
 

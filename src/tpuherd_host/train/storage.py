@@ -51,7 +51,15 @@ class FileFacts(NamedTuple):
     changed: float  #: seconds since 1970
 
 
-class Place(Protocol):
+class Readable(Protocol):
+    """What files of a checkpoint are read from."""
+
+    def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
+        """Return a file or a part of it; FileNotFoundError."""
+        ...
+
+
+class Place(Readable, Protocol):
     """A storage location. Names are paths with slashes; a partly written file is invisible."""
 
     location: str
@@ -66,10 +74,6 @@ class Place(Protocol):
 
     def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
         """Return all names with this prefix, each with its size and time."""
-        ...
-
-    def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
-        """Return a file or a part of it; FileNotFoundError."""
         ...
 
     def write(self, name: str, pieces: Sequence[Bytes]) -> None:

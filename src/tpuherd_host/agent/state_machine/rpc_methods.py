@@ -87,6 +87,11 @@ Environments of Python packages; installed by `agent.pyz environment RECIPE` (in
   environment.use  {"key"} → {"python","removed":[keys]}: make one that has arrived work here, let
            `current` lead to it, and remove all but the three that were used last
 
+Checkpoints
+  checkpoint.fetch {"env": the attempt's variables} → {"step": n|null,"bytes","programs","trouble"}:
+           copy what its process will load to the host's disk (train/fetch_ahead.py). It may be
+           repeated; a second one at the same time does nothing.
+
 Host
   facts    {} → {"boot","host","kernel","machine","python","executable","uptime_s","time","cores",
            "load":[…],"memory":{"total","available"},"disk":{"total","free","files_free"},"shm":the
