@@ -61,7 +61,7 @@ abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words eve
 	@$(PY) -m tests.integration.real_faults --faults 60 --kinds cut,lock,engine $(ARGS)
 
 bench: $(READY)  ## run the benchmarks, all or ONLY="exec sync", and write docs/benchmarks.md
-	@$(VENVS) fanout inside train || echo "some clients could not be installed: results lack them"
+	@$(VENVS) fanout inside train tpucare || echo "some clients could not be installed: results lack them"
 	@$(PY) bench/run.py $(ONLY); status=$$?; $(PY) -m bench.page && exit $$status
 
 bench-page: $(READY)  ## write docs/benchmarks.md from the results that there are

@@ -1,21 +1,18 @@
-"""How soon the engine reacts, how fast it requests nodes, and what a thousand nodes cost.
+"""How soon the engine reacts, and how fast it requests nodes.
 
-    .venv/bin/python bench/engine.py [--parts react,start,ramp,many] [--hosts 64] [--nodes 1000]
+    .venv/bin/python bench/engine.py [--parts react,start,ramp] [--hosts 64]
 
 react   in a world with real hosts: from a preemption until the cloud accepts the request for a
         replacement: by the hosts' notice, by their links, and by surveys of the cloud alone
 start   in a world with real hosts that were set up before: from the changed job until its command
         runs on all of them; and from READY on new hosts
 ramp    in virtual time: many slots at once, with 60 creates per minute
-many    in virtual time: the engine, its world and the agents' state machines in this process: CPU
-        seconds, memory, and requests per minute
+
+What many nodes cost: bench/size.py.
 """
 
 import argparse
-import asyncio
-import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -115,65 +112,23 @@ def ramp(slots: int) -> Rows:
     return [{**row, "at": slots, "note": f"60 requests a minute need {least} s"}]
 
 
-def many(nodes: int) -> Rows:
-    """Measure what a thousand nodes cost."""
-
-    async def plot(play: EngineHarness) -> dict[str, float]:
-        play.look_s = LOOK_S
-        play.submit(SimJob(copies=nodes, zones=("us-east5-a",), type="v5p-32", setup=False))
-        play.sim.calm()
-        started = lambda: len(play.events("attempt.started")) >= nodes  # noqa: E731
-        there = await play.until(started, 8 * 3600.0)
-        assert there, play.unmet_jobs()[:5]
-        mark, at, used = len(play.sim.asked), play.sim.now(), cpu_s()
-        await asyncio.sleep(600.0)
-        minutes = (play.sim.now() - at) / 60
-        return {
-            "cpu_s_a_minute": (cpu_s() - used) / minutes,
-            "requests_a_minute": (len(play.sim.asked) - mark) / minutes,
-            "mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        }
-
-    found = perform(plot, scripts=long_ones())
-    shown = json.dumps({key: round(value, 1) for key, value in found.items()})
-    print(f"{nodes} nodes, {4 * nodes} hosts, with world and agents: {shown}", flush=True)
-    units = {
-        "cpu_s_a_minute": ("processor time a minute", "s"),
-        "requests_a_minute": ("requests a minute", "1/min"),
-        "mebibytes": ("memory of the process", "MiB"),
-    }
-    return [
-        {**own_row(f"running nodes, with world and agents: {what}", unit, [found[key]]),
-         "at": nodes, "note": "four hosts each, listed each 5 s, all in one process"}
-        for key, (what, unit) in units.items()
-    ]  # fmt: skip
-
-
 def long_ones() -> dict[str, Script]:
     """Return a world whose commands do not end."""
     script = Script(steps=1_000_000, step_s=30.0, setup_s=1.0)
     return {"*": script}
 
 
-def cpu_s() -> float:
-    """Return the CPU seconds and memory of this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
 def main() -> None:
     """Run the chosen parts, each in its own process."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--parts", default="react,start,ramp,many")
+    parser.add_argument("--parts", default="react,start,ramp")
     parser.add_argument("--hosts", type=int, default=64)
-    parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     parts: dict[str, Callable[[], Rows]] = {
         "react": lambda: react(3),
         "start": lambda: start(said.hosts),
         "ramp": lambda: ramp(256),
-        "many": lambda: many(said.nodes),
     }
     rows: Rows = []
     for name in said.parts.split(","):

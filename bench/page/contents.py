@@ -83,13 +83,12 @@ SECTIONS = (
         pieces=(Piece(result="hosts_1024", words="--hosts 256", takes_peers=True),),
     ),
     Section(
-        name="engine", heading="Reactions of the engine", sizes="hosts, slots or nodes",
+        name="engine", heading="Reactions of the engine", sizes="hosts or slots",
         text="In a world with real hosts: from a preemption until the cloud accepts the request for"
         " a replacement, and from a changed job until its command runs on all hosts.",
         pieces=(
             Piece(result="engine.react", words="--parts react,ramp"),
             Piece(result="engine.start-16", words="--parts start --hosts 16"),
-            Piece(result="engine.many", words="--parts many --nodes 300"),
         ),
     ),
     Section(
