@@ -1,6 +1,6 @@
 """Our engine and other tools on the same capacity: `.venv/bin/python bench/policies.py [FOLDER]`.
 
-Generated capacity, or a folder of traces. `--json FILE` writes the figures, too.
+Generated capacity (`--generated KIND`), or a folder of traces. `--json FILE` writes the figures.
 """
 
 import argparse
@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.rigs.figures import write_figures
 
 from tpuherd_lab.compare_policies import (
+    OURS,
     OWN,
     SLOW_START,
     PolicyStudy,
@@ -21,18 +22,18 @@ from tpuherd_lab.compare_policies import (
 from tpuherd_lab.results_table import draw_results
 from tpuherd_lab.statistics import ResultRow
 
-OURS = "tpuherd"
+SHIPPED = "tpuherd"
 
 
 def figure_rows(found: dict[str, list[ResultRow]]) -> list[dict[str, object]]:
     """Return the ratio to the bound of our policy and of each other one, by set."""
     rows: list[dict[str, object]] = []
     for table, results in found.items():
-        ours = {row.traces: row for row in results if row.policy == OURS}
+        ours = {row.traces: row for row in results if row.policy == SHIPPED}
         for row in results:
-            if row.policy == OURS:
-                continue
             mine = ours[row.traces]
+            if row.policy in OURS:
+                continue
             rows.append({
                 "figure": f"goodput of the bound, {row.traces}, {table} start", "unit": "share",
                 "ours": [mine.ratio.low, mine.ratio.mean, mine.ratio.high],
@@ -47,10 +48,12 @@ def main() -> None:
     """Compare all policies, and print two tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="*", type=Path)
+    parser.add_argument("--generated", action="append", metavar="KIND", default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    sources = find_sources(asked.folder, () if asked.folder else ("tpu-churn", "tpu-gang-4"))
+    kinds = asked.generated or (() if asked.folder else ("tpu-churn", "tpu-gang-4"))
+    sources = find_sources(asked.folder, kinds)
     study = PolicyStudy(sources=sources, policies=find_policies(()), seeds=asked.seeds)
     found = dict(run_study(study, processes=2))
     for table, title in ((OWN, "own start"), (SLOW_START, "slow start for all")):

@@ -30,7 +30,10 @@ SECTIONS = (
         text="The share of what an omniscient policy could have trained, on the same capacity. The"
         " engine is ours, as it is, in virtual time; the others are models of their programs, with"
         " [the same constants](explanation/policies.md).",
-        pieces=(Piece(result="policies"),),
+        pieces=(
+            Piece(result="policies.tpu-churn", words="--generated tpu-churn"),
+            Piece(result="policies.tpu-gang-4", words="--generated tpu-gang-4"),
+        ),
     ),
     Section(
         name="recovery", heading="Recovery from a preemption", plot="recovery",

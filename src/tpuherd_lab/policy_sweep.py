@@ -13,6 +13,7 @@ from tpuherd_lab.constants import FAST, Constants, add_faults
 from tpuherd_lab.engine_run import EngineCase, run_engine
 
 SAVES, TRAINING = "tpuherd_host.train.save_interval", "tpuherd_lab.training_progress"
+BIDDING = "tpuherd.planner.bidding"
 PROGRESS, ZONES = "tpuherd.planner.gang_progress", "tpuherd.history.apply_zone_events"
 WITH_FAULTS = add_faults(FAST)
 WITH_NOTICE = replace(FAST, notice_s=NOTICE_S)
@@ -57,6 +58,9 @@ class Factor:
 
 FACTORS: Mapping[str, Factor] = {
     "hedge": Factor("zones that are bid for at once; all, if none", "case:hedge", (1, 2, 3)),
+    "rivals": Factor(
+        "bids kept beside the granted one until a node is READY", f"{BIDDING}:RIVALS_MAX", (0, 1, 8)
+    ),
     "look_s": Factor(
         "seconds between looks while a node is held", "case:look_s", (3.0, 10.0, 20.0, 60.0)
     ),

@@ -75,6 +75,16 @@ def test_tables_and_json(folder: Path, tmp_path: Path) -> None:
     assert len(found["slow_rows"]) == 2
 
 
+def test_the_same_bytes_for_any_number_of_processes(folder: Path) -> None:
+    asked = ["policies", "--traces", str(folder), "--policy", "tpuherd", "--policy", "tpucare",
+             "--seeds", "2", "--faults", "--json"]  # fmt: skip
+    printed = {
+        CliRunner().invoke(sim, [*asked, "--processes", many]).stdout_bytes for many in "123"
+    }
+    assert len(printed) == 1
+    assert b'"fault_rows"' in printed.pop()
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

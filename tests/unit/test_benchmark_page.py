@@ -46,7 +46,7 @@ def test_what_was_not_measured_is_said() -> None:
 def test_a_model_is_called_one() -> None:
     row = {"figure": "goodput", "unit": "share", "ours": [0.9], "peer": "skypilot",
            "theirs": [0.6], "model": True, "more_is_better": True}  # fmt: skip
-    page = write_page([run_of("policies", row)], set())
+    page = write_page([run_of("policies.tpu-churn", row)], set())
     assert "| skypilot (a model) |" in page
     assert "**more is better**" in page
 
