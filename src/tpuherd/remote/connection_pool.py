@@ -41,7 +41,12 @@ from tpuherd.remote.agent_channel import Multiplexer
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.remote.boot_probe import STILL_BOOTS, check_boot
 from tpuherd.remote.client_key import KeyPair
-from tpuherd.remote.handshake_limits import HandshakeLimiter, SharedTimeout, unreachable_sentence
+from tpuherd.remote.handshake_limits import (
+    HandshakeLimiter,
+    SharedPatience,
+    SharedTimeout,
+    unreachable_sentence,
+)
 from tpuherd.remote.host_key_pins import Pins
 from tpuherd.remote.host_key_verifier import HostKeyVerifier, host_key_algorithms
 from tpuherd.remote.iap_tunnel import IapRelay
@@ -90,9 +95,8 @@ class ClientIdentity:
     keys: KeyPair
     hello: Mapping[str, Any]
     bundle: AgentBundle  #: the agent that is sent to hosts
-    routes: tuple[
-        Route, ...
-    ] = ()  #: routes to try in order; empty: whichever addresses the host has
+    #: Routes to try in order; empty: whichever addresses the host has.
+    routes: tuple[Route, ...] = ()
     relay: IapRelay | None = None  #: opens tunnels through IAP; None: a world, which has none
 
 
@@ -140,6 +144,7 @@ class ConnectionPool:
         self._jump_limiter = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
         self._bootstrap_limiter = HandshakeLimiter(ARRIVALS, GREETING_S)
         self._agents = SharedTimeout(AGENT_PATIENCE_S)
+        self._patience = SharedPatience()
         self._options = connection_options(caller)
 
     def is_alive(self, host: Host) -> bool:
@@ -205,9 +210,8 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close all connections; what runs on hosts keeps running."""
         await self._opening.close()
-        connections = list(self._connections.values())
+        connections, self._connections = list(self._connections.values()), {}
         self._links.clear()
-        self._connections.clear()
         for connection in connections:
             connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in connections))
@@ -366,13 +370,11 @@ class ConnectionPool:
         seconds = self._answer_timeout(key)
         sock: socket | None = None
         try:
-            async with limiter.handshake_slot(), asyncio.timeout(seconds) as patience:
-                verifier.heard = lambda: patience.reschedule(
-                    asyncio.get_running_loop().time() + seconds
-                )
-                sock = await self.open_iap_tunnel(route, host, instance)
-                verifier.heard()
-                connection = await asyncssh.connect(
+            async with limiter.handshake_slot():
+                verifier.heard = self._patience.note_heard
+                iap_tunnel = self.open_iap_tunnel(route, host, instance)
+                sock = await self._patience.wait_for(iap_tunnel, seconds)
+                handshake = asyncssh.connect(
                     route.host_address(host),
                     host.ssh_port,
                     sock=sock,
@@ -382,6 +384,7 @@ class ConnectionPool:
                     server_host_key_algs=host_key_algorithms(verifier.known),
                     **more,
                 )
+                connection = await self._patience.wait_for(handshake, seconds)
                 verifier.pin_shown_key()
                 sock = None
                 return connection, verifier

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import TypeVar
 
 T = TypeVar("T")
 TURNS = 5  #: how often a timeout may be extended
+HANDSHAKE_S_MAX = 120.0  #: with a thousand hosts on one busy machine, living ones take a minute
 
 
 def unreachable_sentence(error: OSError, port: int) -> str:
@@ -62,6 +64,36 @@ class SharedTimeout:
             found = task.result()
             self._came += 1
             return found
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+class SharedPatience:
+    """How long to wait for a host: while others are heard, a busy machine may be the reason.
+
+    Hundreds of handshakes at once share this machine's cores, and in a world those of the hosts.
+    """
+
+    def __init__(self) -> None:
+        self._heard_at = -inf
+
+    def note_heard(self) -> None:
+        """Note that some host has answered."""
+        self._heard_at = asyncio.get_running_loop().time()
+
+    async def wait_for(self, coming: Awaitable[T], seconds: float) -> T:
+        """The result; TimeoutError if no host was heard for so long, or after HANDSHAKE_S_MAX."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        task = asyncio.ensure_future(coming)
+        try:
+            while not task.done():
+                end = min(max(begun, self._heard_at) + seconds, begun + HANDSHAKE_S_MAX)
+                if end <= loop.time():
+                    raise TimeoutError
+                await asyncio.wait([task], timeout=end - loop.time())
+            return task.result()
         finally:
             task.cancel()
             await asyncio.wait([task])
