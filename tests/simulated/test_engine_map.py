@@ -78,7 +78,11 @@ def test_items_flow_over_two_nodes_which_go_at_the_end() -> None:
     perform(plot, scripts={"*": SCRIPT})
 
 
-@pytest.mark.parametrize("seed", range(8))
+#: Seeds whose losses interrupt an item: with a notice of 30 s most items end in time.
+SEEDS = (0, 1, 2, 3, 4, 6, 7, 9)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nodes_die_and_engines_are_killed(seed: int) -> None:
     async def plot(play: EngineHarness) -> None:
         dice = Dice(seed=seed)

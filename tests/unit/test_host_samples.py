@@ -172,6 +172,17 @@ def test_a_flood_of_one_host_costs_one_sample() -> None:
     assert len(hosts) == 2
 
 
+def test_the_agent_behind_a_new_link_may_send_a_sample_at_once() -> None:
+    async def plot(made: Collected) -> None:
+        made.collector.take_sample(status(), "gpt-0", GOOD)
+        await made.clock.sleep(1.0)
+        made.collector.begin_link(status().name)
+        made.collector.take_sample(status(), "gpt-0", GOOD)
+
+    ((hosts, _),) = play(plot).keeper.batches
+    assert len(hosts) == 1
+
+
 def test_reports_become_values_and_a_step_rate() -> None:
     async def plot(made: Collected) -> None:
         for second in range(30):

@@ -154,6 +154,21 @@ def test_a_withdrawal_goes_to_the_zone_of_the_node_and_wakes_the_plan() -> None:
         assert context.wake_at == (inf if sent else NOW - 4.0 + AGAIN_S)
 
 
+def test_what_became_ready_after_its_withdrawal_is_withdrawn_again_at_once() -> None:
+    for ready_ago, sent in ((None, False), (9.0, False), (4.0, False), (3.0, True)):
+        gone = bid(
+            withdrawn_at=NOW - 4.0,
+            withdrawals=5,
+            withdrawn_why=f"{NAME}: no longer needed",
+            ready_at=ready_ago and NOW - ready_ago,
+        )
+        context = case(slot(goal=Goal.GONE), NodeNeed.NONE, gone)
+        context.bid_statuses[0].observation = sight(NodeState.READY, zone="a")
+        assign_roles(context)
+        apply_bid_table(context)
+        assert [step.why for step in context.steps] == [f"{NAME}: no longer needed"] * sent
+
+
 def test_an_event_of_an_unknown_slot_changes_nothing() -> None:
     for kind in ("bid.granted", "bid.ready", "bid.lost", "bid.refused"):
         facts = {"bid": NAME, "cause": "lost", "refusal": "stockout", "message": "no"}

@@ -66,6 +66,8 @@ class ThreadedKeeper:
 class SampleSink(Protocol):
     """Takes what a watcher of a host hears."""
 
+    def begin_link(self, host: str) -> None: ...
+
     def take_sample(self, status: HostStatus, slot: str, event: Json) -> None: ...
 
     def take_report(self, status: HostStatus, slot: str, run: HostRun) -> None: ...
@@ -73,6 +75,9 @@ class SampleSink(Protocol):
 
 class IgnoreSamples:
     """Takes nothing."""
+
+    def begin_link(self, host: str) -> None:
+        return
 
     def take_sample(self, status: HostStatus, slot: str, event: Json) -> None:
         return
@@ -137,6 +142,10 @@ class SampleCollector:
         self._sampled_at: dict[str, float] = {}
         self._slots: dict[str, SlotReports] = {}
         self._gone: frozenset[str] = frozenset()
+
+    def begin_link(self, host: str) -> None:
+        """Expect a sample at once: behind a new link may be a new agent."""
+        self._sampled_at.pop(host, None)
 
     def take_sample(self, status: HostStatus, slot: str, event: Json) -> None:
         """Take what a host sent; InvalidMessage if it makes no sense or comes too often."""

@@ -148,6 +148,7 @@ class HostWatcher:
 
     async def _use_link(self, link: Link) -> str:
         """Use the link until it ends, and return why it ended."""
+        self._means.samples.begin_link(self.status.name)
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(self._read_events(link, group))
             probing = group.create_task(self._probe_agent(link))

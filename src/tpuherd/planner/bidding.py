@@ -165,7 +165,8 @@ def apply_bid_table(case: SlotContext) -> None:
     for one in case.bid_statuses:
         match BIDS[one.role][one.stage]:
             case BidAction.WITHDRAW if may_withdraw(case, one):
-                why = f"{one.bid.name}: {one.why or 'another request was granted'}"
+                reason = one.why.removeprefix(f"{one.bid.name}: ")  # as recorded: it is sent again
+                why = f"{one.bid.name}: {reason or 'another request was granted'}"
                 zone = one.observation.zone if one.observation is not None else one.bid.offer.zone
                 action = Withdraw(bid=one.bid.name, slot=case.slot.name, zone=zone)
                 case.add_step(action, why)
@@ -186,6 +187,8 @@ def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
     if case.world.frozen and case.slot.goal is not Goal.GONE:
         return False
     if one.role is Role.WITHDRAWN:
+        if (one.bid.ready_at or 0.0) > (one.bid.withdrawn_at or 0.0):
+            return True  # what was being created can be deleted now
         pause = min(AGAIN_S_MAX, AGAIN_S * 2.0 ** min(one.bid.withdrawals - 1, 10))
         due = (one.bid.withdrawn_at or 0.0) + pause
         case.wake_by(due)
