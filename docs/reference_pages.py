@@ -13,7 +13,6 @@ from tpuherd.diagnosis.known_rules import RULES
 from tpuherd.diagnosis.rule import CLASS_MEANINGS, Rule
 from tpuherd.exports.field_table import ENGINES
 from tpuherd.history.event_kinds import EVENT_KINDS
-from tpuherd.jobfile.fields import FIELDS
 from tpuherd.views.metric_table import METRICS
 
 FAILURES_HEAD = """\
@@ -162,7 +161,7 @@ def exports_page() -> str:
         parts.append(f"\n## {title}\n\n| field | becomes | is lost |\n|---|---|---|\n")
         parts += [
             f"| `{field}` | {ENGINES[engine][field].becomes} | {ENGINES[engine][field].lost} |\n"
-            for field in FIELDS
+            for field in sorted(ENGINES[engine])
         ]
     return "".join(parts)
 

@@ -8,5 +8,5 @@ from tpuherd.jobfile.fields import FIELDS
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_table_of_each_engine_has_every_field(engine: str) -> None:
-    assert ENGINES[engine].keys() == FIELDS.keys()
+    assert FIELDS.keys() <= ENGINES[engine].keys()
     assert all(row.becomes or row.lost for row in ENGINES[engine].values())
