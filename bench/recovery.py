@@ -1,10 +1,10 @@
 """What a preemption costs beyond the cloud's time and the script's own start.
 
-    .venv/bin/python bench/recovery.py [--modes off,on,boot,python] [--strokes 3] [--json FILE]
+    .venv/bin/python bench/recovery.py [--modes off,on,…] [--rounds 3] [--json FILE]
 
 examples/charlm on a v5litepod-16 (four hosts) of a world with its engine and real JAX on CPUs is
-preempted three times, without notice, and once more with each part of `head_start` switched off
-and on. For each recovery:
+preempted without notice, in each round once with each part of `head_start` alone, with none and
+with all: the modes take turns, so that other work on the machine meets all alike. Of each recovery:
 
 after READY  from READY on all hosts, by the world's own log, to the first new step, less the
              median of undisturbed starts of the same script on the same hosts, with everything
@@ -41,7 +41,8 @@ GIVE_UP_S = 300.0
 TIME_SCALE = "12"  #: a pod is READY after 8 to 25 s: later than its hosts answer, as in reality
 PARTS = ("detect", "ask", "cloud", "notice READY", "set up", "launch", "start")
 MODES: Mapping[str, Sequence[str]] = {
-    "off": (), "on": ("boot", "python"), "boot": ("boot",), "python": ("python",),
+    "off": (), "on": ("boot", "python", "checkpoint"), "boot": ("boot",), "python": ("python",),
+    "checkpoint": ("checkpoint",),
 }  # fmt: skip
 
 
@@ -197,20 +198,24 @@ def report(mode: str, found: Sequence[Recovery], start_s: float) -> list[dict[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--modes", default=",".join(MODES))
-    parser.add_argument("--strokes", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     if not (INSIDE / "bin" / "python").exists():
         print("recovery: no .venv-clients/inside here: make_venv.sh inside")
         return
     print(f"load {os.getloadavg()[0]:.1f}", flush=True)
-    rows: list[dict[str, Any]] = []
+    found: dict[str, list[Recovery]] = {mode: [] for mode in asked.modes.split(",")}
     with user_of_world() as user:
-        starts = undisturbed(user, asked.strokes)
+        starts = undisturbed(user, asked.rounds)
         print(f"undisturbed start  {spread(starts)}", flush=True)
-        for number, mode in enumerate(asked.modes.split(",")):
-            found = storm(user, f"m{number}", asked.strokes, MODES[mode])
-            rows += report(mode, found, median(starts))
+        for turn in range(1, asked.rounds + 1):
+            for mode, recoveries in found.items():
+                recoveries += storm(user, f"{mode}{turn}", 1, MODES[mode])
+                after_s = recoveries[-1].after_ready(median(starts))
+                load = os.getloadavg()[0]
+                print(f"round {turn}  {mode:<10} {after_s:6.2f} s  load {load:.1f}", flush=True)
+    rows = [row for mode, one in found.items() for row in report(mode, one, median(starts))]
     if asked.json:
         write_figures(asked.json, "Recovery", rows)
 
