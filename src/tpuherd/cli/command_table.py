@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "setup": ("Prepare a cloud project for TPUs.", "tpuherd.cli.setup:setup"),
+        "store": ("Move your jobs into PostgreSQL, or back.", "tpuherd.cli.store:store"),
         "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
     },
     "Hosts": {

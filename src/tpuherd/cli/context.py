@@ -15,6 +15,7 @@ from tpuherd.jobfile.grants import Grant, grant_document, parse_mail_grants
 from tpuherd.jobfile.value_types import show_value
 from tpuherd.settings import contexts_file, host_routes, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
+from tpuherd.settings.store_address import refuse_password
 from tpuherd.views.format_text import format_table
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
-WORDS = ("project", "world", "account", "login", "ways", "keys", "via", "user")
+WORDS = ("project", "world", "account", "login", "ways", "keys", "via", "store", "user")
 BYTES_MAX = 1_000_000
 TEXT_MAX = 1000  #: characters of a name or option
 
@@ -67,6 +68,7 @@ def use(name: str) -> ParsedCommand:
     help="Where your SSH key is added: to each node (default) or to the project.",
 )
 @click.option("--via", metavar="USER@HOST", help="The machine on which the engine runs.")
+@click.option("--store", metavar="URL", help="A PostgreSQL database that keeps the jobs.")
 @click.option(
     "--user", metavar="NAME", help="Whose your jobs are, for others; default: user@machine."
 )
@@ -196,6 +198,8 @@ async def run_context_add(
     told = {word: list(it) if word == "ways" else it for word in WORDS if (it := said[word])}
     if said["world"]:
         told["world"] = str((console.folder / said["world"]).absolute())
+    if said["store"]:
+        refuse_password(said["store"], origin="--store")
     if said["account"]:
         told["account"] = existing_path(console, said["account"])
     with contexts_file.edit_contexts(config_folder(console)) as content:

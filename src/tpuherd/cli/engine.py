@@ -31,20 +31,21 @@ def engine() -> None:
 
 
 @engine.command()
-def run() -> int:
+@click.option(
+    "--stand-by", is_flag=True, help="Stay, and lead whenever no other engine of the store does."
+)
+def run(stand_by: bool) -> int:
     """Run the engine in the foreground until it is stopped or has nothing left to do."""
     from tpuherd.cli import via_client
-    from tpuherd.engine.engine_process import run_engine
+    from tpuherd.engine import engine_process
     from tpuherd.settings import project_access
 
     try:
-        print_text(
-            run_engine(
-                project_access.resolve_access(os.environ, world=named_world()),
-                os.environ,
-                aloud=True,
-            )
-        )
+        place = project_access.resolve_access(os.environ, world=named_world())
+        if stand_by:
+            print_text(engine_process.stand_by(place, os.environ))
+        else:
+            print_text(engine_process.run_engine(place, os.environ, aloud=True))
     except HerdError as error:
         return via_client.print_error("herd engine run", error)
     return 0

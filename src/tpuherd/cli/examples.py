@@ -111,7 +111,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd context grant --zone us-central2-b --type v4 --tier spot --chips 32",
     ),
     "engine": ("herd engine status",),
-    "engine run": ("herd engine run",),
+    "engine run": ("herd engine run", "herd engine run --stand-by"),
     "engine start": ("herd engine start",),
     "engine stop": ("herd engine stop",),
     "engine status": ("herd engine status",),
@@ -121,6 +121,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd engine logs --job gpt",
     ),
     "engine install": ("herd engine install",),
+    "store": ("herd store move postgresql://ann@db/herd",),
+    "store move": ("herd store move postgresql://ann@db/herd", "herd store move here"),
     "engine move": ("herd engine move --to me@vm", "herd engine move --back"),
     "exec": (
         "herd exec gpt --env -- pip list",

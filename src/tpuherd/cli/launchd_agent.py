@@ -16,7 +16,7 @@ def agent_content(place: project_access.ProjectAccess, environ: Mapping[str, str
     log = str(place.store_folder / "launchd.log")
     return plistlib.dumps({
         "Label": LABEL.format(place.store_folder.name),
-        "ProgramArguments": service_command(),
+        "ProgramArguments": service_command(place),
         "EnvironmentVariables": service_variables(place, environ),
         "RunAtLoad": True,
         "KeepAlive": True,

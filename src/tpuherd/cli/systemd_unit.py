@@ -29,9 +29,9 @@ WantedBy=default.target
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=@+,-]+")
 #: Variables that a service does not inherit from the login.
 VARIABLES = (
-    "PATH", "HERD_WORLD", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST",
-    "HOME",
+    "PATH", "HERD_WORLD", "HERD_STORE", "XDG_CONFIG_HOME", "XDG_STATE_HOME",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT",
+    "CLOUDSDK_CONFIG", "GCE_METADATA_HOST", "HOME",
 )  # fmt: skip
 
 
@@ -42,7 +42,7 @@ def unit_text(place: project_access.ProjectAccess, environ: Mapping[str, str]) -
     return UNIT.format(
         title=title,
         environment="\n".join(lines),
-        program=" ".join(map(quote_word, service_command())),
+        program=" ".join(map(quote_word, service_command(place))),
     )
 
 
@@ -52,6 +52,11 @@ def service_variables(
     known = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if place.world is not None:
         known["HERD_WORLD"] = str(place.world)
+    if place.database is not None and place.database.password:
+        raise InvalidInput(
+            "a service's file is no place for a password",
+            hint="put it into ~/.pgpass, and leave it out of HERD_STORE",
+        )
     for name, value in known.items():
         if not value.isprintable():
             raise InvalidInput(
@@ -61,13 +66,14 @@ def service_variables(
     return known
 
 
-def service_command() -> list[str]:
+def service_command(place: project_access.ProjectAccess) -> list[str]:
     """Return what starts the engine, also after herd was updated."""
+    standing = ["--stand-by"] if place.database is not None else []
     python = sys.executable
     root, there, _ = python.partition(f"/{ROOT}/")
     if there:  # the next version has another folder
         python = f"{root}{there}{CURRENT}"
-    return [python, "-P", "-m", "tpuherd.launcher", "engine", "run"]
+    return [python, "-P", "-m", "tpuherd.launcher", "engine", "run", *standing]
 
 
 def quote_value(value: str) -> str:

@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +30,9 @@ from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
 from tpuherd.store.open_database import open_database
 
+ANOTHER = "another engine runs"
+LOOK_S = 1.0  #: how often one that stands by looks
+
 
 def run_engine(
     place: ProjectAccess,
@@ -39,6 +42,48 @@ def run_engine(
     on_lead: Callable[[], None] = lambda: None,
 ) -> str:
     """Run until nothing is left to do; return why it ended or did not start."""
+    ended = lead_project(place, environ, aloud=aloud, on_lead=on_lead)
+    return ANOTHER if ended is None else f"the engine has ended: {ended.value}"
+
+
+def stand_by(place: ProjectAccess, environ: Mapping[str, str]) -> str:
+    """Lead whenever no other engine does and there is something to do, until stopped."""
+    clock, said = WallClock(), ""
+    print(f"standing by for {place.title}", flush=True)
+    while True:
+        try:
+            place = project_access.resolve_access(environ, world=place.world)
+            wait_until_needed(place, clock)
+            ended = lead_project(place, environ, aloud=True)
+        except HerdError as error:
+            if error.sentence != said:
+                print(f"herd engine: {error.sentence}", file=sys.stderr, flush=True)
+            said = error.sentence
+            clock.wait(LOOK_S)
+            continue
+        except KeyboardInterrupt:
+            ended = EndReason.STOPPED
+        said = ""
+        if ended is EndReason.STOPPED:
+            return f"the engine has ended: {ended.value}"
+        print(ANOTHER if ended is None else f"standing by again: {ended.value}", flush=True)
+
+
+def wait_until_needed(place: ProjectAccess, clock: WallClock) -> None:
+    """Wait while another engine leads, or nothing is left to do."""
+    with closing(open_database(place, clock.now())) as store:
+        while store.lease_holder(clock.now()) is not None or is_at_rest(store):
+            clock.wait(LOOK_S)
+
+
+def lead_project(
+    place: ProjectAccess,
+    environ: Mapping[str, str],
+    *,
+    aloud: bool,
+    on_lead: Callable[[], None] = lambda: None,
+) -> EndReason | None:
+    """Lead until the engine ends; None: another one leads."""
     clock = WallClock()
     store = open_database(place, clock.now())
     diary = EngineLog(
@@ -49,7 +94,7 @@ def run_engine(
         while True:
             epoch = store.take_lease(new_lease_holder(os.getpid()), clock.now(), TTL_S)
             if epoch is None:
-                return "another engine runs"
+                return None
             if first:
                 on_lead()  # only once: its file descriptor may be reused later
                 record_kill(store, clock.now())
@@ -77,7 +122,7 @@ def run_engine(
             if ended is EndReason.GONE:
                 why = f"nothing has answered for {GONE_S / 60:g} min at {place.title}"
                 diary.write_event("engine.gone", {"why": f"{why}: the engine has ended"})
-            return f"the engine has ended: {ended.value}"
+            return ended
     finally:
         store.close()
 

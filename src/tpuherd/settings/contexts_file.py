@@ -1,7 +1,8 @@
 """Reads and writes contexts.json, where the user chose the current cloud.
 
 contexts.json   {"current": NAME, "contexts": {NAME: {"world"|"project", "account", "login",
-                 "ways", "keys", "via", "user"}}, "projects": {PROJECT: see project_settings.py}}
+                 "ways", "keys", "via", "store", "user"}},
+                 "projects": {PROJECT: see project_settings.py}}
 """
 
 import json

@@ -37,6 +37,7 @@ def resolve_store_address(
     if said := environ.get("HERD_STORE", ""):
         return parse_store_url(said, environ, origin="HERD_STORE")
     if said := str(context.get("store") or ""):
+        refuse_password(said, origin="the context's store")
         return parse_store_url(said, environ, origin="the context's store")
     return None
 
@@ -69,3 +70,14 @@ def parse_store_url(text: str, environ: Mapping[str, str], *, origin: str) -> St
         password=unquote(password) or environ.get("PGPASSWORD", ""),
         passfile=environ.get("PGPASSFILE") or str(Path(home) / ".pgpass"),
     )
+
+
+def refuse_password(text: str, *, origin: str) -> StoreAddress:
+    """Parse a URL that others will see: in a file of settings, or in the list of processes."""
+    address = parse_store_url(text, {}, origin=origin)
+    if address.password:
+        raise InvalidInput(
+            f"{origin} has a password, which others could read there",
+            hint="put it into ~/.pgpass, and leave it out of the URL",
+        )
+    return address

@@ -14,6 +14,8 @@ from tpuherd.store.corruption import ASIDE, NAME, explain_errors
 
 MARKER_FILE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
 ARRIVED = "arrived"  #: the token of the last move that arrived here
+SERVER = "PostgreSQL database "  #: how the name of a store there begins
+HERE = "use them there (HERD_STORE=URL), or take them back: HERD_STORE=URL herd store move here"
 BACK = "herd engine move --back brings it back; herd engine move --to finishes an interrupted move"
 
 
@@ -32,7 +34,9 @@ def refuse_moved(folder: Path) -> None:
     """Raise InvalidInput if there is a marker."""
     found = read_moved_marker(folder)
     if found is not None:
-        raise InvalidInput(f"the jobs of this project were moved to {found.get('to')}", hint=BACK)
+        to = str(found.get("to"))
+        hint = HERE if to.startswith(SERVER) else BACK
+        raise InvalidInput(f"the jobs of this project were moved to {to}", hint=hint)
 
 
 def leave_marker(folder: Path, *, to: str, token: str) -> None:

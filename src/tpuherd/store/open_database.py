@@ -1,7 +1,8 @@
 """Opens the store of a project: in PostgreSQL if its address says so, else the file here."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpuherd.errors import InvalidInput
 from tpuherd.files import atomic_write
@@ -10,6 +11,9 @@ from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store.corruption import NAME, explain_errors
 from tpuherd.store.database import Database
 from tpuherd.store.moved_marker import has_jobs, read_moved_marker
+
+MOVED = "moved"  #: the setting {"to", "token"} of a store in PostgreSQL that moved away
+
 
 if TYPE_CHECKING:
     from tpuherd.store.postgres_server import PostgresServer
@@ -24,11 +28,20 @@ def open_database(scope: ProjectScope, now: float) -> Database:
     server = connect_server(address, folder.name)
     found = Database(folder, now, server)
     try:
+        refuse_moved_away(found.load_setting(MOVED), address)
         share_owner_id(folder, server.share_owner_id(get_owner_id(scope.folders.config)))
     except BaseException:
         found.close()
         raise
     return found
+
+
+def refuse_moved_away(moved: Mapping[str, Any] | None, address: StoreAddress) -> None:
+    if moved is not None:
+        raise InvalidInput(
+            f"the jobs in {address.title} were moved to {moved.get('to')}",
+            hint="use them there: without HERD_STORE, and without a store in the context",
+        )
 
 
 def connect_server(address: StoreAddress, name: str) -> "PostgresServer":
@@ -47,7 +60,7 @@ def refuse_jobs_here(folder: Path, address: StoreAddress) -> None:
     if (folder / NAME).exists() and read_moved_marker(folder) is None and has_jobs(folder):
         raise InvalidInput(
             f"this machine's own store has jobs of this project, and so may the {address.title}",
-            hint="herd store copy --to URL takes them there",
+            hint="take them there, without HERD_STORE or the context's store: herd store move URL",
         )
 
 

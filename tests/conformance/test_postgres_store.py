@@ -1,0 +1,257 @@
+"""A store in PostgreSQL, when its server dies or fills up; and moving jobs there."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.postgres import Postgres, started_postgres
+from tests.conformance.test_store import NOW, TTL_S, event, holder, new_job
+from tests.conformance.world import until
+from tpuherd.errors import (
+    HerdError,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    NotReached,
+    OperationFailed,
+    Superseded,
+)
+from tpuherd.settings.folders import LocalFolders
+from tpuherd.settings.project_access import ProjectScope, find_owner_id, get_owner_id
+from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse_password
+from tpuherd.store.change_kind import move_to_file, move_to_server
+from tpuherd.store.database import Database
+from tpuherd.store.open_database import connect_server, open_database
+
+SECRET = "s3cr3t-canary"
+LEAD = """
+import sys, time
+from tests.conformance.test_store import holder
+from tpuherd.settings.store_address import parse_store_url
+from tpuherd.store.database import Database
+from tpuherd.store.open_database import connect_server
+from pathlib import Path
+address = parse_store_url(sys.argv[1], {}, origin="the URL")
+store = Database(Path(sys.argv[2]), 0.0, connect_server(address, "project-demo"))
+print(store.take_lease(holder("elsewhere"), time.time(), 3600.0), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with started_postgres() as found:
+        yield found
+
+
+@pytest.fixture
+def address(server: Postgres, request: pytest.FixtureRequest) -> StoreAddress:
+    name = "".join(one for one in request.node.name.lower() if one.isalnum())[-40:]
+    return server.create_database(f"d{name}")
+
+
+def scope_of(home: Path, address: StoreAddress | None) -> ProjectScope:
+    folders = LocalFolders(config=home / "config", state=home / "state", runtime=home / "run")
+    return ProjectScope(world=None, project="demo", folders=folders, database=address)
+
+
+def open_server(address: StoreAddress, folder: Path) -> Database:
+    return Database(folder, NOW, connect_server(address, "project-demo"))
+
+
+def test_a_killed_leader_elsewhere_is_replaced_long_before_its_lease_ends(
+    address: StoreAddress, tmp_path: Path
+) -> None:
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", LEAD, address.url, str(tmp_path)], stdout=subprocess.PIPE
+        ) as leader,
+        closing(open_server(address, tmp_path)) as store,
+    ):
+        assert leader.stdout is not None
+        epoch = int(leader.stdout.readline())
+        now = epoch / 1000 + 1
+        assert store.take_lease(holder(), now, TTL_S) is None
+        os.kill(leader.pid, signal.SIGKILL)
+        until(lambda: store.lease_holder(now) is None, "its end", seconds=60)
+        second = store.take_lease(holder(), now, TTL_S)
+        assert second is not None
+        assert second > epoch
+
+
+def test_a_store_goes_on_after_its_server_crashed(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    with closing(open_server(address, tmp_path)) as store:
+        epoch = store.take_lease(holder(), NOW, TTL_S)
+        assert epoch is not None
+        store.append_events([event(1)], epoch=epoch)
+        server.stop("immediate")
+        try:
+            for _ in range(2):
+                with pytest.raises(NotReached, match="can't be reached") as told:
+                    store.append_events([event(2)], epoch=epoch)
+                assert "nothing is lost" in told.value.hint
+            with pytest.raises(NotReached, match="can't be reached"):
+                open_server(address, tmp_path)
+        finally:
+            server.start()
+        assert store.append_events([event(2)], epoch=epoch) >= 2
+        found = store.lease_holder(NOW + 1)
+        assert found is not None
+        assert found.epoch == epoch, "it leads on, and others see that it lives"
+        assert [one.at for _, one in store.read_events()] == [NOW + 1, NOW + 2]
+
+
+def test_a_write_that_lost_its_answer_is_looked_up(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    """The connection ends before COMMIT: the server has no such write, and says so."""
+    with closing(open_server(address, tmp_path)) as store:
+        with pytest.raises(NotReached), store._driver.write_transaction() as connection:
+            connection.execute("DELETE FROM jobs")
+            pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+            server.ask(f"SELECT pg_terminate_backend({pid}, 10000)")
+        store.put_job(new_job())
+        assert list(store.stored_jobs()) == ["gpt"]
+
+
+def test_a_role_that_may_not_write_is_told_so(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    with closing(open_server(address, tmp_path)) as store:
+        store.put_job(new_job())
+    server.ask("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+    grants = "GRANT USAGE ON SCHEMA {0} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {0}"
+    server.ask(f"{grants} TO reader".format('"project-demo"'), address.database)
+    with closing(open_server(server.address(address.database, "reader"), tmp_path)) as store:
+        assert list(store.stored_jobs()) == ["gpt"]
+        with pytest.raises(NotAllowed, match="permission denied"):
+            store.remove_job("gpt")
+
+
+def test_a_newer_database_and_one_that_does_not_exist_are_refused(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    with closing(open_server(address, tmp_path)) as store:
+        server.ask('UPDATE "project-demo".store_state SET format = 99', address.database)
+        with pytest.raises(Superseded, match="a newer herd has migrated"):
+            store.put_job(new_job())
+    with pytest.raises(InvalidInput, match="written by a newer herd"):
+        open_server(address, tmp_path)
+    with pytest.raises(NotFound, match="does not exist") as told:
+        open_server(server.address("nowhere"), tmp_path)
+    assert told.value.hint == "create it: createdb nowhere"
+
+
+def test_a_full_disk_of_the_server_loses_nothing(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    """The error is injected: a trigger raises what PostgreSQL raises when its disk is full."""
+    full = (
+        'SET search_path TO "project-demo"; CREATE FUNCTION full_disk() RETURNS trigger AS $$ BEGIN'
+        " RAISE disk_full; END $$ LANGUAGE plpgsql; CREATE TRIGGER full_disk BEFORE INSERT ON jobs"
+        " EXECUTE FUNCTION full_disk()"
+    )
+    with closing(open_server(address, tmp_path)) as store:
+        server.ask(full, address.database)
+        with pytest.raises(OperationFailed, match=r"the disk of the store .* is full"):
+            store.put_job(new_job(), [event(1)])
+        assert list(store.read_events()) == []
+        server.ask('DROP TRIGGER full_disk ON "project-demo".jobs', address.database)
+        store.put_job(new_job(), [event(1)])
+        assert len(list(store.read_events())) == 1
+
+
+def test_users_of_one_database_share_the_owner_of_its_nodes(
+    address: StoreAddress, tmp_path: Path
+) -> None:
+    ann, bob = (scope_of(tmp_path / name, address) for name in ("ann", "bob"))
+    for user in (ann, bob):
+        open_database(user, NOW).close()
+    assert find_owner_id(bob) == find_owner_id(ann) == get_owner_id(ann.folders.config)
+
+
+def test_jobs_move_into_postgresql_and_back(address: StoreAddress, tmp_path: Path) -> None:
+    file, there = scope_of(tmp_path, None), scope_of(tmp_path, address)
+    with closing(open_database(file, NOW)) as store:
+        written = store.put_job(new_job(), [event(n) for n in range(1_200)])
+        assert store.pack_events(before=NOW + 5_000, keep=5_000) == 1_000
+        store.save_history(900, b"history")
+        before = list(store.read_events())
+        epoch = store.take_lease(holder(), NOW, TTL_S)
+        assert epoch is not None
+        with pytest.raises(OperationFailed, match="an engine is using the store"):
+            move_to_server(file, address, NOW)
+        store.release_lease(epoch)
+    with pytest.raises(InvalidInput, match="own store has jobs"):
+        open_database(there, NOW)
+    for _ in range(2):  # repeated, as after an interruption
+        assert move_to_server(file, address, NOW) == 1
+    with pytest.raises(InvalidInput, match="were moved to PostgreSQL database"):
+        open_database(file, NOW)
+    with closing(open_database(there, NOW)) as store:
+        assert store.stored_jobs() == {"gpt": written}
+        assert list(store.read_events()) == before
+        assert store.load_history() == (900, b"history")
+        assert store.append_events([event(0)]) == 1_201
+        second = store.take_lease(holder(), NOW, TTL_S)
+        assert second is not None
+        assert second > epoch
+        store.release_lease(second)
+    for _ in range(2):
+        assert move_to_file(there, address, NOW) == 1
+    with pytest.raises(InvalidInput, match="were moved to"):
+        open_database(scope_of(tmp_path / "bob", address), NOW)
+    with closing(open_database(file, NOW)) as store:
+        assert len(list(store.read_events())) == 1_201
+        assert store.append_events([event(0)]) == 1_202
+    assert move_to_server(file, address, NOW) == 1
+
+
+def test_two_stores_with_jobs_are_not_merged(address: StoreAddress, tmp_path: Path) -> None:
+    file, other = scope_of(tmp_path / "ann", None), scope_of(tmp_path / "bob", address)
+    with closing(open_database(file, NOW)) as store:
+        store.put_job(new_job(), [event(1)])
+    with closing(open_database(other, NOW)) as store:
+        store.put_job(new_job(), [event(1)])
+    with pytest.raises(InvalidInput, match="already has jobs"):
+        move_to_server(file, address, NOW)
+    open_database(file, NOW).close()  # nothing was moved
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"mysql://ann:{SECRET}@db/herd",
+        f"postgresql://ann:{SECRET}@db:port/herd",
+        f"postgresql://ann@db/herd?password={SECRET}",
+        f"postgresql://ann:{SECRET}@[db/herd",
+    ],
+)
+def test_a_wrong_url_is_refused_without_its_password(text: str) -> None:
+    with pytest.raises(InvalidInput) as told:
+        parse_store_url(text, {}, origin="HERD_STORE")
+    assert SECRET not in f"{told.value.sentence} {told.value.hint}"
+
+
+def test_a_password_is_in_no_error_and_no_text_of_the_address(
+    server: Postgres, address: StoreAddress, tmp_path: Path
+) -> None:
+    url = f"postgresql://ann:{SECRET}@{server.folder.name}.invalid/herd"
+    found = parse_store_url(url, {}, origin="HERD_STORE")
+    assert found.password == SECRET
+    assert SECRET not in f"{found!r} {found.title} {found.url}"
+    for one in (found, replace(address, url=address.url.replace("postgres@", f"{SECRET}@"))):
+        with pytest.raises(HerdError) as told:
+            open_server(replace(one, password=SECRET), tmp_path)
+        assert SECRET not in f"{told.value.sentence} {told.value.hint}"
+    with pytest.raises(InvalidInput, match="has a password"):
+        refuse_password(url, origin="--store")
