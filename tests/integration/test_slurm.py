@@ -87,3 +87,15 @@ def test_failures_are_counted_and_a_hopeless_or_cancelled_job_ends(cluster: Slur
     cluster.wait_for("its start", lambda: len(read_log(cluster, stays, "began")) == 2)
     cluster.read("scancel", stays)
     cluster.wait_for_state(stays, "CANCELLED")
+
+
+def test_a_time_limit_is_no_failure(cluster: SlurmCluster) -> None:
+    """The signal comes soon: the limit is a minute, and the grace most of it."""
+    text = script(run="python3 train.py", checkpoint=f"{cluster.folder}/saved", grace="55s")
+    job = cluster.submit(text.replace("#SBATCH --requeue", "#SBATCH --time=1\n#SBATCH --requeue"))
+    cluster.wait_for("second start", lambda: bool(cluster.state(job)) and
+                     len(read_log(cluster, job, "began")) >= 4)  # fmt: skip
+    (cluster.folder / "finish").touch()
+    cluster.wait_for_state(job, "COMPLETED")
+    assert "failures=" not in cluster.read("scontrol", "show", "job", job)
+    assert {one.split()[1] for one in read_log(cluster, job, "began")} == {f"gpt-0-{job}"}
