@@ -49,7 +49,7 @@ SECTIONS = (
         " the time until its `start_fn` has run on the next node. Levanter's launch scripts are not"
         " here: they install packages from the internet on each host, which simulated hosts need"
         " not have.",
-        pieces=(Piece(result="launchers"),),
+        pieces=(Piece(result="launchers", words="--rounds 1"),),
     ),
     Section(
         name="exec", heading="Commands on all hosts", plot="fan-out",
