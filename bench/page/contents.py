@@ -78,7 +78,12 @@ SECTIONS = (
         name="size", heading="One engine, 100 to 5,000 nodes", plot="engine",
         sizes="nodes",
         text="The real engine and its store, four agents per node, in virtual time.",
-        pieces=(Piece(result="size"),),
+        pieces=(
+            Piece(result="size.300", words="--nodes 100,300"),
+            Piece(result="size.1000", words="--nodes 1000"),
+            Piece(result="size.3000", words="--nodes 3000"),
+            Piece(result="size.5000", words="--nodes 5000"),
+        ),
     ),
     Section(
         name="hosts_1024", heading="One node of many hosts",
