@@ -22,6 +22,7 @@ class OptionalFields(TypedDict, total=False):
     nfs: Mapping[str, str] | None
     setup: Words | None
     run: Words | None
+    cluster: str | None
     env: Mapping[str, str | int | float | bool] | None
     secrets: Words | Mapping[str, Mapping[str, str] | None] | None
     checkpoint: str | None

@@ -15,6 +15,7 @@ LINUX = (
     "tpuherd_sim/",
     "tpuherd_host/agent/",
     "tpuherd_host/bucket_probe.py",
+    "tpuherd_host/ray_cluster/",
     "tpuherd_host/record_probe.py",
     "tpuherd/remote/bootstrap_on_host.py",
 )

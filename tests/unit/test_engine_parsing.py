@@ -232,6 +232,9 @@ def test_the_hosts_of_a_gang_know_their_place() -> None:
     assert one["HERD_COORDINATOR"] == "10.0.0.0:8476"
     assert one["JAX_COORDINATOR_BIND_ADDRESS"] == "10.0.0.1:8476"
     assert not [name for name in one if name.startswith("MEGASCALE")]
+    assert "RAY_ADDRESS" not in one
+    ray = gang_env.gang_environment(hosts("n"), 1, launch, "ray")
+    assert (ray["RAY_ADDRESS"], ray["HERD_ADDRESS"]) == ("10.0.0.0:6379", "10.0.0.1")
     two = gang_env.gang_environment(hosts("n-0", "n-1"), 2, launch)
     assert two["MEGASCALE_SLICE_ID"] == "1"
     assert two["MEGASCALE_NUM_SLICES"] == "2"

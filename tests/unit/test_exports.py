@@ -37,7 +37,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 VALUES: dict[str, Any] = {
     **OTHER, "name": "other", "accelerator": ["v4-16", "v4-8"], "reservation": "x",
-    "requirements": "x", "deadline": "48h", "work": "2h",
+    "cluster": "ray", "requirements": "x", "deadline": "48h", "work": "2h",
     "data_disks": "projects/p/zones/us-central2-b/disks/d", "tier": ["on-demand", "spot"],
     "sweep": None, "retry": {"failures": 9, "preemptions": 9}, "nfs": {"/data": "10.0.0.2:/share"},
 }  # fmt: skip

@@ -37,6 +37,7 @@ FULL = {
     "nfs": {"/data": "10.0.0.2:/share", "/models": "w0"},
     "setup": ["pip install x", "pip install y", "pip install x"],
     "run": ["python", "train.py"],
+    "cluster": "ray",
     "env": {"A": "0.10"},
     "secrets": {"B": {"env": "B"}, "KEY": {"file": "~/key"}},
     "checkpoint": "gs://bucket/gpt",

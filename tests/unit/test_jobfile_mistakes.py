@@ -56,6 +56,8 @@ WRONG = {
     " workdir: .",
     "requirements: /etc/r.txt": "requirements: '/etc/r.txt' is not a file in the shipped folder,"
     " such as requirements.txt",
+    "cluster: ray": "cluster: is started for a command: set run, such as run: python3 train.py",
+    "cluster: slurm": "cluster: 'slurm' is not allowed: use one of ray",
     "checkpoint: bucket/x": "checkpoint: 'bucket/x' is not a place such as gs://bucket/path",
     "outputs: [/etc]": "outputs[0]: '/etc' is not a path relative to the command's folder",
     "retry: {failurs: 1}": "retry.failurs: unknown field: did you mean failures?",

@@ -23,8 +23,8 @@ EVERYTHING = Allowance(everything=True)
 OTHER: dict[str, Any] = {
     "accelerator": "v4-16", "runtime": "tpu-vm-v4-base", "zones": "us-central2-b",
     "tier": "on-demand", "copies": 2, "slices": 2, "workdir": "x", "repo": "https://e.com/x",
-    "python": "3.11", "nfs": {"/data": "w0"}, "setup": "x", "run": "x", "env": {"A": "x"},
-    "secrets": ["A"], "checkpoint": "/x",
+    "python": "3.11", "nfs": {"/data": "w0"}, "setup": "x", "run": "x",
+    "env": {"A": "x"}, "secrets": ["A"], "checkpoint": "/x",
     "buckets": {"mine": "US-CENTRAL2"}, "data_rate": "1GB/s", "egress_budget": "$5/day",
     "outputs": "x", "retry": {"stalls": 9}, "stall": "1h", "first_step": "1h", "grace": "1m",
     "max_lifetime": "1h", "idle_timeout": "1h", "max_cost": 1, "max_cost_per_hour": 1000,
@@ -274,7 +274,7 @@ def test_prices_are_for_all_chips_of_the_size() -> None:
 
 def test_every_changeable_field_is_tested() -> None:
     assert FIELDS.keys() - OTHER.keys() == {
-        "name", "data_disks", "requirements", "reservation", "deadline", "work",
+        "name", "cluster", "data_disks", "requirements", "reservation", "deadline", "work",
     }  # fmt: skip
 
 

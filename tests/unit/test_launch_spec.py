@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_jobfile_slots import EVERYTHING, job, stored_job
+from tpuherd.engine.gang_client import command_arguments
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.launch_spec import (
     STAGGER_FROM,
@@ -178,3 +179,19 @@ def test_many_hosts_do_not_download_packages_at_once(workers: int) -> None:
         assert delays[-1] <= STAGGER_S_MAX
         assert delays[-1] > STAGGER_S_MAX / 5
     assert stagger_steps(order(setup="ls").setup, 1, 64) == list(order(setup="ls").setup)
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("python train.py | tee log", ["$SHELL", "-c", "python train.py | tee log"]),
+        (["python", "train.py"], ["python", "train.py"]),
+    ],
+)
+def test_a_cluster_starts_in_place_of_the_command(run: str | list[str], words: list[str]) -> None:
+    spec = order(run=run, cluster="ray")
+    assert command_arguments(spec) == {
+        "argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]
+    }
+    assert not spec.starts_early
+    assert order(run=run).starts_early

@@ -224,7 +224,7 @@ class GangClient:
         hosts = [watch.host for watch in watches]
 
         async def start(watch: HostWatcher) -> HostFailure | None:
-            place = gang_env.gang_environment(hosts, watches.index(watch), launch)
+            place = gang_env.gang_environment(hosts, watches.index(watch), launch, order.cluster)
             verb = start_arguments(launch, order, {**order.env, **env, **place, **order.trial})
             await call_agent(watch, "start", verb, CALL_S)
             return None
@@ -364,9 +364,8 @@ def only_known_errors() -> Iterator[None]:
 
 def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
     """The arguments of `start`, identical for the same launch."""
-    what = {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
     return {
-        **what,
+        **command_arguments(order),
         "attempt": launch.attempt,
         "slot": launch.slot,
         "number": launch.number,
@@ -377,6 +376,14 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
         "notice_grace_s": order.notice_grace_s,
         "lease_s": DEADMAN_S,
     }
+
+
+def command_arguments(order: LaunchSpec) -> Json:
+    """What every host runs: the command, or what starts a cluster and then the command."""
+    if order.cluster:
+        words = order.argv or ("$SHELL", "-c", order.shell)
+        return {"argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]}
+    return {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
 
 
 def job_of(slot: str) -> str:

@@ -8,15 +8,25 @@ from tpuherd.ports import Host
 #: Open in networks with Google's default rules; JAX's newer default, 8482, is not.
 COORDINATOR_PORT = 8476
 MEGASCALE_PORT = 8081
+RAY_PORT = 6379  #: Ray's own choice
 
 
-def gang_environment(hosts: Sequence[Host], index: int, launch: Launch) -> Mapping[str, str]:
+def gang_environment(
+    hosts: Sequence[Host], index: int, launch: Launch, cluster: str = ""
+) -> Mapping[str, str]:
     """The variables of the host at `index`; the agent removes those that the login sets."""
     return {
         "HERD_ATTEMPT": str(launch.number),
         "HERD_RESUME": str(int(launch.resume)),
         **place_environment(hosts, index),
+        **(ray_environment(hosts, index) if cluster else {}),
     }
+
+
+def ray_environment(hosts: Sequence[Host], index: int) -> Mapping[str, str]:
+    """Where Ray's head is, and the address by which other hosts reach this one."""
+    head = f"{hosts[0].internal_ip}:{RAY_PORT}"
+    return {"RAY_ADDRESS": head, "HERD_ADDRESS": hosts[index].internal_ip}
 
 
 def place_environment(hosts: Sequence[Host], index: int) -> Mapping[str, str]:

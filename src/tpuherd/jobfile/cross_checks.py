@@ -184,6 +184,12 @@ def check_requirements(values: Values, wrong: ReportMistake) -> None:
         wrong(("requirements",), "is a file of the shipped code: set workdir, such as workdir: .")
 
 
+def check_cluster(values: Values, wrong: ReportMistake) -> None:
+    """A cluster lives as long as the command."""
+    if values.get("cluster") and not values.get("run"):
+        wrong(("cluster",), "is started for a command: set run, such as run: python3 train.py")
+
+
 def check_checkpoint_folder(values: Values, wrong: ReportMistake) -> None:
     """Checkpoints must outlive the node."""
     folders, path = values.get("nfs", {}), values.get("checkpoint", "")
@@ -246,6 +252,7 @@ CHECKS: tuple[FieldCheck, ...] = (
     check_exclusive_fields,
     check_node_name,
     check_requirements,
+    check_cluster,
     check_checkpoint_folder,
     check_variables,
     check_deadline,

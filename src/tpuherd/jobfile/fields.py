@@ -8,6 +8,7 @@ from math import inf
 from typing import Any
 
 from tpuherd.jobfile.bucket_scan import BUCKET
+from tpuherd.jobfile.cluster_field import CLUSTER, CLUSTER_MEANS
 from tpuherd.jobfile.deadline_types import DEADLINE
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.head_start_field import HEAD_START, HEAD_START_MEANS
@@ -224,6 +225,7 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "Command to run on all hosts of a node at once: text for the shell, or a list of"
         " arguments.", ATTEMPT,
     ),
+    job_field("cluster", CLUSTER, "ray", CLUSTER_MEANS, ATTEMPT),
     job_field(
         "env", mapping_type(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
         "Environment variables for the command and its setup.", ATTEMPT,

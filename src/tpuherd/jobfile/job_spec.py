@@ -54,6 +54,7 @@ class JobSpec:
     nfs: Mapping[str, str] = field(default_factory=dict)  #: folders with their servers
     setup: tuple[str, ...] = ()
     run: str | tuple[str, ...] | None = None
+    cluster: str = ""  #: ray
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""

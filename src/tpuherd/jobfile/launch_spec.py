@@ -55,6 +55,7 @@ def build_launch_spec(
     return LaunchSpec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,
+        cluster=job.cluster,
         env={**slot_env(job, slot, stored), **job.env},
         secrets=tuple(secret.name for secret in job.secrets),
         setup=setup_steps(job, stored.snapshot, files, environment),
@@ -65,7 +66,7 @@ def build_launch_spec(
         outputs=job.outputs,
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
-        starts_early="python" in job.head_start,
+        starts_early="python" in job.head_start and not job.cluster,
         fetches_checkpoint="checkpoint" in job.head_start,
     )
 

@@ -41,6 +41,7 @@ class LaunchSpec:
 
     shell: str = ""
     argv: tuple[str, ...] = ()  #: instead of a shell command
+    cluster: str = ""  #: ray: what is started around the command
     env: Mapping[str, str] = field(
         default_factory=dict
     )  #: RUN_ID and the user's variables, without secrets
