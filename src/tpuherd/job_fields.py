@@ -1,7 +1,7 @@
 """The fields of a job as Python types, so that type checkers find misspelt ones."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 Words = str | Sequence[str]
 Duration = str | float  #: 30s, 90m, 2h, 3d, or seconds
@@ -44,6 +44,7 @@ class OptionalFields(TypedDict, total=False):
     max_cost_per_hour: float | None
     node: Mapping[str, Duration] | None
     patience: Duration | None
+    priority: Literal["low", "normal", "high"] | None
     request: str | None
     exact: bool | None
     node_name: str | None

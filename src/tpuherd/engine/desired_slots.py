@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 
 from tpuherd.engine.desired import DesiredState
@@ -10,6 +11,7 @@ from tpuherd.jobfile.environment_key import ReadText
 from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.launch_spec import build_launch_spec
+from tpuherd.model.lab_shares import NO_SHARES, LabShares, SharedQuota
 from tpuherd.model.node_spec import LaunchSpec, NodeSpec
 from tpuherd.model.slots_and_plan import DesiredSlots, Slot
 from tpuherd.model.stored_job import StoredJob
@@ -21,7 +23,11 @@ from tpuherd_host.agent.snapshots.manifest import parse_row
 
 
 def load_desired_state(
-    rows: Mapping[str, StoredJob], place: ProjectAccess, *, owner: str
+    rows: Mapping[str, StoredJob],
+    place: ProjectAccess,
+    *,
+    owner: str,
+    shares: LabShares = NO_SHARES,
 ) -> DesiredState:
     """Expand stored jobs with the project's current configuration."""
     where, world, project = place.folders.config, place.world, place.project
@@ -31,6 +37,7 @@ def load_desired_state(
         owner=owner,
         adopted=project_settings.adopted_owners(where, world=world, project=project),
         archive=open_archive(place.folders.state),
+        shares=shares,
     )
 
 
@@ -41,6 +48,7 @@ def build_desired_state(
     owner: str,
     adopted: frozenset[str] = frozenset(),
     archive: Archive | None = None,
+    shares: LabShares = NO_SHARES,
 ) -> DesiredState:
     """The slots of all jobs. A job of a newer herd is skipped, and its nodes are left alone."""
     jobs = {name: job for name, stored_job in rows.items() if (job := parse_stored_job(stored_job))}
@@ -62,6 +70,7 @@ def build_desired_state(
             owner=owner,
             creates_per_min=allowed.creates_per_min,
             hedge=allowed.hedge,
+            shares=shares_with_grants(shares, allowed),
             adopted=adopted,
         ),
         order=order,
@@ -69,6 +78,18 @@ def build_desired_state(
         rows=dict(rows),
         sweeps={name: job.sweep for name, job in jobs.items() if job.sweep},
     )
+
+
+def shares_with_grants(shares: LabShares, allowed: Allowance) -> LabShares:
+    """The users' own quotas, or those of the grants that say how many chips there are."""
+    if shares.quotas:
+        return shares
+    known = (
+        SharedQuota(zone=one.zone, type=one.type, tier=one.tier, chips=one.chips)
+        for one in allowed.grants
+        if one.chips is not None
+    )
+    return replace(shares, quotas=tuple(known))
 
 
 def parse_stored_job(stored_job: StoredJob) -> read_job.JobSpec | None:

@@ -47,7 +47,7 @@ NOWHERE = {
     name: lose(OF_THE_ENGINE)
     for name in (
         "head_start", "buckets", "data_rate", "egress_budget", "stall", "first_step", "deadline",
-        "work", "idle_timeout", "patience", "request", "exact", "node_name", "notify",
+        "work", "idle_timeout", "patience", "priority", "request", "exact", "node_name", "notify",
     )
 }  # fmt: skip
 SETUP = "runs on every host at each start; nothing is skipped the second time"

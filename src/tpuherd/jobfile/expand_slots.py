@@ -30,6 +30,7 @@ from tpuherd.jobfile.grants import (
     other_tiers,
     parse_bucket,
 )
+from tpuherd.jobfile.job_spec import PRIORITIES
 from tpuherd.jobfile.read_job import JobSpec, job_document
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.slots_and_plan import Deadline, Goal, Limits, Offer, RequestKind, Slot
@@ -65,6 +66,8 @@ def expand_slots(job: JobSpec, stored: StoredJob, allowed: Allowance) -> tuple[S
             trials=job.sweep is not None and (job.sweep.keep or stored.goal is not Goal.IDLE),
             items=job.sweep is not None and bool(job.sweep.items),
             deadline=slot_deadline(job, stored),
+            user=stored.user,
+            priority=PRIORITIES.index(job.priority) - 1,
         )
         for index in range(job.copies)
     )

@@ -338,6 +338,11 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "After this long without a node, also request the next of the accelerators and tiers.",
     ),
     job_field(
+        "priority", choice_type("low", "normal", "high"), "high",
+        "Where a quota is full: a job of a higher priority may take a node from one of a lower"
+        " priority of the same user, which saves and waits; docs/howto/lab.md.",
+    ),
+    job_field(
         "request", choice_type(QUEUED, DIRECT), QUEUED,
         "Request nodes as queued resources, or create them directly.",
     ),

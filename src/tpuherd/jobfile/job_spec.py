@@ -9,6 +9,7 @@ from tpuherd.model.receivers import Receiver
 from tpuherd.model.search import Search
 
 SPOT = "spot"
+PRIORITIES = LOW, NORMAL, HIGH = ("low", "normal", "high")
 QUEUED, DIRECT = "queued", "direct"
 
 
@@ -76,6 +77,7 @@ class JobSpec:
     max_cost_per_hour: float = inf
     node: NodeRetention = field(default_factory=NodeRetention)
     patience: float = 600.0
+    priority: str = NORMAL
     request: str = QUEUED
     exact: bool = False
     node_name: str = ""

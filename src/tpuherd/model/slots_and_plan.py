@@ -12,6 +12,8 @@ from enum import StrEnum
 from math import inf
 from typing import Any
 
+from tpuherd.model.lab_shares import LabShares
+
 # ---- desired -------------------------------------------------------------------------------------
 
 
@@ -44,6 +46,11 @@ class Offer:
     price: float | None = None  #: dollars an hour for all nodes of the slot; None: not known
     egress: float | None = 0.0  #: the same for data from other regions, as estimated
     per_gib: float | None = 0.0  #: dollars to move a GiB between its checkpoints and here
+
+
+def offer_key(offer: Offer) -> tuple[str, str, str]:
+    """Zone, type and tier: what quotas and statistics are kept by."""
+    return offer.zone, offer.type, offer.tier
 
 
 #: Tiers whose nodes may be taken away at any time.
@@ -100,6 +107,10 @@ class Slot:
     trials: bool = False  #: it works on what a sweep gives it, one trial after another
     items: bool = False  #: its trials are the items of a map
     deadline: Deadline | None = None
+    user: str = ""  #: whose it is
+    priority: int = 0  #: the highest goes first where a quota is shared
+    held: str = ""  #: why it must leave offers to others now: see planner/fair_share.py
+    shut: frozenset[tuple[str, str, str]] = frozenset()  #: those offers: zone, type, tier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +121,7 @@ class DesiredSlots:
     owner: str  #: part of the names of our resources
     creates_per_min: int = 60
     hedge: int | None = None  #: maximum bids per slot; None: one in each zone
+    shares: LabShares = field(default_factory=LabShares)
     adopted: frozenset[str] = frozenset()  #: further owners whose names count as ours
 
 

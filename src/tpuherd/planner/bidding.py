@@ -6,7 +6,7 @@ from math import inf
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
 from tpuherd.model.slot_history import BidRecord, has_running_attempt
-from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Slot, Withdraw
+from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Slot, Withdraw, offer_key
 from tpuherd.planner.bid_status import (
     UNHEALTHY_S_MAX,
     BidStatus,
@@ -91,12 +91,10 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.WITHDRAWN, bid.withdrawn_why
     if case.need is NodeNeed.NONE:
         return Role.UNWANTED, "no longer needed"
-    if bid.refusal is not None:
-        return Role.DEAD, f"refused: {bid.sentence}"
-    if bid.lost_at is not None:
-        return Role.DEAD, f"it was {bid.lost_how}"
-    if bid.notice_at is not None:
-        return Role.DEAD, "it received a preemption notice"
+    if dead := dead_reason(bid):
+        return Role.DEAD, dead
+    if case.need is NodeNeed.SEEK and offer_key(bid.offer) in slot.shut:
+        return Role.SURPLUS, slot.held
     if case.need is NodeNeed.SEEK and is_outdated(bid, slot):
         why = "the job asks for another node type now"
         return (Role.DEAD if slot.exact else Role.OUTDATED), why
@@ -114,6 +112,15 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.INCUMBENT, ""
     one.unfit = True
     return (Role.DEAD if slot.exact else Role.UNHEALTHY), why
+
+
+def dead_reason(bid: BidRecord) -> str:
+    """Why it can't fill the slot any more; "" if it can."""
+    if bid.refusal is not None:
+        return f"refused: {bid.sentence}"
+    if bid.lost_at is not None:
+        return f"it was {bid.lost_how}"
+    return "it received a preemption notice" if bid.notice_at is not None else ""
 
 
 def candidate_role(case: SlotContext, bid: BidRecord) -> tuple[Role, str]:
@@ -285,6 +292,8 @@ def resend_ask(case: SlotContext, bid: BidRecord) -> None:
 
 def ask_for_nodes(case: SlotContext) -> None:
     if case.need is not NodeNeed.SEEK or case.incumbent is not None or case.limit:
+        return
+    if case.slot.held and not case.slot.offers:
         return
     for slot in requestable_slots(case):
         request_offers(case, slot)

@@ -9,6 +9,7 @@
 6. chooses the gang's action: prepare, launch, stop, collect (gang_actions.py, policy.py),
 7. requests nodes where one is needed (bidding.py, zone_choice.py),
 8. writes the sentence that `herd why` shows (slot_messages.py).
+Where users share a quota, fair_share.py first says who may have nodes of it.
 A slot that needs no new plan is left out (settled_slots.py). SlotContext (slot_input.py) carries
 the slot through these steps. Requests of all slots then share one budget of creates per minute.
 Nothing here does I/O; engine/loop.py carries the plan out.
@@ -36,6 +37,7 @@ from tpuherd.planner import (
     bidding,
     deadline_plan,
     deletion_guard,
+    fair_share,
     gang_actions,
     idle_nodes,
     retry_limits,
@@ -94,8 +96,9 @@ def plan_round(
 
     `before`: those of the round before; only messages may differ from a plan without them.
     """
+    desired, turns_at = fair_share.assign_turns(desired, history, now)
     world = build_plan_context(desired, observed, history, now)
-    round = PlanRound(steps=list(freeze_steps(world)))
+    round = PlanRound(steps=list(freeze_steps(world)), wake_at=turns_at)
     settled = settled_in(before, world)
     for slot in slots_to_plan(desired, history, world.unknown):
         slot_history = history.slots.get(slot.name, NO_HISTORY)

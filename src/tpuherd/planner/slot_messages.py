@@ -106,6 +106,8 @@ def searching_message(case: SlotContext) -> str:
     if new:
         parts.append(f"requesting in {', '.join(new)}")
     parts += case.waits
+    if case.slot.held and not parts:
+        parts.append(case.slot.held)
     old = [
         one for one in case.bid_statuses if one.role in {Role.DEAD, Role.OUTDATED, Role.UNHEALTHY}
     ]
