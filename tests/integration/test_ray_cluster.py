@@ -1,6 +1,6 @@
 """`cluster: ray` on hosts that are loopback addresses, with a stand-in for Ray's program.
 
-The stand-in starts processes with Ray's names, as Ray does; test_ray_life.py has the real one.
+The stand-in starts processes with Ray's names, as Ray does; no test runs a job on the real one.
 """
 
 import os

@@ -65,8 +65,9 @@ def save(world: Path, tmp_path: Path) -> Save:
         store.append_events([named(event, job) for event in story.events])
         if submitted:
             at = story.events[0].at
+            document = {"name": job, "accelerator": "v4-8", "run": "python train.py"}
             store.put_job(
-                StoredJob(job=job, goal=goal, document={"name": job}, made_at=at, changed_at=at)
+                StoredJob(job=job, goal=goal, document=document, made_at=at, changed_at=at)
             )
         store.put_slot_messages({f"{job}-0": state})
         store.close()
@@ -169,8 +170,8 @@ def test_json_fits_its_schema(
     samples.put_samples([], [value("loss", time() - 10.0, 2.5)])
     samples.close()
     words = command.replace("NAME", "gpt").split()[1:]
-    status, out, _ = herd(*words)
-    assert status == (7 if command.startswith("herd engine") else 0)  # none runs
+    status, out, err = herd(*words)
+    assert status == (7 if command.startswith("herd engine") else 0), err  # none runs
     texts = out.splitlines() if words[0] in ("events", "logs") else [out]
     assert texts
     for text in texts:
