@@ -52,6 +52,7 @@ URL = "http://world"
 TTL_S = 30.0
 RESTART_S = 1.0  #: from an engine's death to the next one
 LOOK_S = 5.0
+READ_S = 60.0  #: until a user has read that items are lost, and has submitted them again
 MENDED_S = 600.0  #: a damaged store is set aside at once, and what it lost found when zones answer
 SETTLE_S = 40.0
 STAY_S = 240.0  #: for this long nothing may change once every job is as submitted
@@ -106,10 +107,16 @@ class EngineHarness:
             stored_job = replace(stored_job, made_at=known.made_at)
         events = [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]
         before = None if known is None else known.document.get("sweep")
-        if sim_job.items and before != stored_job.document["sweep"]:
+        if sim_job.items and not (
+            before == stored_job.document["sweep"] and self.knows_items(sim_job.job)
+        ):
             events += sim_job.map_events(now)
         self.store.put_job(stored_job, events)
         self.update_wanted_slots()
+
+    def knows_items(self, job: str) -> bool:
+        """Whether the store has the items of this map."""
+        return any(event.job == job for event in self.events("map.started"))
 
     def down(self, job: str) -> None:
         """Remove a job."""
@@ -263,8 +270,8 @@ class EngineHarness:
 
     async def await_store(self) -> None:
         """A damaged store is let go of and set aside, and soon knows again what it lost; a job
-        that nobody remembers is submitted again by its user, who is told so, and one whose end
-        nobody remembers is dropped again."""
+        or items of a map that nobody remembers are submitted again by their user, who is told so,
+        and a job whose end nobody remembers is dropped again."""
         end = self.sim.clock.now() + MENDED_S
         while (self.folder / MARK).exists():
             if self.sim.clock.now() > end:
@@ -279,6 +286,11 @@ class EngineHarness:
         jobs = self.store.stored_jobs().keys()
         for job in self.said.keys() - jobs:
             self.submit(self.said[job])
+        lost = [one for one in self.said.values() if one.items and not self.knows_items(one.job)]
+        if lost:  # their user reads the engine's sentence, which comes with its next plan
+            await asyncio.sleep(READ_S)
+        for one in lost:
+            self.submit(one)
         for job in jobs - self.said.keys():
             assert not self.drop_was_read(job), f"{job} was dropped, and is there again"
             self.down(job)
