@@ -112,7 +112,7 @@ def test_an_engine_that_ends_at_rest_goes_on_for_a_job_that_came_meanwhile(
         return EndReason.REST
 
     monkeypatch.setattr(engine_process, "run_until_ended", end_at_rest)
-    place = SimpleNamespace(store_folder=tmp_path)
+    place = SimpleNamespace(store_folder=tmp_path, database=None)
     why = engine_process.run_engine(cast(ProjectAccess, place), {}, aloud=False)
     assert why == "the engine has ended: rest"
     assert len(lives) == (2 if late else 1)

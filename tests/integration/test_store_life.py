@@ -237,7 +237,7 @@ def test_a_store_of_another_user_is_reported(open_to_all: Path) -> None:
 def test_a_store_that_is_busy_for_long_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tpuherd.store.database.BUSY_S", 0.2)
+    monkeypatch.setattr("tpuherd.store.sqlite_file.BUSY_S", 0.2)
     store = Database(tmp_path, NOW)
     hog = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     hog.execute("BEGIN IMMEDIATE")

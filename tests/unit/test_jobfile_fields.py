@@ -38,6 +38,7 @@ FULL = {
     "setup": ["pip install x", "pip install y", "pip install x"],
     "run": ["python", "train.py"],
     "cluster": "ray",
+    "priority": "high",
     "env": {"A": "0.10"},
     "secrets": {"B": {"env": "B"}, "KEY": {"file": "~/key"}},
     "checkpoint": "gs://bucket/gpt",
