@@ -4,6 +4,8 @@ READY := .venv/ready
 .DEFAULT_GOAL := help
 # Make uv trust this machine's certificates (a company proxy may sign with its own key).
 export UV_SYSTEM_CERTS := 1
+# Tests start hundreds of programs: what Python compiles once, no other process compiles again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
 	screenshots constraints clean
@@ -23,8 +25,8 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 	@$(VENVS) inside || echo "JAX could not be installed: the demo runs without it"
 	@$(PY) examples/demo/demo.py --offer .venv-clients/inside
 
-# Tests mostly wait for processes: four files at once keep two cores busy.
-WORKERS := 4
+# Tests mostly wait for processes: five files at once keep two cores busy.
+WORKERS := 5
 # The tests that `make test` runs, by their marks; `.ci/run` includes the long ones.
 TIERS := not long and not heavy
 TESTS := $(PY) -m pytest --ignore=tests/rules --ignore=tests/site -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -53,9 +55,11 @@ storm: $(READY)  ## fault histories: all single faults, PAIRS per lifecycle (300
 
 FUZZ := 10000
 KILLS := 500
-abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words everywhere, KILLS real kill -9 (500)
+DAYS := 31
+abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words everywhere, DAYS of storms (31), KILLS real kill -9 (500)
 	@$(PY) -m tests.simulated.fuzz_answers $(FUZZ)
 	@$(PY) -m tests.simulated.fuzz_messages $(FUZZ)
+	@$(PY) -m tests.simulated.engine_months --days $(DAYS)
 	@HERD_HOSTILE=all $(PY) -m pytest -q tests/simulated/test_hostile_commands.py
 	@$(PY) -m tests.integration.real_faults --faults $(KILLS) $(ARGS)
 	@$(PY) -m tests.integration.real_faults --faults 60 --kinds cut,lock,engine $(ARGS)

@@ -3,7 +3,8 @@
     .venv/bin/python bench/engine.py [--parts react,start,ramp] [--hosts 64]
 
 react   in a world with real hosts: from a preemption until the cloud accepts the request for a
-        replacement: by the hosts' notice, by their links, and by surveys of the cloud alone
+        replacement: by the hosts' notice, by their links, and by surveys of the cloud alone (the
+        links broke long before); at moments spread evenly between two surveys
 start   in a world with real hosts that were set up before: from the changed job until its command
         runs on all of them; and from READY on new hosts
 ramp    in virtual time: many slots at once, with 60 creates per minute
@@ -24,12 +25,13 @@ from bench.rigs.figures import own_row, write_figures
 from tests.integration.engines import owner
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Script
+from tpuherd.planner.bidding import FELL_SILENT_S
 
 CORES_OF_A_HOST = 8  #: of v4, as its types count
 LOOK_S = 5.0  #: as the engine does while it holds nodes
 SLEEP = "sleep 100000"
 SUDDEN: dict[str, object] = {"notice_s": 0, "flag": False, "acpi": False}
-#: How the engine learns of it, the preemption, and whether the hosts' links are silent.
+#: How the engine learns of it, the preemption, and whether the hosts' links broke long before.
 REACTIONS: tuple[tuple[str, dict[str, object], bool], ...] = (
     ("with notice", {}, False),
     ("hosts gone", SUDDEN, False),
@@ -50,11 +52,13 @@ def react(rounds: int) -> Rows:
             found = []
             for number in range(1, rounds + 1):
                 attempt = user.happened("attempt.started", many=number)
-                time.sleep(2.0 + 0.7 * number)  # at another moment between two looks
-                node = str(attempt.facts["bid"])
+                ready_at, node = user.events("bid.ready")[-1].at, str(attempt.facts["bid"])
+                past_s = LOOK_S * (1.5 + (number - 0.5) / rounds)  # the moments between two looks
                 if mute:
                     target = {"target": f"{node}/*", "state": "down"}
                     user.world.ask("POST", "sim/v1/weather/network", target)
+                    past_s += FELL_SILENT_S
+                time.sleep(max(0.0, ready_at + past_s - time.time()))
                 begun = time.time()
                 user.world.ask("POST", "sim/v1/weather/preempt", {"target": node, **said})
                 taken = user.happened("bid.accepted", many=number + 1)
@@ -126,7 +130,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     parts: dict[str, Callable[[], Rows]] = {
-        "react": lambda: react(3),
+        "react": lambda: react(5),
         "start": lambda: start(said.hosts),
         "ramp": lambda: ramp(256),
     }

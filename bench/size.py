@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +88,13 @@ async def lose_nodes(fleet: Fleet, seconds: float, life_s: float) -> None:
 
 
 async def measure_reactions(fleet: Fleet) -> list[float]:
-    """Preempt nodes with notice, and return the seconds until each replacement was requested."""
+    """Preempt nodes with notice, and return the seconds until each replacement was requested.
+
+    Only nodes on which an attempt runs: one that lost the race to READY needs no replacement.
+    """
     sim, found = fleet.play.sim, []
     await asyncio.sleep(SETTLE_S)
-    nodes = [name for name, state in sorted(sim.nodes().items()) if state == "READY"]
+    nodes = sorted(running_nodes(fleet))
     marks: list[tuple[str, float]] = []
     for node in nodes[:: max(1, len(nodes) // LOSSES)][:LOSSES]:
         marks.append((node.rpartition("-g")[0], sim.clock.now()))
@@ -102,6 +105,14 @@ async def measure_reactions(fleet: Fleet) -> list[float]:
         later = [at for at in fleet.asked_at.get(slot, ()) if at > lost_at]
         found.append(min(later) - lost_at if later else float("inf"))
     return found
+
+
+def running_nodes(fleet: Fleet) -> Iterator[str]:
+    """The nodes on which attempts have started and not ended."""
+    for slot_history in fleet.play.folded_history().slots.values():
+        attempt = slot_history.attempt
+        if attempt is not None and attempt.started_at is not None and attempt.ended_at is None:
+            yield attempt.bid
 
 
 def measure_memory(fleet: Fleet) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Which tests are too long for `make test`, and which for `.ci/run`.
 
-A row is a file below tests/, one test of it, or one case of a test. `.ci/run` and `make test-long`
-run what LONG lists; `make test-real` runs what REAL lists and what is marked `heavy`.
+A row is a file below tests/, one test of it, one case of a test, or `FILE[CASE]`: that case of all
+its tests. `make test` runs simulated hosts in the mode that every user has (namespaces of a user),
+agents on the oldest Python and on ours. `.ci/run` and `make test-long` run
+what LONG lists; `make test-real` runs what REAL lists and what is marked `heavy`.
 `pytest --durations=50` shows what belongs in LONG: what takes more than a few seconds by itself
 and whose law a shorter test guards too, or a second case of a test whose first case stays. What
 belongs in REAL takes a good part of a minute, and a test that `.ci/run` keeps guards its law.
@@ -10,14 +12,19 @@ belongs in REAL takes a good part of a minute, and a test that `.ci/run` keeps g
 LONG = (
     "conformance/test_agent_over_ssh.py::test_a_reboot_ends_a_command_and_says_so[sim]",
     "conformance/test_agent_over_ssh.py::test_a_running_agent_is_reached_through_its_socket",
+    "conformance/test_agent_over_ssh.py[sshd]",
     "conformance/test_routes.py::test_a_refusing_host_and_a_silent_host",
     "conformance/test_routes.py::test_unreachable_hosts_do_not_delay_the_others",
+    "conformance/test_routes.py[sshd]",
     "conformance/test_store_damage.py::test_kill_9_while_a_damaged_store_is_moved_loses_nothing",
     "integration/test_agent_early_starts.py::test_a_kill_leaves_no_program_and_the_attempt_starts_as_usual",
     "integration/test_agent_early_starts.py::test_a_program_that_cannot_start_early_starts_in_its_turn",
     "integration/test_agent_early_starts.py::test_an_early_attempt_is_like_any_other[-m tell x]",
     "integration/test_agent_early_starts.py::test_code_that_sets_variables_of_libraries_imports_by_itself",
     "integration/test_agent_early_starts.py::test_new_code_in_the_folder_starts_afresh",
+    "integration/test_agent_life.py[3.10]",
+    "integration/test_agent_life.py[3.12]",
+    "integration/test_agent_life.py[3.13]",
     "integration/test_buckets.py::test_a_bucket_from_nothing_to_a_write_and_a_read_on_hosts",
     "integration/test_buckets.py::test_a_run_far_from_its_data_is_refused_and_nothing_is_stored",
     "integration/test_canary.py",
@@ -28,6 +35,7 @@ LONG = (
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",
     "integration/test_clients_tpu_info.py",
+    "integration/test_container_life.py",
     "integration/test_daemon.py::test_a_failing_command_affects_no_other",
     "integration/test_daemon.py::test_another_version_replaces_an_idle_daemon",
     "integration/test_daemon.py::test_commands_run_where_no_daemon_can",
@@ -55,18 +63,23 @@ LONG = (
     "integration/test_exec_terminal.py::test_ctrl_c_without_an_answer_keeps_it_running",
     "integration/test_explain_life.py",
     "integration/test_files_and_logs.py::test_a_job_without_a_node_is_known",
-    "integration/test_host_isolation.py::test_killing_the_world_leaves_nothing[namespaces-user]",
-    "integration/test_host_isolation.py::test_nodes_do_not_reach_each_other[namespaces-user]",
-    "integration/test_host_isolation.py::test_removing_everything_removes_only_the_host[namespaces-user]",
-    "integration/test_host_isolation.py::test_users_and_processes_of_the_machine_are_invisible[namespaces-user]",
+    "integration/test_head_start.py",
+    "integration/test_host_isolation.py[namespaces-root]",
     "integration/test_host_isolation_unprivileged.py",
-    "integration/test_install.py",
     "integration/test_host_pool.py::test_the_best_mode_is_used_and_missing_features_are_named",
-    "integration/test_host_ssh_sessions.py::test_weather_and_dead_hosts[namespaces-user]",
+    "integration/test_host_pool.py[namespaces-root]",
+    "integration/test_host_services.py[namespaces-root]",
+    "integration/test_host_sftp.py[namespaces-root]",
+    "integration/test_host_ssh_sessions.py[namespaces-root]",
+    "integration/test_host_system.py[namespaces-root]",
+    "integration/test_install.py",
     "integration/test_jax_pods.py",
     "integration/test_jobs_life.py",
+    "integration/test_lab_commands.py",
+    "integration/test_lab_takeover.py",
     "integration/test_levanter.py::test_a_babysat_run_keeps_its_id_and_its_nodes_name",
     "integration/test_levanter.py::test_a_node_of_another_owner_is_refused_by_name",
+    "integration/test_lying_agent.py",
     "integration/test_macos_types.py",
     "integration/test_map_life.py",
     "integration/test_nfs.py",
@@ -79,6 +92,7 @@ LONG = (
     "integration/test_setup_command.py::test_a_killed_command_leaves_its_record_and_a_second_run_completes",
     "integration/test_setup_command.py::test_a_refusal_in_the_middle_says_what_to_do",
     "integration/test_setup_command.py::test_the_whole_internet_is_asked_for_twice",
+    "integration/test_shared_folders.py[namespaces-root]",
     "integration/test_slurm.py",
     "integration/test_ssh_config.py::test_a_name_leads_to_the_next_node_and_says_what_is_wrong_until_then",
     "integration/test_store_damaged.py",
@@ -113,8 +127,9 @@ LONG = (
     "page/test_real_page.py",
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
     "simulated/test_engine_deadline.py",
-    "simulated/test_engine_incidents.py::test_known_incidents_end_well[ramp]",
     "simulated/test_engine_growth.py",
+    "simulated/test_engine_incidents.py::test_known_incidents_end_well[ramp]",
+    "simulated/test_engine_months.py",
     "simulated/test_engine_recovery.py::test_an_engine_that_was_away_finds_everything_unchanged[86400.0]",
     "simulated/test_engine_storm.py::test_after_a_storm_all_jobs_are_as_submitted[5]",
     "simulated/test_environments.py::test_a_bucket_keeps_it_for_a_new_node",
@@ -174,8 +189,11 @@ FIRST = ("integration", "conformance", "simulated", "unit")
 def is_listed(test: str, rows: tuple[str, ...]) -> bool:
     """Whether these rows list a test, by its id."""
     case = test.removeprefix("tests/")
-    name = case.partition("[")[0]
-    return any(row in rows for row in (case, name, name.partition("::")[0]))
+    name, _, values = case.partition("[")
+    file = name.partition("::")[0]
+    words = values.removesuffix("]").split("-")  # a case's values are joined by hyphens, too
+    cases = (f"{file}[{'-'.join(words[:count])}]" for count in range(1, len(words) + 1))
+    return any(one in rows for one in (case, name, file, *cases))
 
 
 def start_order(test: str) -> tuple[int, bool]:

@@ -106,6 +106,13 @@ SECTIONS = (
         pieces=(Piece(result="logs", words="--hosts 32 --megabytes 4"),),
     ),
     Section(
+        name="ray_start", heading="The start of Ray",
+        text="A job with `cluster: ray` on four hosts, from the launch of its attempt, against"
+        " `ray start` on the same kind of hosts by hand: until `ray.init` sees all four. The hosts"
+        " share this machine's cores; where each has its own, both are faster.",
+        pieces=(Piece(result="ray_start", words="--rounds 2"),),
+    ),
+    Section(
         name="training", heading="What a training script imports",
         text="`tpuherd_host.train` beside other libraries, in one process each.",
         pieces=(

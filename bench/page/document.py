@@ -1,6 +1,7 @@
 """The page docs/benchmarks.md, made of the results."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from bench.page.chart import short_number
@@ -22,6 +23,8 @@ QUOTES = (
     ("the same to 64 hosts, bytes sent", "sync, first, 20 Mbit/s, 30 ms, bytes sent", 64),
     ("one edited file to 8 hosts", "sync, one file edited, 20 Mbit/s, 30 ms", 8),
 )
+#: A longer table is folded: its section begins with a plot, the page with the figures in short.
+ROWS_SHOWN = 12
 HEAD = """\
 # Benchmarks
 
@@ -49,7 +52,8 @@ def pages(runs: Sequence[BenchmarkRun]) -> dict[Path, str]:
 
 
 def write_page(runs: Sequence[BenchmarkRun], plots: set[str]) -> str:
-    parts = [HEAD, *machine_lines(runs)]
+    short = ["## In short", "", "".join(quote_lines(runs))]
+    parts = [HEAD, *machine_lines(runs), "", *short]
     for section in SECTIONS:
         parts += ["", f"## {section.heading}", "", section.text, ""]
         parts += section_lines(section, runs, plots)
@@ -71,9 +75,9 @@ def quote_lines(runs: Sequence[BenchmarkRun]) -> Iterator[str]:
     for words, figure, at in QUOTES:
         found = [one for one in rows if one.figure == figure and one.at == at and one.peer]
         if found:
-            value = short_number(spread_of(found[0].ours).middle)
+            value = show_spread(spread_of((spread_of(found[0].ours).middle,)), found[0].unit)
             ratios = (f"{one.peer} {short_ratio(one)}" for one in found)
-            yield f"| {words} | {value} {found[0].unit} | {'; '.join(ratios)} |\n"
+            yield f"| {words} | {value} | {'; '.join(ratios)} |\n"
 
 
 def short_ratio(row: FigureRow) -> str:
@@ -125,25 +129,48 @@ def run_lines(run: BenchmarkRun, sizes: str) -> Iterator[str]:
     yield f"`{run.command}`, {run.measured}, load {load}. {versions}."
     yield ""
     head = f"figure ({sizes})" if any(row.at is not None for row in run.rows) else "figure"
-    yield f"| {head} | ours | peer | theirs | ratio |"
-    yield "|---|---|---|---|---|"
-    for row in run.rows:
-        yield row_line(row)
+    compared = any(row.peer for row in run.rows)
+    columns = (head, "ours", "theirs, and the ratio") if compared else (head, "ours")
+    groups = [tuple(rows) for _, rows in groupby(run.rows, key=figure_of)]
+    folded = len(groups) > ROWS_SHOWN
+    if folded:
+        yield f'<details markdown="1"><summary>All {len(groups)} figures of this run</summary>'
+        yield ""
+    yield "| " + " | ".join(columns) + " |"
+    yield "|---" * len(columns) + "|"
+    for rows in groups:
+        yield table_line(rows, compared=compared)
     yield ""
+    if folded:
+        yield "</details>"
+        yield ""
 
 
-def row_line(row: FigureRow) -> str:
+def figure_of(row: FigureRow) -> tuple[object, ...]:
+    """Return what rows that differ only in their peers have in common."""
+    return row.figure, row.at, row.unit, row.ours
+
+
+def table_line(rows: Sequence[FigureRow], *, compared: bool) -> str:
+    """Return the line of one figure, with all its peers."""
+    row = rows[0]
     at = "" if row.at is None else f" ({short_number(row.at)})"
     better = ", **more is better**" if row.more_is_better else ""
-    note = f" *{row.note}*" if row.note else ""
-    name = f"{row.peer} (a model)" if row.model and row.peer else row.peer
-    theirs = show_spread(spread_of(row.theirs), row.unit) if row.theirs else ""
-    ratio = row.ratio()
-    cells = (
-        f"{row.figure}{at}{better}{note}", show_spread(spread_of(row.ours), row.unit), name,
-        theirs, show_spread(ratio, "") if ratio else "",
-    )  # fmt: skip
+    notes = " ".join(dict.fromkeys(f" *{one.note}*" for one in rows if one.note))
+    cells = [f"{row.figure}{at}{better}{notes}", show_spread(spread_of(row.ours), row.unit)]
+    if compared:
+        cells.append("<br>".join(say_peer(one) for one in rows if one.peer))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def say_peer(row: FigureRow) -> str:
+    name = f"{row.peer} (a model)" if row.model else row.peer
+    theirs = f" {show_spread(spread_of(row.theirs), row.unit)}" if row.theirs else ""
+    ratio = row.ratio()
+    if ratio is None:
+        return f"{name}{theirs}"
+    middle, _, spread = show_spread(ratio, "").partition(" ")
+    return f"{name}{theirs}: **{middle}** {spread}".rstrip()
 
 
 def show_spread(values: Spread, unit: str) -> str:

@@ -25,6 +25,8 @@ def compare_goodput(runs: Sequence[BenchmarkRun]) -> list[LinePanel | DotPanel]:
     rows = [one for one in rows_of(runs, "policies") if one.unit == "share"]
     panels: list[LinePanel | DotPanel] = []
     for figure, found in group_figures(rows).items():
+        if not any(one.peer for one in found):
+            continue  # another policy of ours: only in the table
         dots = [Dot(name=OURS, value=spread_of(found[0].ours), is_ours=True)]
         dots += [
             Dot(name=one.peer, value=spread_of(one.theirs), is_ours=False)

@@ -1,8 +1,9 @@
 """A large fleet in one process and virtual time: the real engine, a world, and agents' decisions.
 
-Creating 5,000 nodes at 60 a minute takes 83 minutes of any time, so the rate is unlimited until
-all run. Each round of the engine, and each list that it parses, takes as much virtual time as it
-takes processor time here: what it costs delays what it does next. Everybody else's work takes none.
+Creating 5,000 nodes at 60 a minute takes 83 minutes of any time, so until all run the rate is
+unlimited, and each is requested in one zone alone. Each round of the engine, and each list that it
+parses, takes as much virtual time as it takes processor time here: what it costs delays what it
+does next. Everybody else's work takes none.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -29,9 +30,11 @@ from tests.simulated.engine_world import ZONES, ApiRequest
 from tpuherd.cloud import parse
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.garbage import rare_collections
-from tpuherd.engine.loop import Engine
+from tpuherd.engine.loop import EXPAND_S, Engine
+from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Host
+from tpuherd.store.connection import Driver
 from tpuherd.store.sample_store import SampleStore
 from tpuherd_host.agent import frames
 
@@ -39,6 +42,17 @@ TYPE = "v5p-32"  #: four hosts
 LOOK_S = 5.0  #: as the engine does while it holds nodes
 HASTE = 20.0  #: of the cloud in creating nodes
 UNLIMITED = 10**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetKind:
+    """What differs between fleets."""
+
+    type: str = TYPE
+    users: int = 0  #: whose the jobs are, in turns
+    shares: LabShares = NO_SHARES
+    driver: Callable[[], Driver] | None = None  #: of another store than a file
+    clock: Callable[[], float] = time.process_time  #: by which the engine's work takes time
 
 
 class NearHosts(engine_ports.Hosts):
@@ -75,6 +89,7 @@ class Fleet:
     def __init__(self, play: EngineHarness) -> None:
         self.play = play
         self.creates_per_min = UNLIMITED
+        self.hedge: int | None = 1
         self.commits = 0
         self.rounds: list[float] = []  #: processor seconds of each round of the engine
         self.asked_at: dict[str, list[float]] = {}  #: creates by slot, with their time
@@ -88,30 +103,40 @@ class Fleet:
         self.commits += statement == "COMMIT"
 
 
-def submit_jobs(play: EngineHarness, nodes: int, jobs: int) -> None:
+def submit_jobs(play: EngineHarness, nodes: int, jobs: int, kind: FleetKind) -> None:
     """Submit these jobs with as many copies each as make so many nodes."""
     now = play.clock.now()
     for number in range(jobs):
         copies = nodes // jobs + (number < nodes % jobs)
         if not copies:
             continue
-        one = SimJob(job=f"job{number}", copies=copies, zones=ZONES, type=TYPE, setup=False)
+        user = f"user{number % kind.users}" if kind.users else ""
+        one = SimJob(
+            job=f"job{number}",
+            copies=copies,
+            zones=ZONES,
+            type=kind.type,
+            setup=False,
+            user=user,
+        )
         event = HistoryEvent(at=now, kind="job.submitted", job=one.job, facts={"who": "me"})
         play.store.put_job(one.to_stored_job(now), [event])
 
 
 @contextmanager
-def costed(work: type | Any, name: str, spent: Callable[[float], None]) -> Any:
-    """Let a function of the engine take as much virtual time as it takes processor time."""
+def costed(
+    work: type | Any, name: str, spent: Callable[[float], None], clock: Callable[[], float]
+) -> Any:
+    """Let a function of the engine take as much virtual time as it takes by this clock."""
     real = getattr(work, name)
 
     @wraps(real)
     def counted(*arguments: Any, **named: Any) -> Any:
-        begun = time.process_time()
+        begun = clock()
         try:
             return real(*arguments, **named)
         finally:
-            took = time.process_time() - begun
+            took = clock() - begun
             asyncio.get_running_loop().selector.now += took  # type: ignore[attr-defined]
             spent(took)
 
@@ -120,9 +145,13 @@ def costed(work: type | Any, name: str, spent: Callable[[float], None]) -> Any:
 
 
 def run_fleet(
-    nodes: int, jobs: int, measure: Callable[[Fleet, SampledTime], Any], *, seed: int = 1
+    nodes: int,
+    jobs: int,
+    measure: Callable[[Fleet, SampledTime], Any],
+    kind: FleetKind | None = None,
 ) -> Any:
     """Bring up a fleet, and return what `measure` makes of it; also the sampled time."""
+    kind = FleetKind() if kind is None else kind
     used = SampledTime(owner_of_frame)
 
     async def plot(play: EngineHarness) -> Any:
@@ -130,14 +159,16 @@ def run_fleet(
         play.watch.asked = lambda asked: None  # type: ignore[method-assign]
         play.sim.watchers[:] = [fleet.note_request]
         play.stated = fleet.note_statement
+        play.shares = kind.shares
         play.samples = DirectKeeper(play.folder)
         play.look_s = LOOK_S
         play.sim.world.books.quotas["-/qps/create"] = UNLIMITED
         play.sim.calm()
 
-        def desire(rows: Mapping[str, Any]) -> DesiredState:
-            found = engine_harness_parts.desire(rows)
-            slots = replace(found.desired_slots, creates_per_min=fleet.creates_per_min)
+        def desire(rows: Mapping[str, Any], shares: LabShares) -> DesiredState:
+            found = engine_harness_parts.desire(rows, shares)
+            rate, hedge = fleet.creates_per_min, fleet.hedge
+            slots = replace(found.desired_slots, creates_per_min=rate, hedge=hedge)
             return replace(found, desired_slots=slots)
 
         with ExitStack() as stack:
@@ -146,16 +177,17 @@ def run_fleet(
             stack.enter_context(patch.object(engine_world, "Machine", LightMachine))
             event = sample_event(random.Random(3), 100.0)
             LightMachine.sample = frames.pack_json(frames.EVENT, 0, event)
-            stack.enter_context(costed(Engine, "_plan_once", fleet.rounds.append))
+            stack.enter_context(costed(Engine, "_plan_once", fleet.rounds.append, kind.clock))
             for name in ("parse_nodes", "parse_queued_resources"):
-                stack.enter_context(costed(parse, name, lambda took: None))
+                stack.enter_context(costed(parse, name, lambda took: None, kind.clock))
             async with rare_collections(play.clock):
-                submit_jobs(play, nodes, jobs)
+                submit_jobs(play, nodes, jobs, kind)
                 await until_running(play, nodes)
-                fleet.creates_per_min = 60
+                fleet.creates_per_min, fleet.hedge = 60, None
+                await asyncio.sleep(EXPAND_S)
                 return await measure(fleet, used)
 
-    return perform(plot, seed=seed, haste=HASTE)
+    return perform(plot, haste=HASTE, driver=kind.driver)
 
 
 async def until_running(play: EngineHarness, nodes: int) -> None:

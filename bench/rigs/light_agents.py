@@ -114,7 +114,8 @@ class LightMachine:
         answer: Json = {"time": self.fleet.clock.now()}
         match verb["verb"]:
             case "attempts":
-                answer = {"attempts": list(self.rows.values()), "notices": {}}
+                notices = {"preempted": "TRUE"} if self.preempted else {}
+                answer = {"attempts": list(self.rows.values()), "notices": notices}
             case "start":
                 self._start(id, verb)
             case "halt":

@@ -60,25 +60,34 @@ class Herd:
         """Request a job's nodes and set them up with its code, without running its command."""
         return run_blocking(self._herd.up(job, yes=yes))
 
-    def change(self, name: str, *, yes: bool = False, **fields: Unpack[JobChanges]) -> Submission:
-        """Change some fields of a job; None resets one. `did` is changed or unchanged."""
-        return run_blocking(self._herd.change(name, yes=yes, **fields))
+    def change(
+        self, name: str, *, yes: bool = False, user: str = "", **fields: Unpack[JobChanges]
+    ) -> Submission:
+        """Change some fields of a job; None resets one. `did` is changed or unchanged.
 
-    def scale(self, name: str, copies: int, *, yes: bool = False) -> Submission:
+        `user`: act on jobs of this other user on purpose, here and below.
+        """
+        return run_blocking(self._herd.change(name, yes=yes, user=user, **fields))
+
+    def scale(self, name: str, copies: int, *, yes: bool = False, user: str = "") -> Submission:
         """Change the number of copies."""
-        return run_blocking(self._herd.scale(name, copies, yes=yes))
+        return run_blocking(self._herd.scale(name, copies, yes=yes, user=user))
 
-    def stop(self, name: str) -> bool:
+    def stop(self, name: str, *, user: str = "") -> bool:
         """Stop a job and delete its nodes but keep the job; False if it was already stopped."""
-        return run_blocking(self._herd.stop(name))
+        return run_blocking(self._herd.stop(name, user=user))
 
-    def resume(self, name: str) -> bool:
+    def resume(self, name: str, *, user: str = "") -> bool:
         """Resume a job after a stop or after it gave up; False if it is already active."""
-        return run_blocking(self._herd.resume(name))
+        return run_blocking(self._herd.resume(name, user=user))
 
-    def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
-        """Remove these jobs, or all, with everything they have; return the removed jobs."""
-        return run_blocking(self._herd.down(*names, yes=yes, wait=wait))
+    def down(
+        self, *names: str, yes: bool = False, wait: bool = True, user: str = ""
+    ) -> tuple[str, ...]:
+        """Remove these jobs, or all of one's own, with everything they have; return the removed
+        jobs.
+        """
+        return run_blocking(self._herd.down(*names, yes=yes, wait=wait, user=user))
 
     def wait(self, *names: str, timeout: float | None = None) -> int:
         """Wait until all have ended; return the greatest of their exit statuses, 0 for success.

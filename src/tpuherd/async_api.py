@@ -1,6 +1,7 @@
 """Jobs from Python as coroutines: `tpuherd.AsyncHerd`."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -85,6 +86,11 @@ class PresetAnswers:
         return True
 
 
+def user_argument(user: str) -> str:
+    """How a call names another user; the page, which calls too, sends people to a terminal."""
+    return f"pass user={user!r}, or --user {shlex.quote(user)} in a terminal"
+
+
 class AsyncHerd:
     """The jobs of one project. Without `yes=True`, a call that needs a confirmation raises.
 
@@ -122,7 +128,9 @@ class AsyncHerd:
         return reach
 
     @asynccontextmanager
-    async def _open_session(self, *, yes: bool = False) -> AsyncIterator[Session]:
+    async def _open_session(
+        self, *, yes: bool = False, acting_for: str = ""
+    ) -> AsyncIterator[Session]:
         place = project_access.resolve_access(self._environ, world=self._world)
         clock = WallClock()
         store = open_database(place, clock.now())
@@ -136,7 +144,10 @@ class AsyncHerd:
                 return reached[0].cloud
 
             prompter = PresetAnswers(self._environ, yes=yes)
-            yield Session(place=place, store=store, clock=clock, prompter=prompter, cloud=cloud)
+            yield Session(
+                place=place, store=store, clock=clock, prompter=prompter, cloud=cloud,
+                acting_for=acting_for, naming_user=user_argument,
+            )  # fmt: skip
             engine_control.ensure_engine(place, self._environ)
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
@@ -160,34 +171,43 @@ class AsyncHerd:
             return submission_result(result)
 
     async def change(
-        self, name: str, *, yes: bool = False, **fields: Unpack[JobChanges]
+        self, name: str, *, yes: bool = False, user: str = "", **fields: Unpack[JobChanges]
     ) -> Submission:
-        """Change some fields of a job; None resets one. `did` is changed or unchanged."""
-        async with self._open_session(yes=yes) as here:
-            document = {**here.get_job(name).document, **fields}
+        """Change some fields of a job; None resets one. `did` is changed or unchanged.
+
+        `user`: act on jobs of this other user on purpose, here and below.
+        """
+        async with self._open_session(yes=yes, acting_for=user) as here:
+            document = {**here.get_own_job(name).document, **fields}
             page = YamlDocument(value={k: v for k, v in document.items() if v is not None})
             result = await submit.change_job(name, page, here)
             if result is None:
                 raise mistakes_error(page.mistakes, "")
             return submission_result(result)
 
-    async def scale(self, name: str, copies: int, *, yes: bool = False) -> Submission:
+    async def scale(
+        self, name: str, copies: int, *, yes: bool = False, user: str = ""
+    ) -> Submission:
         """Change the number of copies."""
-        return await self.change(name, yes=yes, copies=copies)
+        return await self.change(name, yes=yes, user=user, copies=copies)
 
-    async def stop(self, name: str) -> bool:
+    async def stop(self, name: str, *, user: str = "") -> bool:
         """Stop a job and delete its nodes but keep the job; False if it was already stopped."""
-        async with self._open_session() as here:
-            return submit.stop_job(here.get_job(name), here)
+        async with self._open_session(acting_for=user) as here:
+            return submit.stop_job(here.get_own_job(name), here)
 
-    async def resume(self, name: str) -> bool:
+    async def resume(self, name: str, *, user: str = "") -> bool:
         """Resume a job after a stop or after it gave up; False if it is already active."""
-        async with self._open_session() as here:
-            return submit.resume_job(here.get_job(name), here)
+        async with self._open_session(acting_for=user) as here:
+            return submit.resume_job(here.get_own_job(name), here)
 
-    async def down(self, *names: str, yes: bool = False, wait: bool = True) -> tuple[str, ...]:
-        """Remove these jobs, or all, with everything they have; return the removed jobs."""
-        async with self._open_session(yes=yes) as here:
+    async def down(
+        self, *names: str, yes: bool = False, wait: bool = True, user: str = ""
+    ) -> tuple[str, ...]:
+        """Remove these jobs, or all of one's own, with everything they have; return the removed
+        jobs.
+        """
+        async with self._open_session(yes=yes, acting_for=user) as here:
             inventory = await survey_cloud(here)
             found = removal_preview(names, inventory, here)
             if not found.jobs:

@@ -42,6 +42,10 @@ class Superseded(HerdError):
     """Another process is in charge now: an engine stops, a command reads again."""
 
 
+class OutcomeUnknown(Superseded):
+    """Nobody can tell whether a write was recorded: to repeat it might record it twice."""
+
+
 class OperationFailed(HerdError):
     """The other side tried and failed."""
 

@@ -23,6 +23,7 @@ class OptionalFields(TypedDict, total=False):
     setup: Words | None
     run: Words | None
     cluster: str | None
+    image: str | None
     env: Mapping[str, str | int | float | bool] | None
     secrets: Words | Mapping[str, Mapping[str, str] | None] | None
     checkpoint: str | None

@@ -36,15 +36,18 @@ ALONE = (
     b"herd: the daemon runs another version of herd and is busy;"
     b" this command runs without it (see `herd daemon status`)\n"
 )
-#: What the daemon gets of our environment. Secrets are not in it.
+#: What the daemon gets of our environment. No secret is in it but the password of the store.
 VARIABLES = (
     "HOME USER LOGNAME PATH TERM COLORTERM NO_COLOR FORCE_COLOR CLICOLOR_FORCE LANG LC_ALL LC_CTYPE"
     " XDG_CONFIG_HOME XDG_STATE_HOME XDG_CACHE_HOME XDG_RUNTIME_DIR HERD_WORLD HERD_CONTEXT"
-    " HERD_DEBUG GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT"
-    " CLOUDSDK_CONFIG GCE_METADATA_HOST NO_GCE_CHECK GIT_DIR GIT_CONFIG_GLOBAL"
+    " HERD_STORE PGPASSWORD PGPASSFILE HERD_DEBUG GOOGLE_APPLICATION_CREDENTIALS"
+    " GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT CLOUDSDK_CONFIG GCE_METADATA_HOST NO_GCE_CHECK"
+    " GIT_DIR GIT_CONFIG_GLOBAL"
 ).split()
 #: What the daemon must not inherit: it serves every world.
-NOT_ITS_OWN = frozenset(("HERD_WORLD", "HERD_CONTEXT", "HERD_DEBUG", "PWD", "OLDPWD", "TERM"))
+NOT_ITS_OWN = frozenset(
+    "HERD_WORLD HERD_CONTEXT HERD_STORE PGPASSWORD HERD_DEBUG PWD OLDPWD TERM".split()
+)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ HerdError
 ├── IdentityMismatch    a different machine answers
 ├── InvalidInput        the request makes no sense
 ├── Superseded          another process is in charge now: an engine or a command
+│   └── OutcomeUnknown  nobody can tell whether a write was recorded
 ├── OperationFailed     the other side tried and failed
 │   └── StoreDamaged    the store's file is damaged: it is closed and set aside
 └── BidRefused          the cloud refused a bid

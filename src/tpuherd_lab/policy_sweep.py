@@ -70,7 +70,9 @@ FACTORS: Mapping[str, Factor] = {
         (60, 120, 240, 480, 900, 1800),
     ),
     "life_s": Factor("assumed life of a node", f"{SAVES}:LIFE_S", (900, 1800, 7200, 14400)),
-    "longest_s": Factor("most between two saves", f"{SAVES}:LONGEST_S", (300, 900, 3600)),
+    "longest_s": Factor(
+        "most between two saves", f"{SAVES}:LONGEST_S", (300, 900, 3600), WITH_NOTICE
+    ),
     "cost_times": Factor(
         "least between two saves, in times of what one costs", f"{SAVES}:COST_TIMES_MIN", (3, 30)
     ),

@@ -197,7 +197,7 @@ class GangRun:
             self.stepped_at,
             end,
             life_s=self.life_s,
-            deaths=self.number - 1,
+            attempt=self.number,
             until=until,
             save=save,
         )

@@ -163,3 +163,23 @@ def test_two_multipart_uploads_of_one_name_do_not_mix(plain: Plain) -> None:
     assert plain.ask("PUT", other, b"B", **{"Content-Range": "bytes 3-3/4"})[0] == 200
     assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2] == b"bbbB"
     assert plain.ask("PUT", one, b"A", **{"Content-Range": "bytes 0-0/1"})[0] == 404
+
+
+def test_an_object_keeps_what_its_writer_says_about_it(plain: Plain) -> None:
+    """By its metadata, pyarrow knows that an empty object stands for a folder."""
+    about = {"name": "a/", "metadata": {"arrow/gcsfs": "directory"}}
+    body = f"--x\r\n\r\n{json.dumps(about)}\r\n--x\r\n\r\n\r\n--x--\r\n".encode()
+    kind = {"Content-Type": "multipart/related; boundary=x"}
+    path = f"upload/{plain.objects}?uploadType=multipart&ifGenerationMatch=0"
+    assert json.loads(plain.ask("POST", path, body, **kind)[2])["metadata"] == about["metadata"]
+    for found in (
+        json.loads(plain.ask("GET", f"{plain.objects}/a%2F")[2]),
+        *json.loads(plain.ask("GET", plain.objects)[2])["items"],
+    ):
+        assert (found["name"], found["metadata"]) == ("a/", about["metadata"])
+    plain.write("a%2F", b"without")
+    assert "metadata" not in json.loads(plain.ask("GET", f"{plain.objects}/a%2F")[2])
+    assert plain.ask("POST", path.rpartition("&")[0], body, **kind)[0] == 200
+    assert plain.ask("DELETE", f"{plain.objects}/a%2F")[0] == 204
+    plain.write("a%2F", b"another")
+    assert "metadata" not in json.loads(plain.ask("GET", f"{plain.objects}/a%2F")[2])

@@ -1,5 +1,6 @@
 """A store in PostgreSQL, when its server dies or fills up; and moving jobs there."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from tests.conformance.postgres import Postgres, started_postgres
 from tests.conformance.test_store import NOW, TTL_S, event, holder, new_job
 from tests.conformance.world import until
+from tpuherd.engine.engine_process import release_when_possible
 from tpuherd.errors import (
     HerdError,
     InvalidInput,
@@ -24,11 +26,17 @@ from tpuherd.errors import (
     Superseded,
 )
 from tpuherd.settings.folders import LocalFolders
-from tpuherd.settings.project_access import ProjectScope, find_owner_id, get_owner_id
+from tpuherd.settings.project_access import (
+    ProjectAccess,
+    ProjectScope,
+    find_owner_id,
+    get_owner_id,
+    resolve_access,
+)
 from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse_password
 from tpuherd.store.change_kind import move_to_file, move_to_server
 from tpuherd.store.database import Database
-from tpuherd.store.open_database import connect_server, open_database
+from tpuherd.store.open_database import connect_server, open_database, refuse_other_login
 
 SECRET = "s3cr3t-canary"
 LEAD = """
@@ -101,6 +109,7 @@ def test_a_store_goes_on_after_its_server_crashed(
                 assert "nothing is lost" in told.value.hint
             with pytest.raises(NotReached, match="can't be reached"):
                 open_server(address, tmp_path)
+            assert not release_when_possible(store, epoch, 0.0), "it does not wait forever"
         finally:
             server.start()
         assert store.append_events([event(2)], epoch=epoch) >= 2
@@ -108,6 +117,8 @@ def test_a_store_goes_on_after_its_server_crashed(
         assert found is not None
         assert found.epoch == epoch, "it leads on, and others see that it lives"
         assert [one.at for _, one in store.read_events()] == [NOW + 1, NOW + 2]
+        assert release_when_possible(store, epoch, 0.0)
+        assert store.lease_holder(NOW + 1) is None
 
 
 def test_a_write_that_lost_its_answer_is_looked_up(
@@ -179,6 +190,27 @@ def test_users_of_one_database_share_the_owner_of_its_nodes(
     assert find_owner_id(bob) == find_owner_id(ann) == get_owner_id(ann.folders.config)
 
 
+def test_users_of_one_database_share_the_login_on_its_hosts(
+    address: StoreAddress, tmp_path: Path
+) -> None:
+    """Attempts and agents are those of a login: with another one an engine would not find them."""
+    facts = {"project": "demo", "url": "http://127.0.0.1:9", "ssh_port": 9, "pid": 1}
+    (tmp_path / "world.json").write_text(json.dumps(facts))
+
+    def access_of(user: str) -> ProjectAccess:
+        about = {"HOME": str(tmp_path / user), "USER": user, "HERD_STORE": address.url}
+        return resolve_access(about, world=tmp_path)
+
+    for user in ("ann", "bob"):
+        assert access_of(user).login == user
+        open_database(access_of(user), NOW).close()
+        assert access_of(user).login == "ann"
+    with closing(open_database(access_of("bob"), NOW)) as store:
+        refuse_other_login(store, access_of("bob"))
+        with pytest.raises(InvalidInput, match="run as ann on their hosts"):
+            refuse_other_login(store, replace(access_of("bob"), login="bob"))
+
+
 def test_jobs_move_into_postgresql_and_back(address: StoreAddress, tmp_path: Path) -> None:
     file, there = scope_of(tmp_path, None), scope_of(tmp_path, address)
     with closing(open_database(file, NOW)) as store:
@@ -189,12 +221,12 @@ def test_jobs_move_into_postgresql_and_back(address: StoreAddress, tmp_path: Pat
         epoch = store.take_lease(holder(), NOW, TTL_S)
         assert epoch is not None
         with pytest.raises(OperationFailed, match="an engine is using the store"):
-            move_to_server(file, address, NOW)
+            move_to_server(file, address, NOW, login="ann")
         store.release_lease(epoch)
     with pytest.raises(InvalidInput, match="own store has jobs"):
         open_database(there, NOW)
     for _ in range(2):  # repeated, as after an interruption
-        assert move_to_server(file, address, NOW) == 1
+        assert move_to_server(file, address, NOW, login="ann") == 1
     with pytest.raises(InvalidInput, match="were moved to PostgreSQL database"):
         open_database(file, NOW)
     with closing(open_database(there, NOW)) as store:
@@ -213,7 +245,7 @@ def test_jobs_move_into_postgresql_and_back(address: StoreAddress, tmp_path: Pat
     with closing(open_database(file, NOW)) as store:
         assert len(list(store.read_events())) == 1_201
         assert store.append_events([event(0)]) == 1_202
-    assert move_to_server(file, address, NOW) == 1
+    assert move_to_server(file, address, NOW, login="ann") == 1
 
 
 def test_two_stores_with_jobs_are_not_merged(address: StoreAddress, tmp_path: Path) -> None:
@@ -223,7 +255,7 @@ def test_two_stores_with_jobs_are_not_merged(address: StoreAddress, tmp_path: Pa
     with closing(open_database(other, NOW)) as store:
         store.put_job(new_job(), [event(1)])
     with pytest.raises(InvalidInput, match="already has jobs"):
-        move_to_server(file, address, NOW)
+        move_to_server(file, address, NOW, login="ann")
     open_database(file, NOW).close()  # nothing was moved
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -137,6 +137,16 @@ def test_a_setting_is_read_as_written_and_changes_the_version(open_store: Open) 
     assert other.load_setting("shares") == {"users": {"ana": 2.0}}
     assert other.change_counter() != before and store.change_counter() != here
     assert [one for _, one in other.read_events()] == [event(1)]
+
+
+def test_a_setting_is_changed_from_what_it_is_at_that_moment(open_store: Open) -> None:
+    store, other = cast(Database, open_store()), cast(Database, open_store())
+    before = store.change_counter()
+    for one in (store, other, store):
+        one.change_setting("many", lambda now: {"n": (now or {"n": 0})["n"] + 1}, [event(1)])
+    assert other.load_setting("many") == {"n": 3}
+    assert store.change_counter() > before
+    assert len(list(store.read_events())) == 3
 
 
 def test_a_removed_job_is_gone_and_may_be_removed_again(open_store: Open) -> None:

@@ -32,7 +32,7 @@ COUNTING = (
 )
 PAUSES_S = (0.0, 0.1, 0.5, 1.5)
 CUTS_S = (0.5, 3.0, 12.0, 40.0)
-STALLS_S = (0.5, 4.0, 14.0)  #: the store waits for 10 s
+STALLS_S = (0.5, 4.0, 14.0, 30.0)  #: the store waits for 10 s
 ROUND_S = 600.0
 LEFT_S = 90.0
 RSS_MAX = 200 << 20  #: of the engine, whatever happens to it

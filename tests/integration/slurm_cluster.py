@@ -37,7 +37,7 @@ GresTypes=tpu
 PartitionName=tpu Nodes=ALL Default=YES State=UP
 """
 NODE = "NodeName={name} NodeHostname={machine} NodeAddr=127.0.0.1 Port={port} Gres=tpu:4 CPUs=1\n"
-PATIENCE_S = 240.0
+PATIENCE_S = 200.0
 
 
 def free_ports(count: int) -> list[int]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -277,8 +278,11 @@ def served(
     when that is `heard`."""
 
     def answer(line: socket.socket) -> None:
-        with line:
-            path = line.recv(4096).decode().split(" ")[1]
+        with line, suppress(ConnectionError):  # an agent that is killed leaves in the middle
+            request = line.recv(4096).decode()
+            if not request:
+                return
+            path = request.split(" ")[1]
             asked.append(path)
             if "wait_for_change" in path:
                 (heard or change).wait(30)

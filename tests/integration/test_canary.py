@@ -2,7 +2,7 @@
 
 A canary is in each secret that a user or a job can have. Then everything is searched that herd
 wrote, said or showed: stores, logs, events, a transcript, the cloud's own records, the arguments
-and variables of processes, reports and the bundle for maintainers.
+and variables of processes, reports, exports and the bundle for maintainers.
 """
 
 import base64
@@ -41,6 +41,8 @@ SHOWING = (
     ["status", "gpt", "--json"], ["why", "gpt"], ["events", "gpt", "--json"], ["explain", "gpt"],
     ["metrics"], ["engine", "logs", "-n", "999"], ["notify", "list", "--json"],
     ["report", "gpt", "--html", "report.html"], ["context", "list", "--json"],
+    ["export", "jobset", "gpt"], ["export", "jobset", "gpt", "--json"], ["export", "slurm", "gpt"],
+    ["status", "gpt"], ["engine", "status", "--json"], ["exec", "gpt", "--list", "--json"],
     ["bug-report", "--output", "bug.tar.gz"],
 )  # fmt: skip
 

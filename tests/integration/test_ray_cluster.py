@@ -19,14 +19,14 @@ from tests.conformance.world import until
 
 SRC = Path(__file__).parents[2] / "src"
 STAND_IN = """\
-#!{python}
 import os, subprocess, sys
-here = os.path.dirname(sys.argv[0])
-assert sys.argv[1] == "start" and "RAY_ADDRESS" not in os.environ
-for name in ["raylet", *(["gcs_server"] if "--head" in sys.argv else [])]:
-    subprocess.Popen([os.path.join(here, name), "600"], start_new_session=True)
+def main():
+    assert sys.argv[1] == "start" and "RAY_ADDRESS" not in os.environ
+    for name in ["raylet", *(["gcs_server"] if "--head" in sys.argv else [])]:
+        subprocess.Popen([os.path.join("{folder}", name), "600"], start_new_session=True)
 """
 
+BEGUN = "echo begun > begun; exec sleep 600"
 #: What a host of another attempt says.
 HELLO = '{{"worker": {}, "attempt": "another", "ray": "2.9", "python": "3.11"}}'
 
@@ -50,7 +50,10 @@ class Gang:
         about.write_text(f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n")
         for program in ("raylet", "gcs_server"):
             (folder / program).symlink_to("/bin/sleep")
-        (folder / "ray").write_text(STAND_IN.format(python=sys.executable))
+        code = folder / "lib" / "ray" / "scripts" / "scripts.py"
+        code.parent.mkdir(parents=True)
+        code.write_text(STAND_IN.format(folder=folder))
+        (folder / "ray").write_text(f"#!{sys.executable}\n")
         (folder / "ray").chmod(0o755)
         return folder
 
@@ -138,6 +141,7 @@ def test_ray_is_found_beside_the_python_that_the_command_names(
         (["2.9", "", "2.9"], "Ray is not installed on worker 1: add ray to"),
         (["", "", "2.9"], "Ray is not installed on worker 0 and 1 more: add ray to"),
         (["", "", ""], "Ray is not installed on all hosts: add ray to"),
+        (["2.8.1"] * 3, "Ray 2.8.1 is too old: pin 2.9 or a newer one in"),
     ],
 )
 def test_hosts_that_can_not_be_one_cluster_start_nothing(
@@ -151,20 +155,75 @@ def test_hosts_that_can_not_be_one_cluster_start_nothing(
     assert printed[0].count("\n") == 1 and printed[1:] == ["", ""]
 
 
-def test_a_lost_host_ends_the_attempt_on_all(gang: Gang) -> None:
-    gang.start([gang.install("a", "2.9")] * 3, "sh", "-c", "echo begun > begun; exec sleep 600")
+def test_a_host_whose_ray_ends_joins_again_and_disturbs_no_other(gang: Gang) -> None:
+    gang.start([gang.install("a", "2.9")] * 2, "sh", "-c", BEGUN)
     until(lambda: (gang.folder / "begun").exists(), "the command", seconds=60)
-    (mine,) = [pid for pid in gang.left("raylet") if parent(pid) == gang.processes[1].pid]
-    os.kill(mine, signal.SIGKILL)
+    seen: set[int] = set()
+    for _ in range(4):
+        (raylet,) = until(lambda: new_raylets(gang, seen), "a raylet", seconds=60)
+        seen.add(raylet)
+        os.kill(raylet, signal.SIGKILL)
     statuses, printed = gang.ends()
-    assert statuses == [76, 1, 0]
-    assert "Ray's raylet on this host has ended; its log is in /tmp/ray/" in printed[1]
-    assert "worker 1 has left the cluster; see its log" in printed[0]
+    assert statuses == [76, 1]
+    for number in (1, 2, 3):
+        assert f"; it joins the cluster again ({number} of 3 times)\n" in printed[1]
+    assert printed[1].count("Ray's raylet on this host has ended; its log is in /tmp/ray/") == 4
+    assert printed[0].count("worker 1 has left the cluster; see its log") == 1
     assert gang.left() == []
 
 
+def new_raylets(gang: Gang, seen: set[int]) -> list[int]:
+    """The raylet of worker 1 that has not been seen."""
+    member = gang.processes[1].pid
+    return [pid for pid in gang.left("raylet") if parent(pid) == member and pid not in seen]
+
+
+def test_a_lost_host_ends_the_attempt_on_all(gang: Gang) -> None:
+    gang.start([gang.install("a", "2.9")] * 3, "sh", "-c", BEGUN)
+    until(lambda: (gang.folder / "begun").exists(), "the command", seconds=60)
+    gang.processes[1].kill()
+    statuses, printed = gang.ends()
+    assert statuses == [76, -signal.SIGKILL, 0]
+    assert "worker 1 has left the cluster; see its log" in printed[0]
+
+
+@pytest.mark.parametrize("program", ["gcs_server", "raylet"])
+def test_a_head_without_a_part_of_ray_ends_the_attempt(gang: Gang, program: str) -> None:
+    gang.start([gang.install("a", "2.9")] * 2, "sh", "-c", BEGUN)
+    until(lambda: (gang.folder / "begun").exists(), "the command", seconds=60)
+    (mine,) = [pid for pid in gang.left(program) if parent(pid) == gang.processes[0].pid]
+    os.kill(mine, signal.SIGKILL)
+    statuses, printed = gang.ends()
+    assert statuses == [1, 0]
+    assert f"Ray's {program} on this host has ended; its log is in /tmp/ray/" in printed[0]
+    assert gang.left() == []
+
+
+def test_a_command_that_saves_when_its_cluster_breaks_has_not_succeeded(gang: Gang) -> None:
+    saves = "trap 'echo saved; exit 0' TERM; echo begun > begun; while :; do sleep .1; done"
+    gang.start([gang.install("a", "2.9")] * 2, "sh", "-c", saves)
+    until(lambda: (gang.folder / "begun").exists(), "the command", seconds=60)
+    (gcs,) = gang.left("gcs_server")
+    os.kill(gcs, signal.SIGKILL)
+    statuses, printed = gang.ends()
+    assert statuses == [1, 0]
+    assert "saved\n" in printed[0]
+
+
+@pytest.mark.parametrize("port", [6379, 6380])
+def test_a_taken_port_is_named(gang: Gang, port: int) -> None:
+    with socket.create_server((gang.head, port)):
+        gang.start([gang.install("a", "2.9")], "true")
+        statuses, (printed,) = gang.ends()
+    assert statuses == [1]
+    assert printed == (
+        f"herd: error: Ray needs port {port} of worker 0, which another program has taken;"
+        " if it is a Ray that was started by hand, end it with `ray stop`\n"
+    )
+
+
 def test_a_killed_worker_0_takes_the_others_along(gang: Gang) -> None:
-    gang.start([gang.install("a", "2.9")] * 2, "sh", "-c", "echo begun > begun; exec sleep 600")
+    gang.start([gang.install("a", "2.9")] * 2, "sh", "-c", BEGUN)
     until(lambda: (gang.folder / "begun").exists(), "the command", seconds=60)
     gang.processes[0].kill()
     _, printed = gang.processes[1].communicate(timeout=120)
@@ -215,4 +274,7 @@ def connect(address: str) -> socket.socket | None:
 
 
 def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -74,5 +74,5 @@ def test_init_must_come_first(tmp_path: Path) -> None:
     done = ran(client("torch"), "-c", late, home=tmp_path)
     assert (done.returncode, done.stdout) == (78, "")
     assert done.stderr.splitlines() == [
-        "herd: call train.init() before any other use of JAX, including jax.devices()"
+        "herd: error: call train.init() before any other use of JAX, including jax.devices()"
     ]

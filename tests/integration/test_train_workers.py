@@ -38,7 +38,7 @@ def test_a_worker_that_would_train_prints_how_to_write_it(pod: Pod, what: str) -
     (ended,) = pod.run("spawn", what, count=1)
     assert ended.status == UNFIT
     told = [line for line in ended.log.splitlines() if line.startswith("herd:")]
-    assert told == [f"herd: {TRAINS_AGAIN}"]
+    assert told == [f"herd: error: {TRAINS_AGAIN}"]
     assert "Traceback" not in ended.log
 
 
@@ -64,6 +64,6 @@ def test_a_missing_jax_is_one_sentence(plain: Pod, tmp_path: Path) -> None:
         ended = plain.run(tmp_path / "saved", "arrays", count=count)
         assert statuses(ended) == [UNFIT] * count
         for one in ended:
-            assert one.log.splitlines() == [f"herd: {LACKS_JAX}"]
+            assert one.log.splitlines() == [f"herd: error: {LACKS_JAX}"]
     (ended_late,) = plain.run("", "imports", count=1)
-    assert (ended_late.status, ended_late.log) == (UNFIT, f"herd: {LACKS_JAX}\n")
+    assert (ended_late.status, ended_late.log) == (UNFIT, f"herd: error: {LACKS_JAX}\n")

@@ -49,6 +49,7 @@ NOT_RUN = {
     "docs/howto/performance.md": JOB,
     "docs/howto/policies.md": "it takes minutes; the laboratory's tests run small sets of traces",
     "docs/howto/ray.md": JOB,
+    "docs/howto/containers.md": JOB,
     "docs/howto/real-project.md": GOOGLE,
     "docs/howto/recipes.md": JOB,
     "docs/howto/record.md": GOOGLE,

@@ -37,10 +37,12 @@ from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.engine.notifier import Notifier, NotifierDeps, SendMessage
 from tpuherd.errors import HerdError
 from tpuherd.history.apply_event import apply_event
+from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.endpoints import ServiceUrls
+from tpuherd.store.connection import Driver
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
@@ -52,7 +54,6 @@ URL = "http://world"
 TTL_S = 30.0
 RESTART_S = 1.0  #: from an engine's death to the next one
 LOOK_S = 5.0
-READ_S = 60.0  #: until a user has read that items are lost, and has submitted them again
 MENDED_S = 600.0  #: a damaged store is set aside at once, and what it lost found when zones answer
 SETTLE_S = 40.0
 STAY_S = 240.0  #: for this long nothing may change once every job is as submitted
@@ -82,6 +83,8 @@ class EngineHarness:
     page: int = 0  #: lists have so few a page
     look_s: float = 60.0  #: as the plan says: days pass here, and each look costs
     advice: SweepAdvisor = OURS  #: on the trials of sweeps
+    driver: Callable[[], Driver] | None = None  #: of another store than a file
+    shares: LabShares = NO_SHARES  #: what the users of a lab agree on
     samples: SampleKeeper = field(default_factory=NoKeeper)
     send: SendMessage | None = None  #: tells the user's receivers
     remembered: History = field(default_factory=History)
@@ -92,7 +95,12 @@ class EngineHarness:
         self.lease_clock = SteadyClock(self.clock)  # no lock tells here that an engine is dead
         self.watch = Watch(sim=self.sim)
         self.sim.watchers.append(self.watch.asked)
-        self.store = Database(self.folder, self.sim.clock.now())
+        self.store = self.open_database()
+
+    def open_database(self) -> Database:
+        """The store, as one more process opens it."""
+        driver = None if self.driver is None else self.driver()
+        return Database(self.folder, self.sim.clock.now(), driver)
 
     # ---- the user --------------------------------------------------------------------------------
 
@@ -214,7 +222,7 @@ class EngineHarness:
                     shelf=LogStore(self.folder / "logs"),
                     troubles=inner.troubles,
                     clock=clock,
-                    desire=desire,
+                    desire=lambda jobs: desire(jobs, self.shares),
                     owner=self.owner,
                     outputs=self.folder / "outputs",
                     gone_s=GONE_S,
@@ -256,7 +264,9 @@ class EngineHarness:
         damaged = (self.folder / MARK).exists()
         if damaged:
             self.store.close()
-        inner = Database(self.folder, self.clock.now())
+        inner = self.open_database()
+        if self.driver is not None:
+            return inner  # faults of a disk are those of SQLite
 
         def before(connection: sqlite3.Connection, statement: str) -> None:
             self.stated(connection, statement)
@@ -287,8 +297,6 @@ class EngineHarness:
         for job in self.said.keys() - jobs:
             self.submit(self.said[job])
         lost = [one for one in self.said.values() if one.items and not self.knows_items(one.job)]
-        if lost:  # their user reads the engine's sentence, which comes with its next plan
-            await asyncio.sleep(READ_S)
         for one in lost:
             self.submit(one)
         for job in jobs - self.said.keys():
@@ -401,13 +409,14 @@ def perform(
     seed: int = 1,
     scripts: Mapping[str, Script] | None = None,
     haste: float = 1.0,
+    driver: Callable[[], Driver] | None = None,
 ) -> Any:
     """EngineHarness a plot in virtual time; with haste the cloud takes less time for everything."""
 
     async def main() -> Any:
         with tempfile.TemporaryDirectory(dir=ROOM if ROOM.exists() else None) as folder:
             sim = SimulatedCloud(seed=seed, scripts=scripts or {}, haste=haste)
-            play = EngineHarness(sim=sim, folder=Path(folder))
+            play = EngineHarness(sim=sim, folder=Path(folder), driver=driver)
             tasks = [asyncio.create_task(sim.live()), asyncio.create_task(play.keep())]
             try:
                 return await plot(play)

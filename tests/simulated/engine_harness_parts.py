@@ -6,14 +6,15 @@ from tests.simulated.engine_jobs import desired_slots_of, launch_of, order_of
 from tpuherd.clock import Clock
 from tpuherd.engine.desired import DesiredState
 from tpuherd.jobfile.read_job import JobSpec, read_fields
+from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.search import Search
 from tpuherd.model.stored_job import StoredJob
 
 
-def desire(jobs: Mapping[str, StoredJob]) -> DesiredState:
+def desire(jobs: Mapping[str, StoredJob], shares: LabShares = NO_SHARES) -> DesiredState:
     """The desired state that an engine computes from stored jobs."""
     return DesiredState(
-        desired_slots=desired_slots_of(jobs),
+        desired_slots=desired_slots_of(jobs, shares),
         order=order_of,
         launch=lambda slot: launch_of(slot, jobs[slot.job]),
         rows=jobs,

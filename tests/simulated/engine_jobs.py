@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.simulated.engine_world import OWNER, TYPE, ZONES
 from tpuherd.catalogue import accelerators
+from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.node_spec import LaunchSpec, NodeSpec
 from tpuherd.model.slots_and_plan import (
     Deadline,
@@ -48,6 +49,8 @@ class SimJob:
     limits: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Any] | None = None
     items: tuple[str, ...] = ()  #: of a map
+    user: str = ""  #: whose it is
+    priority: int = 0
     keep: bool = False  #: the map's nodes stay, as those of `herd up`
 
     def document(self) -> dict[str, Any]:
@@ -61,6 +64,7 @@ class SimJob:
             "setup": self.setup, "outputs": self.outputs, "limits": dict(self.limits),
             "copies": self.copies, "ahead": self.ahead,
             "firm_zones": list(self.firm_zones), "deadline_s": self.deadline_s,
+            "priority": self.priority,
             **({"checkpoint": self.checkpoint} if self.checkpoint else {}),
         }  # fmt: skip
         return {
@@ -100,6 +104,7 @@ class SimJob:
             made_at=now,
             changed_at=now,
             who="me@laptop",
+            user=self.user,
         )
 
 
@@ -151,15 +156,17 @@ def slots(stored_job: StoredJob) -> tuple[Slot, ...]:
             trials="sweep" in stored_job.document,
             items="items" in stored_job.document.get("sweep", {}),
             deadline=deadline,
+            user=stored_job.user,
+            priority=told["priority"],
         )
         for index in range(told["copies"])
     )
 
 
-def desired_slots_of(jobs: Mapping[str, StoredJob]) -> DesiredSlots:
+def desired_slots_of(jobs: Mapping[str, StoredJob], shares: LabShares = NO_SHARES) -> DesiredSlots:
     """All of them, for the planner."""
     every = {slot.name: slot for stored_job in jobs.values() for slot in slots(stored_job)}
-    return DesiredSlots(slots=every, owner=OWNER)
+    return DesiredSlots(slots=every, owner=OWNER, shares=shares)
 
 
 def order_of(slot: Slot) -> NodeSpec:

@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from os import cpu_count, times
 from time import monotonic
@@ -11,16 +11,18 @@ from time import monotonic
 from tests.simulated.engine_faults import Moment, moment
 from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_storms import pairs, singles, stormy, struck
+from tests.simulated.lab_storms import stormy_lab
 
-Case = tuple[str, tuple[str, ...]]  #: a lifecycle with its moments, or "storm" with its seed
+STORMS: Mapping[str, Callable[..., list[str]]] = {"storm": stormy, "lab": stormy_lab}
+Case = tuple[str, tuple[str, ...]]  #: a lifecycle with its moments, or a storm with its seed
 
 
 def play(case: Case) -> tuple[Case, list[str]]:
     """What was wrong in one history."""
     name, rest = case
     try:
-        if name == "storm":
-            return case, stormy(int(rest[0]), *map(float, rest[1:]))
+        if name in STORMS:
+            return case, STORMS[name](int(rest[0]), *map(float, rest[1:]))
         return case, struck(name, frozenset(map(moment, rest)))[1]
     except Exception as error:  # noqa: BLE001 - a history that breaks is a finding like others
         return case, [f"{type(error).__name__}: {error}"]
@@ -45,7 +47,8 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
             yield from (case_of(name, [one]) for one in found)
         yield from (case_of(name, one) for one in pairs(name, arguments.pairs, arguments.first))
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        yield "storm", (str(seed), *([str(arguments.hours)] if arguments.hours else []))
+        for name in STORMS:
+            yield name, (str(seed), *([str(arguments.hours)] if arguments.hours else []))
 
 
 def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
@@ -54,7 +57,7 @@ def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
     many: Counter[str] = Counter()
     with ProcessPoolExecutor(workers) as pool:
         for case, found in pool.map(play, every, chunksize=4):
-            many[case[0] if case[0] == "storm" else f"{case[0]} x{len(case[1])}"] += 1
+            many[case[0] if case[0] in STORMS else f"{case[0]} x{len(case[1])}"] += 1
             if found:
                 bad += 1
                 say(again(case))
@@ -70,13 +73,13 @@ def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
 def main() -> int:
     """From the command line."""
     parser = argparse.ArgumentParser(prog="engine_storm", description=__doc__)
-    parser.add_argument("name", nargs="?", help=f"storm, or one of {', '.join(LIFECYCLES)}")
+    parser.add_argument("name", nargs="?", help=f"storm, lab, or one of {', '.join(LIFECYCLES)}")
     parser.add_argument(
         "rest", nargs="*", help="a seed (and hours), or moments such as api:17:lost life:40"
     )
     parser.add_argument("--seeds", type=int, default=0, help="so many storms")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--hours", type=float, help="how long each lasts; default: 1.5")
+    parser.add_argument("--hours", type=float, help="how long each lasts; default: 1.5, of a lab 1")
     parser.add_argument("--singles", action="store_true", help="all single faults")
     parser.add_argument("--each", type=int, help="of these, so many kinds at one moment, by turns")
     parser.add_argument("--thin", type=int, default=1, help="of these, only each N-th")

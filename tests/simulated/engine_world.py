@@ -13,6 +13,7 @@ from tests.simulated.engine_fleet import Fleet
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_programs import Script
 from tests.simulated.in_process_world import START
+from tpuherd.catalogue import accelerators
 from tpuherd.clock import LoopClock
 from tpuherd_sim.handle import new_world
 from tpuherd_sim.live_world import LiveWorld
@@ -140,6 +141,12 @@ class SimulatedCloud:
     def scenario(self, steps: list[dict[str, Any]]) -> None:
         """Weather to come."""
         self.ask("POST", "/sim/v1/scenario", {"steps": steps})
+
+    def limit_chips(self, zone: str, chips: int) -> None:
+        """The project's quota of spot nodes of our type, which the cloud counts in cores."""
+        one = accelerators()[TYPE]
+        limit = chips // one.chips * one.cores
+        assert self.weather("quota", zone=zone, quota=one.generation, limit=limit)
 
     def calm(self) -> None:
         """Fair weather again: no rules, nothing to come, all hosts well, room everywhere."""

@@ -11,7 +11,7 @@ import json
 import pkgutil
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_ports import RequestFault
 from tests.simulated.engine_programs import Script
+from tests.simulated.engine_world import TYPE
 from tests.simulated.fuzz_seeds import play_seeds
 from tests.simulated.test_cloud_malformed import CALLS
 from tpuherd.cloud.bids_api import BidsApi
@@ -34,10 +35,15 @@ from tpuherd_sim.model.http_types import Request
 
 Asking = Callable[[User, BidsApi], Awaitable[Any]]
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+FACTS_MAX = 64_000  #: characters of one event's facts
 FOREVER_S = 4 * 3600.0
 LYING_S = 1200.0
 SHARE = 0.25  #: of the engine's answers that are altered
 SCRIPTS = {"*": Script(steps=60, step_s=5.0)}
+PAGE = b"<!DOCTYPE html><title>502</title><h1>The server encountered an error</h1>" * 20
+#: Nodes of somebody else: one as if it were of our job, one by another tool.
+OTHERS = ("gpt-0-g1-zzz", "pod")
+EVENTS_APART = 300  #: of a history: at most so many, and one for each lie
 #: What functions are called with, by the names of their parameters.
 ARGUMENTS: Mapping[str, Any] = {
     "project": "demo", "name": "default", "location": "US", "asked": ["storage.objects.get"],
@@ -79,6 +85,8 @@ ALL_CALLS: Mapping[str, Asking] = {**CALLS, **found_calls()}
 def spoil(answer: httpx2.Response, dice: Random) -> httpx2.Response:
     """An answer with its content altered; sometimes with another status."""
     status, piece = answer.status_code, answer.content
+    if dice.random() < 0.05:
+        return httpx2.Response(dice.choice([500, 502, 503, 200]), content=PAGE)
     try:
         content = json.loads(piece)
     except ValueError:
@@ -86,15 +94,35 @@ def spoil(answer: httpx2.Response, dice: Random) -> httpx2.Response:
     if dice.random() < 0.2:
         piece = mutate_bytes(piece, dice)
     else:
-        while True:
+        if isinstance(content, dict) and dice.random() < 0.3:
+            content = mistake_items(content, dice)
+        else:
             content = mutate(content, dice)
-            if dice.random() < 0.6:
-                break
+        while dice.random() < 0.4:
+            content = mutate(content, dice)
         text = json.dumps(content, ensure_ascii=dice.random() < 0.5)
         piece = text.encode(errors="surrogatepass")
     if dice.random() < 0.15:
         status = dice.choice([200, 204, 302, 400, 401, 403, 404, 409, 429, 500, 503])
     return httpx2.Response(status, content=piece)
+
+
+def mistake_items(content: dict[str, Any], dice: Random) -> dict[str, Any]:
+    """The answer with a wrong page token, or a list whose items are doubled, lost or mixed up."""
+    lists = [name for name, value in content.items() if isinstance(value, list) and value]
+    if not lists or dice.random() < 0.3:
+        return {**content, "nextPageToken": dice.choice(["2", "x", "", 7, None, "é" * 5000])}
+    name = dice.choice(lists)
+    items = list(content[name])
+    if dice.random() < 0.5 and all(isinstance(one, dict) for one in items):
+        fields = dice.sample(items, len(items))
+        taken = dice.choice(["name", "state", "createTime", "queuedResource", "networkEndpoints"])
+        items = [{**one, taken: other.get(taken)} for one, other in zip(items, fields, strict=True)]
+    elif dice.random() < 0.5:
+        items += dice.sample(items, dice.randrange(1, len(items) + 1))
+    else:
+        items = dice.sample(items, dice.randrange(len(items)))
+    return {**content, name: items}
 
 
 async def ask_altered(user: User, bids: BidsApi, name: str, dice: Random) -> str:
@@ -151,6 +179,11 @@ def lie_to_engine(seed: int, many: int) -> list[str]:
         return lambda answer: spoil(answer, dice)
 
     async def plot(play: EngineHarness) -> list[str]:
+        for name in OTHERS:
+            body = {"acceleratorType": TYPE, "runtimeVersion": "v2-alpha-tpuv5"}
+            play.sim.ask(
+                "POST", f"/v2/projects/demo/locations/us-east5-a/nodes?nodeId={name}", body
+            )
         play.before = before
         play.submit(SimJob(job="gpt"))
         play.submit(SimJob(job="bert"))
@@ -163,13 +196,28 @@ def lie_to_engine(seed: int, many: int) -> list[str]:
         found = list(play.troubles)
         if not await play.until(lambda: not play.sim.remains(), 3600.0):
             found.append(f"after down there is {play.sim.remains()}")
-        ends = {job for job in ("gpt-0", "bert-0") if job not in play.sim.fleet.bucket.finished}
-        found += [f"{slot} never came to its end" for slot in sorted(ends)]
-        hard = ("not ours", "no job wants it", "in a minute")
-        return [*found, *(one for one in play.watch.faults if any(word in one for word in hard))]
+        return [*found, *judge_lies(play, altered)]
 
     found: list[str] = perform(plot, seed=seed, scripts=SCRIPTS)
     return found
+
+
+def judge_lies(play: EngineHarness, altered: int) -> Iterator[str]:
+    """What must not be, whatever the cloud says; that nodes were replaced is no mistake."""
+    for slot in ("gpt-0", "bert-0"):
+        if slot not in play.sim.fleet.bucket.finished:
+            yield f"{slot} never came to its end"
+    hard = ("not ours", "no job wants it", "in a minute", "begins while")
+    yield from (one for one in play.watch.faults if any(word in one for word in hard))
+    touched = {one.name for one in play.mutations() if one.name in OTHERS}
+    yield from (f"{name} is not ours, and was changed" for name in sorted(touched))
+    left = {one.id for one in play.sim.world.nodes.values() if one.state == "READY"}
+    yield from (f"{name} of another owner is gone" for name in OTHERS if name not in left)
+    told = play.events()
+    if len(told) > EVENTS_APART + altered:
+        yield f"{len(told)} events"
+    sizes = {event.kind: len(json.dumps(dict(event.facts))) for event in told}
+    yield from (f"{kind} has {size} characters" for kind, size in sizes.items() if size > FACTS_MAX)
 
 
 def main() -> int:

@@ -210,3 +210,23 @@ def test_resources_made_by_hand_are_no_bids() -> None:
         assert (await bids.survey_bids([ZONE])).observations == {}
 
     with_bids(main)
+
+
+@pytest.mark.parametrize("kind", RequestKind)
+def test_a_new_node_has_our_key_from_the_start(kind: RequestKind) -> None:
+    """The cloud takes none while it creates the node, and its hosts are set up meanwhile."""
+    key = ("me", "ssh-ed25519 AAAA")
+
+    async def work(user: User) -> None:
+        bids = BidsApi(user.cloud, user.clock, 22, user.cloud.list_nodes, key)
+        order = replace(ORDER, metadata={"more": "words"})
+        await bids.submit_bid(an_ask(kind=kind), order)
+        await until(bids, lambda sight: bool(sight and sight.nodes))
+        node = await user.cloud.get_node(ZONE, BID)
+        assert node is not None
+        assert node.state == "CREATING"
+        assert node.metadata["ssh-keys"] == "me:ssh-ed25519 AAAA tpuherd"
+        assert node.metadata["more"] == "words"
+        assert await user.cloud.install_key(ZONE, BID, *key) == "", "nothing is to be done"
+
+    live(work)

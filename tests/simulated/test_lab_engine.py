@@ -57,6 +57,18 @@ def test_a_notice_saves_the_work() -> None:
     assert warned.productive_s > without.productive_s
 
 
+def test_whoever_is_warned_in_time_saves_less_often() -> None:
+    """Nine lives of 2.5 hours, each with a notice: no work was ever lost."""
+    up = tuple((at * 3 * HOUR, (at * 3 + 2.5) * HOUR) for at in range(9))
+    case = replace(case_of(replace(FAST, notice_s=30)), zones=(Capacity("east-a", up, "east"),))
+    lab = Laboratory(replace(case, length_s=up[-1][1]))
+    run = run_virtually(lab.run_job())
+    blocked = [span.blocked_s for span in lab.progress.spans]
+    assert run.steps_lost_s == 0 and len(blocked) == 9
+    assert blocked[-1] < 0.6 * blocked[1]
+    assert [span.losses for span in lab.progress.spans] == [0] * 9
+
+
 def test_crashes_and_hangs_end_soon() -> None:
     faults = replace(FAST, crash_every_s=3 * HOUR, hang_every_s=4 * HOUR)
     run = run_engine(case_of(faults, seed=2))

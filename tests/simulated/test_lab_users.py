@@ -1,7 +1,8 @@
 """Several users on one store: what the commands of one can never do to the jobs of another."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import pytest
 
 from tests.simulated.test_submit import JOB, SubmitRig
+from tpuherd.api import Herd
+from tpuherd.async_api import AsyncHerd, PresetAnswers
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
-from tpuherd.jobs import submit
+from tpuherd.jobs import job_queries, submit
 from tpuherd.jobs.cloud_inventory import CloudInventory
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.remove import removal_preview, remove_jobs
 from tpuherd.jobs.submit_map import MapRequest, submit_map_on_job
 from tpuherd.model.observed import BidObservation, RequestState
 from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Survey
 from tpuherd.sync.snapshot_store import open_archive
 
@@ -165,6 +169,55 @@ def test_jobs_from_before_users_were_kept_are_everybodys(lab: Lab) -> None:
     assert submit.stop_job(lab.sessions["bert"].get_job("gpt"), lab.sessions["bert"])
     assert lab.submit("bert") == "resumed"
     assert lab.jobs() == {"gpt": "bert run 1"}
+
+
+def test_everybody_sees_the_jobs_of_all(lab: Lab) -> None:
+    lab.submit("ana")
+    here = lab.sessions["bert"]
+    (row,) = job_queries.job_rows(here.store, 10.0)
+    assert (row["job"], row["user"]) == ("gpt", "ana")
+    assert job_queries.job_status(here.store, 10.0, "gpt")["user"] == "ana"
+    assert job_queries.why_as_json(here.store, 10.0, "gpt")["slots"]
+
+
+def test_python_acts_on_jobs_of_others_only_by_their_name(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.submit("ana")
+    here = replace(lab.sessions["bert"], prompter=PresetAnswers({}, yes=True))
+    kept: list[StoredJob] = []
+
+    @asynccontextmanager
+    async def open_session(
+        self: AsyncHerd, *, yes: bool = False, acting_for: str = ""
+    ) -> AsyncIterator[Session]:
+        yield replace(here, acting_for=acting_for)
+        kept.append(here.get_job("gpt"))
+
+    monkeypatch.setattr(AsyncHerd, "_open_session", open_session)
+    herd = Herd(environ={})
+    calls: dict[str, Callable[..., object]] = {
+        "change": lambda **it: herd.change("gpt", max_cost=5, **it),
+        "scale": lambda **it: herd.scale("gpt", 3, **it),
+        "stop": lambda **it: herd.stop("gpt", **it),
+        "resume": lambda **it: herd.resume("gpt", **it),
+    }
+    for name, call in calls.items():
+        before = here.get_job("gpt")
+        with pytest.raises(InvalidInput, match="gpt is ana's job"):
+            call()
+        assert here.get_job("gpt") == before, name
+        call(user="ana")
+        assert kept[-1].revision == before.revision + 1, name
+    assert {one.user for one in kept} == {"ana"}
+
+
+def test_the_users_name_is_read_once_for_each_command(lab: Lab) -> None:
+    here = lab.sessions["ana"]
+    assert here.user == "ana"
+    (here.config_folder / "user").write_text("eve")
+    assert here.user == "ana"
+    assert replace(here).user == "eve"
 
 
 def test_the_context_names_the_user_else_the_machine_does_once_for_all(

@@ -10,7 +10,7 @@ from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.advice import Advice, AdviceKind, advise
-from tpuherd.accounting.goodput import GoodputState, SlotAccount
+from tpuherd.accounting.goodput import SlotAccount
 
 HALF_A_POINT = 0.005
 HOURS = 10.0
@@ -97,8 +97,9 @@ def changed_job(
         case AdviceKind.STALL:
             return script, {**LIMITS, "stall_s": change.stall_s}
         case AdviceKind.SETUP:
-            spans = [s for s in account.spans if s.state is GoodputState.HOST_SETUP]
-            shipping_s = spans[0].end - spans[0].start - script.setup_s
+            took_s = account.runs[0].setup_s
+            assert took_s is not None
+            shipping_s = took_s - script.setup_s
             return replace(script, setup_s=change.setup_s - shipping_s), LIMITS
         case AdviceKind.BOOT:
             faster_s = parts["python_s"] + parts["import_s"] - change.boot_s

@@ -568,7 +568,9 @@ def test_without_grants_herd_asks_once_per_project(tmp_path: Path) -> None:
 def test_with_grants_no_question_is_asked(tmp_path: Path) -> None:
     rig = SubmitRig(tmp_path, google=True)
     grants = [Grant(zone="us-east5-a", type="v5e", tier="spot", chips=16, free=True)]
-    project_settings.add_grants(rig.session.config_folder, "mine", grants)
+    project_settings.add_grants(
+        rig.session.config_folder, world=None, project="mine", grants=grants
+    )
     with pytest.raises(InvalidInput, match="no grant covers v4-16 at spot"):
         rig.submit_file(JOB)
     with pytest.raises(

@@ -76,6 +76,16 @@ def test_saving_at_a_notice_is_predicted_where_saves_are_frequent() -> None:
     assert kinds[AdviceKind.NOTICE] >= 2, kinds
 
 
+@pytest.mark.parametrize("early_s", [20.0, 100.0])
+def test_of_a_shorter_set_up_only_what_comes_after_ready_is_gained(early_s: float) -> None:
+    program, kinds = replace(STORMY, early_s=early_s), Counter[AdviceKind]()
+    for seed in range(4):
+        kinds += check_predictions(program, seed)
+        for one in advise([live(program, seed)]).advice:
+            assert one.kind is not AdviceKind.SETUP or one.now_s == program.setup_s
+    assert kinds[AdviceKind.SETUP] >= 2, kinds
+
+
 def test_the_greatest_gain_comes_first() -> None:
     gains = [one.gain for one in advise([live(STORMY, 0)]).advice]
     assert gains == sorted(gains, reverse=True)

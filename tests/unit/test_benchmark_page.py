@@ -31,7 +31,7 @@ def test_a_run_has_its_date_load_versions_and_ratios() -> None:
     page = write_page([run_of("exec", warm(8, 0.1, 0.5))], set())
     assert "`bench/exec.py`, 2026-01-02 03:04 UTC, load 0.5 to 9.2. ssh 9.2." in page
     assert (
-        "| figure (hosts) |" in page and "| exec, warm (8) | 0.1 s | clush | 0.5 s | 0.2 |" in page
+        "| figure (hosts) |" in page and "| exec, warm (8) | 0.1 s | clush 0.5 s: **0.2** |" in page
     )
 
 
@@ -47,7 +47,7 @@ def test_a_model_is_called_one() -> None:
     row = {"figure": "goodput", "unit": "share", "ours": [0.9], "peer": "skypilot",
            "theirs": [0.6], "model": True, "more_is_better": True}  # fmt: skip
     page = write_page([run_of("policies.tpu-churn", row)], set())
-    assert "| skypilot (a model) |" in page
+    assert "| skypilot (a model) 0.6 share: **1.5** |" in page
     assert "**more is better**" in page
 
 

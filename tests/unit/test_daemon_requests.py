@@ -1,5 +1,6 @@
 """What launcher and daemon exchange, which commands the daemon runs, and the small tables."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -7,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -295,3 +297,41 @@ def test_a_daemon_is_found_however_long_its_path_is(tmp_path: Path) -> None:
             connection.send(b"x")
             assert accepted.recv(1) == b"x"
         connection.close()
+
+
+def test_a_closed_connection_is_no_longer_watched() -> None:
+    """Its number goes to the next socket, which could not be watched otherwise: ENOENT."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))  # full: the command waits for its reader
+    os.set_blocking(writing, True)
+
+    def read_all(connection: socket.socket) -> bytes:
+        answer = connection.recv(1)
+        while os.read(reading, 1 << 16)[-1:] != b"\n":
+            pass
+        return answer + connection.recv(1)
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        number = theirs.fileno()
+        with ours:
+            request = launcher.encode_request(["--version"], b"/")
+            socket.send_fds(ours, [request], [writing] * 3)
+            answer = loop.run_in_executor(None, read_all, ours)
+            await Daemon(WallClock(), 60.0).handle_connection(theirs)
+            pair = socket.socketpair()
+            assert number in [one.fileno() for one in pair]
+            with pair[0], pair[1]:
+                for one in pair:
+                    loop.add_writer(one, print)
+                    loop.remove_writer(one)
+            assert await answer == YES + bytes([0])
+
+    asyncio.run(serve())
+    os.close(reading)
+    os.close(writing)

@@ -141,8 +141,8 @@ def test_the_exit_status_speaks_where_the_log_does_not() -> None:
         assert ("no-command", CAUSE) in roles(beside, exit=127) or beside == [TERM]
     assert explain_lines(steps(3), exit=137)[0].number == 0
     assert roles(steps(3), exit=1) == [] == roles(steps(3))
-    refused = explain_lines(["herd: too few shards", "bye"], exit=78)
-    assert (refused[0].id, refused[0].text) == ("herd-refused", "herd: too few shards")
+    refused = explain_lines(["herd: error: too few shards", "bye"], exit=78)
+    assert (refused[0].id, refused[0].text) == ("herd-refused", "herd: error: too few shards")
     assert explain_lines(["no shards"], exit=78)[0].text == "exit status 78"
     assert explain_lines(["herd: resumed at step 3"], exit=127)[0].text == "exit status 127"
 

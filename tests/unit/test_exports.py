@@ -37,7 +37,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 VALUES: dict[str, Any] = {
     **OTHER, "name": "other", "accelerator": ["v4-16", "v4-8"], "reservation": "x",
-    "cluster": "ray", "requirements": "x", "deadline": "48h", "work": "2h",
+    "cluster": "ray", "image": "docker://x:1", "requirements": "x", "deadline": "48h", "work": "2h",
     "data_disks": "projects/p/zones/us-central2-b/disks/d", "tier": ["on-demand", "spot"],
     "sweep": None, "retry": {"failures": 9, "preemptions": 9}, "nfs": {"/data": "10.0.0.2:/share"},
 }  # fmt: skip
@@ -188,7 +188,9 @@ def test_no_value_of_a_secret_and_no_unset_place_is_hidden() -> None:
     found = write("jobset", job(secrets={"A": {"env": "B"}, "C": {"command": "pass c"}}))
     assert found.text.count("# fill in: ") == 2
     assert "pass c" not in found.text
-    assert any('"${B?}" "$(pass c)" | kubectl create secret' in one for one in found.notes)
+    assert any(
+        """"${B?}" "$(sh -c 'pass c')" | kubectl create secret""" in one for one in found.notes
+    )
     filled = write("jobset", job(), image="i", queue="q")
     assert "fill" not in filled.text.lower() and not filled.notes
 
@@ -318,6 +320,42 @@ def test_a_setup_that_fails_ends_the_pod(tmp_path: Path) -> None:
     with start_script(job(run="echo never", setup="false"), tmp_path) as pod:
         assert pod.communicate()[0] == ""
     assert pod.returncode == 1
+
+
+#: Slurm's programs, in small. `squeue` shows the step to who asks twice; the job runs.
+SLURM = {
+    "scontrol": 'echo "scontrol $1" >> calls; [ "$1" != show ] || echo n0; {show}',
+    "sinfo": "true",
+    "squeue": """case "$*" in
+*--steps*) [ ! -e asked ] || echo 7.0; touch asked;;
+*) echo RUNNING;;
+esac""",
+    "srun": """trap 'echo step stopped >> calls; exit 75' TERM
+echo srun >> calls; echo $$ > step; {step}; while :; do sleep 0.05; done""",
+    "scancel": 'echo scancel >> calls; kill "$(cat step)"',
+}
+
+
+@pytest.mark.parametrize(
+    ("moment", "calls"),
+    [("show", ["scontrol show"]), ("step", ["scontrol show", "srun", "scancel", "step stopped"])],
+)
+def test_slurm_may_ask_to_stop_before_the_step_is_there(
+    tmp_path: Path, moment: str, calls: list[str]
+) -> None:
+    for name, text in SLURM.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        asks = {"show": "true", "step": "true", moment: 'kill "$(cat batch)"'}
+        for word, line in asks.items():
+            text = text.replace(f"{{{word}}}", line)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+    script = f"echo $$ > batch\n{write('slurm', job()).text}"
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    variables = {"PATH": path, "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n0", "SLURM_NNODES": "1"}
+    subprocess.run(["bash", "-c", script], env=variables, cwd=tmp_path, check=True)
+    assert (tmp_path / "calls").read_text().splitlines() == [*calls, "scontrol requeue"]
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="needs kubectl")

@@ -104,7 +104,9 @@ def test_the_smallest_job() -> None:
 
 
 def test_every_field_keeps_its_value() -> None:
-    assert FIELDS.keys() - FULL.keys() == {"slices", "repo", "node_name", "deadline", "work"}
+    assert FIELDS.keys() - FULL.keys() == {
+        "slices", "repo", "node_name", "deadline", "work", "image",
+    }  # fmt: skip
     found = read_fields(FULL)
     assert isinstance(found, JobSpec)
     assert job_document(found) == FULL

@@ -275,7 +275,7 @@ def test_prices_are_for_all_chips_of_the_size() -> None:
 
 def test_every_changeable_field_is_tested() -> None:
     assert FIELDS.keys() - OTHER.keys() == {
-        "name", "cluster", "data_disks", "requirements", "reservation", "deadline", "work",
+        "name", "cluster", "image", "data_disks", "requirements", "reservation", "deadline", "work",
     }  # fmt: skip
 
 

@@ -190,7 +190,7 @@ def test_many_hosts_do_not_download_packages_at_once(workers: int) -> None:
 )
 def test_a_cluster_starts_in_place_of_the_command(run: str | list[str], words: list[str]) -> None:
     spec = order(run=run, cluster="ray")
-    assert command_arguments(spec) == {
+    assert command_arguments(spec, {}) == {
         "argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]
     }
     assert not spec.starts_early

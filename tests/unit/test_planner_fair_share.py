@@ -183,6 +183,34 @@ def test_everybody_has_had_a_node_once_the_others_are_done(lab: Lab) -> None:
     raise AssertionError({one.name for one in lab.slots} & fits)
 
 
+@settings(deadline=None, max_examples=40)
+@given(labs(), some.integers(1, 6), some.integers(0, 40))
+def test_nobody_with_less_than_their_share_gives_a_node_to_another_user(
+    lab: Lab, many: int, when: int
+) -> None:
+    """Not even while jobs come and go; a job of theirs with a higher priority may take it."""
+    lab.shares = replace(lab.shares, quotas=lab.shares.quotas[:1])
+    lab.slots = [replace(one, offers=(offer("a", type="v4-8", hosts=1),)) for one in lab.slots]
+    late = member("late", "user1", many, priority=0, desired_since=lab.now + 60 * when)
+    whole = lab.shares.quotas[0].chips
+    for number in range(when + 60):
+        lab.slots += late if number == when else []
+        slots = {one.name: one for one in lab.slots}
+        weights = {one.user: lab.shares.weights.get(one.user, 1.0) for one in lab.slots}
+        before = {user: lab.chips_of(user) for user in weights}
+        losses, held = Counter(lab.lost), set(lab.held)
+        found = lab.turn()
+        for name in lab.lost - losses:
+            user, urgency = slots[name].user, slots[name].priority
+            taken = any(
+                one.user == user and one.priority > urgency and one.name not in held
+                for one in found.values()
+                if not one.held or "is next" in one.held
+            )
+            share = whole * weights[user] / sum(weights.values())
+            assert before[user] > share or taken, (name, before, share)
+
+
 def test_a_stream_of_small_jobs_starves_no_large_one() -> None:
     large = member("large", "ana", type="v4-32", desired_since=1_000_000.0)
     lab = Lab([], LabShares(agreed=True, quotas=(quota(16),)))
@@ -302,6 +330,10 @@ def test_the_borrowed_node_is_given_back_saved_and_its_run_goes_on_later() -> No
     assert stop.facts["grace_s"] == 30.0  # it is asked to save, as at any stop
     assert "prod-0 of ana goes first" in stop.facts["why"]
     victim = stop.slot
+    assert toy.last.states["prod-0"] == (
+        f"is next on the 16 chips of spot v4 in a: {victim} of bert gives its node back"
+        " after saving"
+    )
     most = 0
     for _ in range(60):
         toy.tick()

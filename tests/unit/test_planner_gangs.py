@@ -25,6 +25,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
+from tpuherd.planner.bidding import FELL_SILENT_S, SILENT_LOOK_S
 from tpuherd.planner.plan import plan
 
 # ---- stalls --------------------------------------------------------------------------------------
@@ -598,7 +599,9 @@ def test_the_cloud_is_surveyed_often_while_work_is_open() -> None:
         toy_node.node = word
         assert again(idle).survey_s == survey_s
     toy_node.node, toy_node.cut = NodeState.READY, True
-    assert again(idle).survey_s == 5
+    for silent_s, look_s in ((FELL_SILENT_S - 1, SILENT_LOOK_S), (FELL_SILENT_S, 5)):
+        toy_node.heard = idle.now - silent_s
+        assert again(idle).survey_s == look_s
     toy_node.cut = False
     late = replace(toy_node, ask=replace(toy_node.ask, bid="gpt-0-g2-me"))
     idle.toy_nodes["gpt-0-g2-me"] = late

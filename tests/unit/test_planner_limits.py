@@ -82,7 +82,8 @@ def test_lifetime_and_cost() -> None:
 def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> None:
     refused = AttemptRecord(
         id="a", number=1, bid=NAME, code_digest="", launched_at=NOW, verdict=Verdict.FAILURE,
-        exit=78, lines=("loading", "herd: no shards", "herd: too few shards", "bye"), unfit=True,
+        exit=78, lines=("herd: error: too few shards", "herd: left in step 2", "bye"),
+        unfit=True,
     )  # fmt: skip
     slot_history = SlotHistory(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
     assert (

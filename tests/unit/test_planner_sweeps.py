@@ -5,14 +5,18 @@ from itertools import product
 
 import pytest
 
+from tests.unit.planner_scenes import NAME, NOW, bid
+from tests.unit.toy_cloud import slot
 from tests.unit.toy_sweeps import Sweeper, search, settled
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cache_codec import decode_cache, encode_cache
+from tpuherd.model.observed import ObservedState
 from tpuherd.model.search import Prune
-from tpuherd.model.slot_history import History
+from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Limits
 from tpuherd.model.sweep_trials import TrialEnd
+from tpuherd.sweeps.scheduler import SweepStep, run_step
 
 TRIALS = 6
 
@@ -242,3 +246,35 @@ def test_a_restarted_engine_remembers_the_sweep() -> None:
         toy.tick()
         assert decode_cache(History, encode_cache(toy.history)) == toy.history
     assert toy.sweep.trials[1].lost
+
+
+RUNNING = AttemptRecord(
+    id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 9, started_at=NOW - 8
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "free"),
+    [
+        (RUNNING, False),
+        (replace(RUNNING, ended_at=NOW, sure=False), False),
+        (replace(RUNNING, ended_at=NOW), True),
+        (replace(RUNNING, trial=5), True),
+        (None, False),  # its hosts have not told yet what they run
+    ],
+)
+def test_after_a_lost_store_no_trial_starts_while_a_node_may_still_run_it(
+    found: AttemptRecord | None, free: bool
+) -> None:
+    there = bid(granted_at=NOW - 99, ready_at=NOW - 90)
+    ready = replace(there, name="gpt-1-g1-me", slot="gpt-1", prepared="c")
+    slots = {
+        "gpt-0": SlotHistory(attempt=found, bids={NAME: replace(there, adopted=True)}),
+        "gpt-1": SlotHistory(bids={ready.name: ready}),
+    }
+    turn = SweepStep(
+        job="gpt", search=search(), slots=[slot("gpt-1", trials=True)], observed=ObservedState(),
+        history=History(slots=slots), now=NOW,
+    )  # fmt: skip
+    run_step(turn)
+    assert ("trial.assigned" in [event.kind for event in turn.events]) == free

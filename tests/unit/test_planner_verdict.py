@@ -382,7 +382,8 @@ def test_the_first_failing_host_is_the_earliest_with_its_own_cause() -> None:
         (("herd: another process is gone",), 1, None, False),
         ((), 78, None, False),
         (("I can't: herd: no",), 78, None, False),
-        (("herd: too few shards", "bye"), 78, None, True),
+        (("herd: resumed at step 3",), 78, None, False),
+        (("herd: error: too few shards", "bye"), 78, None, True),
     ],
 )
 def test_own_cause(lines: tuple[str, ...], code: int | None, signal: int | None, own: bool) -> None:
@@ -390,8 +391,8 @@ def test_own_cause(lines: tuple[str, ...], code: int | None, signal: int | None,
 
 
 def test_of_several_commands_that_cannot_run_the_one_with_a_reason_counts() -> None:
-    found = failing([(NOW - 9, 78, ()), (NOW - 8, 78, ("herd: too few shards",))])
-    assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: too few shards",))
+    found = failing([(NOW - 9, 78, ()), (NOW - 8, 78, ("herd: error: too few shards",))])
+    assert (found.host, found.lines) == (f"{NAME}/w1", ("herd: error: too few shards",))
 
 
 def missing(code: int, *, took_s: float = 0.2, **changes: Any) -> HostStatus:
@@ -475,7 +476,11 @@ TRACEBACK = (
         (("step 1", *TRACEBACK), "ValueError: the batch is bad"),
         ((*TRACEBACK, "", "During handling of it", *TRACEBACK[:1], "KeyError: 1"), TRACEBACK[-1]),
         (TRACEBACK[2:], "ValueError: the batch is bad"),
-        ((*TRACEBACK, "herd: too few shards", "bye"), "too few shards"),
+        ((*TRACEBACK, "herd: error: too few shards", "bye"), "too few shards"),
+        ((*TRACEBACK, "herd: the loop was left in step 5"), TRACEBACK[-1]),
+        (("herd: resumed at step 3", "KeyError: 'lr'"), "KeyError: 'lr'"),
+        (("no batch", "herd: skipped the checkpoint of step 6: not found"), "no batch"),
+        (("herd: resumed at step 3",), ""),
         ((GLOO, "KeyError: 'lr'"), "KeyError: 'lr'"),
         ((GLOO,), ""),
         (("    no error in a column",), "no error in a column"),
@@ -517,7 +522,7 @@ def test_hosts_that_exit_because_one_was_stopped_are_no_failure() -> None:
         "RuntimeError: Unable to initialize backend 'tpu': ABORTED",
         "open(/dev/accel0): Device or resource busy",
         "observed errors are: [Hardware]",
-        "herd: the hosts are not alike: the number of chips is 3 for process 1 on w1, but 4 for 3",
+        "herd: error: the hosts are not alike: the number of chips is 3 for process 1, but 4 for 3",
     ],
 )
 def test_failing_chips_are_a_node_fault(line: str) -> None:
@@ -527,7 +532,7 @@ def test_failing_chips_are_a_node_fault(line: str) -> None:
     found = concluded(Scene(), hosts)
     assert isinstance(found, AttemptEnd)
     assert found.verdict is Verdict.NODE_FAULT and found.chips
-    said = line.removeprefix("herd: ")
+    said = line.removeprefix("herd: error: ")
     assert found.why.endswith(f"w0 exited with 3: its chips failed to initialize: {said}")
     # Once it has taken a step, the chips were up; and if they come up nowhere, it is the command.
     begun = (replace(host(0, "failed"), works=(replace(works, step=1),)), host(1, "failed"))

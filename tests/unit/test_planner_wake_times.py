@@ -26,7 +26,7 @@ from tpuherd.model.slots_and_plan import (
     Withdraw,
 )
 from tpuherd.planner.bid_status import BidStatus
-from tpuherd.planner.bidding import DRAIN_S, is_log_draining
+from tpuherd.planner.bidding import DRAIN_S, FELL_SILENT_S, is_log_draining
 from tpuherd.planner.deletion_guard import BELIEVED_S
 from tpuherd.planner.gang_progress import LAUNCH_S
 from tpuherd.planner.observations_to_events import find_bid_events
@@ -96,9 +96,8 @@ def test_while_deletions_are_paused_the_cloud_is_surveyed_often() -> None:
         },
         frozen_at=NOW - 1,
     )
-    hosts = {
-        name: tuple(host(worker, node=name, reached=False) for worker in (0, 1)) for name in far
-    }
+    silent = [host(n, reached=False, heard_at=NOW - FELL_SILENT_S) for n in (0, 1)]
+    hosts = {name: tuple(replace(one, node=name) for one in silent) for name in far}
     sights = {name: replace(sight(NodeState.READY), bid=name) for name in far}
     observed = seen(observations=sights, hosts=hosts)
     begun = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)

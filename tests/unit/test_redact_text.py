@@ -1,6 +1,7 @@
 """What may be shown of a text: no secret in any form, and all that helps to find a bug."""
 
 import json
+import time
 from base64 import b64encode
 from urllib.parse import quote
 
@@ -82,6 +83,18 @@ def test_names_are_hidden_as_words_only() -> None:
 def test_the_same_address_has_the_same_placeholder() -> None:
     text = redact_text("a@b.org c@d.org a@b.org", (), HIDE).text.split()
     assert text[0] == text[2] != text[1]
+
+
+@pytest.mark.parametrize("part", [
+    "x", "_", "a.", "a:", "a@", "token", "token\\", "eyJ-", "http://", "x://a:", "x://a:a:",
+    "ecdsa-sha2-",
+])  # fmt: skip
+def test_a_line_of_any_length_is_read_in_bounded_time(part: str) -> None:
+    """A log may have 100 kB of base64 in a line, which took a quarter of an hour."""
+    begun = time.process_time()
+    redact_text(part * (100_000 // len(part)), [], HIDE)
+    redact_text("https://ann:" + part * (100_000 // len(part)), [], HIDE)
+    assert time.process_time() - begun < 100
 
 
 def test_names_of_secret_variables() -> None:

@@ -28,6 +28,7 @@ from tpuherd_host.train.save_interval import (
     COST_TIMES_MIN,
     LONGEST_S,
     SaveCosts,
+    count_losses,
     mean_life_s,
     parse_node_life,
     save_interval_s,
@@ -57,6 +58,23 @@ def test_youngs_rule() -> None:
     assert (one.steps_until_save(1.0, 0, 0), other.steps_until_save(1.0, 0, 0)) == (85, 42), (
         "where nodes die soon, too"
     )
+
+
+@pytest.mark.parametrize(
+    ("attempt", "saved_by", "losses", "at_end", "found"),
+    [
+        (2, 1, 0, False, 1),  # lost without a last save
+        (2, 1, 0, True, 0),  # stopped in time
+        (4, 1, 0, True, 2),  # two more died before their first save
+        (9, 8, 3, False, 4),
+        (9, 8, None, True, 7),  # a version that did not count
+        (1, 5, 2, False, 2),  # the job was submitted anew
+    ],
+)
+def test_an_end_with_a_save_is_no_loss(
+    attempt: int, saved_by: int, losses: int | None, at_end: bool, found: int
+) -> None:
+    assert count_losses(attempt, saved_by, losses, at_end=at_end) == found
 
 
 @given(st.floats(0, 1e4), st.floats(1, 1e7), st.floats(0, 1e3))
@@ -305,7 +323,8 @@ def test_a_part_is_loaded_unless_shapes_differ(
 
 @pytest.mark.parametrize("nonsense", [
     {"step": -1}, {"step": "7"}, {"step": 1, "better": "x"}, {"step": 1, "best_count": "2"},
-    {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]},
+    {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]}, {"step": 1, "losses": "x"},
+    {"step": 1, "at_end": 1},
 ])  # fmt: skip
 def test_a_commit_of_other_types_is_damage(nonsense: object) -> None:
     with pytest.raises(DamagedCheckpoint):

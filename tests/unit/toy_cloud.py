@@ -102,6 +102,7 @@ class Toy:
         self.toy_nodes: dict[str, ToyNode] = {}
         self.events: list[HistoryEvent] = []
         self.grants = grants  #: seconds until a zone grants; inf: never
+        self.machines = inf  #: how many nodes a zone has at once
         self.zones = frozenset(ZONES)
         self.lasts = 60.0  #: how long the command runs
         self.exit = 0
@@ -182,7 +183,8 @@ class Toy:
                 continue
             zone = toy_node.ask.offer.zone
             due = toy_node.made + self.grants(zone)
-            if toy_node.request is RequestState.QUEUED and due <= self.now:
+            free = self.granted_in(zone) < self.machines
+            if toy_node.request is RequestState.QUEUED and due <= self.now and free:
                 toy_node.request, toy_node.node = RequestState.GRANTED, NodeState.MAKING
                 toy_node.ready = self.now + 30
             if toy_node.node is NodeState.MAKING and toy_node.ready <= self.now:
@@ -193,6 +195,12 @@ class Toy:
                 for process in processes.values():
                     if process.ended is None and process.started + self.lasts <= self.now:
                         process.ended, process.exit = self.now, self.exit
+
+    def granted_in(self, zone: str) -> int:
+        """How many nodes of a zone are taken, also by what is being deleted."""
+        return sum(
+            one.node is not None and one.ask.offer.zone == zone for one in self.toy_nodes.values()
+        )
 
     def tick(self, seconds: float = 5.0) -> EnginePlan:
         self.now += seconds

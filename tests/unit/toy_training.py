@@ -27,6 +27,7 @@ class ToyProgram:
     block_s: float = 4.0
     took_s: float = 11.0
     setup_s: float = 240.0
+    early_s: float = 0.0  #: of the set-up, before READY
     boot_s: float = 35.0
     compile_s: float = 60.0
     compile_again_s: float = 60.0  #: from the second attempt on
@@ -105,8 +106,9 @@ class ToyJob:
         self.tell("bid.granted", bid=self.bid)
         self.now += create_s
         self.tell("bid.ready", bid=self.bid)
-        self.now += self.program.setup_s
-        self.tell("slot.prepared", bid=self.bid, code_digest="c", hosts=[])
+        took_s = self.program.setup_s
+        self.now += max(0.0, took_s - self.program.early_s)
+        self.tell("slot.prepared", bid=self.bid, code_digest="c", hosts=[], took_s=took_s)
 
     def run_attempt(self, until: float) -> None:
         """One attempt, to whatever ends it."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import ceil, log, sqrt
 
-from tpuherd.accounting.cycles import CycleEnd, SavePace, SlotCycles, read_cycles, read_pace
+from tpuherd.accounting.cycles import Cycle, CycleEnd, SavePace, SlotCycles, read_cycles, read_pace
 from tpuherd.accounting.goodput import GoodputState, SlotAccount, combined_goodput
 from tpuherd.accounting.what_if import UNSEEN, Change, replay_job
 
@@ -126,7 +126,7 @@ def list_ideas(histories: Sequence[SlotCycles], pace: SavePace) -> list[Idea]:
     starts = [cycle.startup for history in histories for cycle in history.cycles]
     boots = [parts.get("python_s", 0.0) + parts.get("import_s", 0.0) for parts in starts]
     compiles = [cycle.startup.get("compile_s", 0.0) for cycle in later]
-    setups = [gap.get(GoodputState.HOST_SETUP, 0.0) for gap in gaps]
+    setups = [setup_time(cycle) for history in histories for cycle in history.cycles]
     stall_s = nice_time(max(STALL_S, STALL_STEPS * pace.step_s))
     hangs = [gap.get(GoodputState.HUNG, 0.0) for gap in gaps]
     limits = (
@@ -141,6 +141,12 @@ def list_ideas(histories: Sequence[SlotCycles], pace: SavePace) -> list[Idea]:
         if (long := [time for time in seconds if time > then_s])
     ]
     return [*ideas, *save_ideas(histories, pace), *failure_ideas(histories)]
+
+
+def setup_time(cycle: Cycle) -> float:
+    """How long its set-up took, with what was done before READY."""
+    gap_s = cycle.gap.get(GoodputState.HOST_SETUP, 0.0)
+    return gap_s if cycle.setup_s is None else cycle.setup_s
 
 
 def save_ideas(histories: Sequence[SlotCycles], pace: SavePace) -> list[Idea]:

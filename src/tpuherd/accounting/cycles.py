@@ -57,6 +57,7 @@ class Cycle:
     noticed: bool  #: it was asked to stop before its node went away
     asked: bool  #: it was asked to stop, so that it could save
     startup: Mapping[str, float]
+    setup_s: float | None = None  #: its set-up, of which a part was before READY; None: unknown
     finding: str = ""  #: the known failure that ended it
 
 
@@ -138,6 +139,7 @@ def read_cycle(account: SlotAccount, run: AttemptAccount, before: float) -> Cycl
         noticed=attempt.verdict is Verdict.PREEMPTED and attempt.stopping_at is not None,
         asked=attempt.stopping_at is not None or attempt.verdict is Verdict.FAILURE,
         startup=run.startup,
+        setup_s=run.setup_s,
         finding=attempt.finding,
     )
 

@@ -107,6 +107,7 @@ class AttemptAccount:
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     points: tuple[tuple[float, int], ...] = ()  #: when it reported which step
     saves: SaveTotals | None = None  #: None: it does not report them
+    setup_s: float | None = None  #: the set-up before it, READY or not; None: there was none
 
     @property
     def progress_since(self) -> float | None:
@@ -250,6 +251,19 @@ def find_recoveries(account: SlotAccount) -> tuple[LossRecovery, ...]:
             )
         )
     return tuple(found)
+
+
+def time_of_step(run: AttemptAccount, points: Sequence[tuple[float, int]], step: int) -> float:
+    """When an attempt reached that step, interpolated between two reports."""
+    before = (run.progress_since or run.attempt.launched_at, run.resumed)
+    for at, there in points:
+        if there >= step:
+            start, low = before
+            if low is None or there == low or step <= low:
+                return at if there == step else start
+            return start + (at - start) * (step - low) / (there - low)
+        before = (at, there)
+    return before[0]
 
 
 def count_lost_steps(before: AttemptAccount, after: AttemptAccount | None) -> int | None:

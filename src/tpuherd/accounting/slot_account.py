@@ -4,7 +4,7 @@ Some events also tell what was true before them: an end names the last sign of l
 the checkpoint it came from. Then the time since is relabeled.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from tpuherd.accounting.goodput import (
     SlotAccount,
     StateSpan,
     seconds_by_state,
+    time_of_step,
 )
 from tpuherd.history.apply_event import apply_slot_event
 from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
@@ -58,6 +59,7 @@ class AccountBuilder:
     lost: int = 0
     why: str = ""
     billed: list[BilledSpan] = field(default_factory=list)  #: of nodes that are gone
+    setups: dict[str, float] = field(default_factory=dict)  #: seconds, by bid, since the last run
 
 
 def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -183,7 +185,11 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
     if book.runs and book.runs[-1].attempt.trial != slot_history.attempt.trial:
         book.reached = book.saved = None  # of a sweep: each trial counts its own steps
         book.marks = {}
-    book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
+    setup_s = book.setups.get(event.facts["bid"])
+    book.setups.clear()
+    book.runs.append(
+        AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type, setup_s=setup_s)
+    )
     book.points.append([])
     if len(book.runs) > RUNS_MAX:
         del book.runs[0], book.points[0]
@@ -339,19 +345,6 @@ def mark_wasted(book: AccountBuilder, resumed: int) -> None:
             return
 
 
-def time_of_step(run: AttemptAccount, points: Sequence[tuple[float, int]], step: int) -> float:
-    """When an attempt reached that step, interpolated between two reports."""
-    before = (run.progress_since or run.attempt.launched_at, run.resumed)
-    for at, there in points:
-        if there >= step:
-            start, low = before
-            if low is None or there == low or step <= low:
-                return at if there == step else start
-            return start + (at - start) * (step - low) / (there - low)
-        before = (at, there)
-    return before[0]
-
-
 def relabel_spans(
     book: AccountBuilder, start: float, end: float, over: frozenset[GoodputState], new: GoodputState
 ) -> None:
@@ -423,6 +416,12 @@ def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
     book.goal = Goal(event.facts.get("goal", book.goal))
 
 
+def handle_prepared(book: AccountBuilder, event: HistoryEvent) -> None:
+    """Remember how long a set-up took, which may have begun before READY."""
+    if "took_s" in event.facts:
+        book.setups[event.facts["bid"]] = float(event.facts["took_s"])
+
+
 def handle_slot_end(book: AccountBuilder, event: HistoryEvent) -> None:
     """Apply the end of the slot's work."""
     book.why = str(event.facts.get("why", ""))
@@ -436,6 +435,7 @@ TELLS: Mapping[str, Callable[[AccountBuilder, HistoryEvent], None]] = {
     "bid.granted": handle_bid_answer,
     "bid.ready": handle_bid_answer,
     "bid.refused": handle_bid_answer,
+    "slot.prepared": handle_prepared,
     "attempt.first_step": handle_first_step,
     "attempt.saved": handle_saved,
     "attempt.ended": handle_ended,

@@ -154,7 +154,10 @@ def changed_gap(
 ) -> Mapping[GoodputState, float]:
     """The gap before an attempt, after the change; the one before trained so much longer."""
     gap, parts = dict(cycle.gap), cycle.startup
-    limit(gap, GoodputState.HOST_SETUP, change.setup_s)
+    if cycle.setup_s is None:
+        limit(gap, GoodputState.HOST_SETUP, change.setup_s)
+    else:  # what of it was done before READY cost nothing
+        shorten(gap, GoodputState.HOST_SETUP, cycle.setup_s - change.setup_s)
     limit(gap, GoodputState.HUNG, change.stall_s)
     boot = parts.get("python_s", 0.0) + parts.get("import_s", 0.0)
     shorten(gap, GoodputState.STARTING, boot - change.boot_s)

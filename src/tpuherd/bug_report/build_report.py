@@ -104,11 +104,23 @@ def find_sources(job: str | None, console: Console, found: Collection) -> Source
     except (HerdError, OSError) as error:
         found.note_problem("the project", error)
         return Sources(machine=machine, scope=None, contents=StoreContents())
-    contents = inspect_store(scope.store_folder, most=EVENTS_MAX, job=job)
+    contents = read_store(scope, job)
     found.problems += [f"the store: {one}" for one in contents.problems]
     if job is not None and contents.is_sound and job not in contents.jobs and not contents.events:
         raise NotFound(no_job_message(job, contents.jobs))
     return Sources(machine=machine, scope=scope, contents=contents)
+
+
+def read_store(scope: ProjectScope, job: str | None) -> StoreContents:
+    """Read the store, wherever it is, and change nothing."""
+    folder = scope.store_folder
+    if scope.database is None:
+        return inspect_store(folder, most=EVENTS_MAX, job=job)
+    try:
+        from tpuherd.store.inspect_server import inspect_server
+    except ImportError:
+        return StoreContents(problems=["it is in PostgreSQL, and psycopg is not installed"])
+    return inspect_server(scope.database, folder.name, most=EVENTS_MAX, job=job)
 
 
 def collect_files(found: Collection, sources: Sources, job: str | None) -> None:
@@ -140,6 +152,9 @@ def list_known_values(sources: Sources) -> Iterator[KnownValue]:
     environ = sources.machine.environ
     yield from known_values.stored_secrets(sources.machine.folders)
     yield from known_values.secret_variables(environ)
+    database = None if sources.scope is None else sources.scope.database
+    if database is not None and database.password:
+        yield KnownValue(value=database.password, kind=SECRET)
     for value in private_values(sources.contents):
         if len(value) >= PRIVATE_MIN:
             yield KnownValue(value=value, kind=SECRET)

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "tpuherd.cli.levanter:levanter",
         ),
         "quota": ("Show what you may have, and what uses it.", "tpuherd.cli.quota:quota"),
+        "shares": ("Show and set each user's part of a quota.", "tpuherd.cli.shares:shares"),
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
         "check": ("Find what is wrong, and how to mend it.", "tpuherd.cli.check:check"),
         "bug-report": (

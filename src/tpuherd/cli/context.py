@@ -140,6 +140,7 @@ def install(name: str | None) -> int:
 def grant(**said: Any) -> ParsedCommand:
     """Add a grant: `zones: any` uses only granted zones, types and tiers.
 
+    A simulated world grants everything; there, a grant says only how many chips users share.
     Google's mail about your quota can be read as it is, with --mail.
     """
     one = [said[word] is not None for word in ("zone", "type_", "tier")]
@@ -235,8 +236,9 @@ async def run_context_show(
     content = contexts_file.load_contexts(config_folder(console))
     chosen = name or contexts_file.current_name(content, console.environ)
     one = contexts_file.find_context(content, chosen) if chosen else {}
-    world = Path(one["world"]) if one.get("world") else None
-    project = one.get("project") or ("" if world else current_project(console))
+    world, project = current_place(console)
+    if one:
+        world, project = (Path(one["world"]), "") if one.get("world") else (None, one["project"])
     allowed = project_settings.load_allowance(config_folder(console), world=world, project=project)
     if json_:
         grants = [grant_document(grant) for grant in allowed.grants]
@@ -248,9 +250,9 @@ async def run_context_show(
     await print_lines(console, format_table(rows))
     if allowed.everything:
         await print_lines(console, "\nAll zones may be used.")
-    elif allowed.grants:
+    if allowed.grants:
         await print_lines(console, "\n" + grants_table(allowed.grants))
-    else:
+    elif not allowed.everything:
         await print_lines(
             console, "\nNo grants. herd asks before it requests the first node that is billed."
         )
@@ -280,7 +282,7 @@ async def run_context_remove(name: str, console: "Console", home: "HostAccess") 
 async def run_context_grant(said: dict[str, Any], console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import print_json, print_lines
 
-    project = said["project"] or current_project(console)
+    world, project = (None, said["project"]) if said["project"] else current_place(console)
     found = parse_mail_grants(await read_mail(said["mail"], console)) if said["mail"] else []
     if said["mail"] and not found:
         hint = "expected a line such as: 32 spot Cloud TPU v4 chips in zone us-central2-b"
@@ -290,16 +292,17 @@ async def run_context_grant(said: dict[str, Any], console: "Console", home: "Hos
         found.append(Grant(type=normalize_type(said["type_"]), **words))
     for one in found:
         check_grant(one)
+    config, title = config_folder(console), project or f"the world in {world}"
     if said["clear"]:
-        project_settings.clear_grants(config_folder(console), project)
-    project_settings.add_grants(config_folder(console), project, found)
-    allowed = project_settings.load_allowance(config_folder(console), world=None, project=project)
+        project_settings.clear_grants(config, world=world, project=project)
+    project_settings.add_grants(config, world=world, project=project, grants=found)
+    allowed = project_settings.load_allowance(config, world=world, project=project)
     if said["json_"]:
         await print_json(console, [grant_document(one) for one in allowed.grants])
     elif allowed.grants:
-        await print_lines(console, f"Grants of {project}:\n{grants_table(allowed.grants)}")
+        await print_lines(console, f"Grants of {title}:\n{grants_table(allowed.grants)}")
     else:
-        await print_lines(console, f"{project} has no grants")
+        await print_lines(console, f"{title} has no grants")
     return 0
 
 
@@ -332,14 +335,13 @@ def config_folder(console: "Console") -> Path:
     return resolve_folders(console.environ).config
 
 
-def current_project(console: "Console") -> str:
-    """Return the current Google project, without checking access to it."""
+def current_place(console: "Console") -> tuple[Path | None, str]:
+    """Return the chosen world, or else the Google project, without checking access to it."""
     current = project_access.current_context(config_folder(console), console.environ)
-    if current.get("world"):
-        raise InvalidInput(
-            "a simulated world grants everything", hint="name a Google project with --project ID"
-        )
-    return project_access.resolve_project(
+    world = project_access.find_world_folder(console.environ, current, console.said.world)
+    if world is not None:
+        return world, ""
+    return None, project_access.resolve_project(
         console.environ, current, project_access.find_credentials(console.environ)
     )
 

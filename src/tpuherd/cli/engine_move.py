@@ -39,8 +39,9 @@ def move_away(target: str, environ: Mapping[str, str]) -> str:
     current = contexts_file.current_context(resolve_folders(environ).config, environ).get("via")
     if current and current != target:
         raise InvalidInput(f"the engine is on {current}", hint="herd engine move --back first")
-    via_client.prepare_machine(far)
     place = project_access.resolve_access(environ)
+    engine_transfer.refuse_shared_store(place)
+    via_client.prepare_machine(far)
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
     stone = moved_marker.read_moved_marker(folder)
     token = stone["token"] if stone else secrets.token_hex(8)
@@ -72,6 +73,7 @@ START = b'["engine", "start"]'.hex()
 def move_back(environ: Mapping[str, str]) -> str:
     """Move to this machine; return a sentence for the user."""
     place = project_access.resolve_access(environ)
+    engine_transfer.refuse_shared_store(place)
     folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
     far = find_machine(environ, (moved_marker.read_moved_marker(folder) or {}).get("to"))
     via_client.prepare_machine(far)

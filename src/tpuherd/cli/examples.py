@@ -89,6 +89,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd setup gcp --way iap",
     ),
     "quota": ("herd quota", "herd quota --json"),
+    "shares": ("herd shares", "herd shares --json"),
+    "shares set": ("herd shares set ana 2",),
     "bucket": ("herd bucket check gs://my-runs",),
     "bucket check": (
         "herd bucket check gs://my-runs --zone us-central2-b",

@@ -32,7 +32,11 @@ def export() -> None:
 
 @export.command()
 @target_argument
-@click.option("--image", metavar="IMAGE", help="The image with your code and its packages.")
+@click.option(
+    "--image",
+    metavar="IMAGE",
+    help="The image with your code and its packages. Default: the job's `image`.",
+)
 @click.option("--queue", metavar="NAME", help="The LocalQueue of Kueue that takes the job.")
 @click.option(
     "--provisioning",

@@ -81,7 +81,7 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     if not chosen:
         sentence = no_logs_sentence(look, shelf)
         if not look.follow:
-            raise NotFound(sentence, hint="commands without output leave no log")
+            raise NotFound(sentence, hint=no_logs_hint(console))
         await console.print_notice(f"herd logs: {sentence}; waiting for one")
     await page.print_new(chosen, tail=look.tail)
     while look.follow:
@@ -94,6 +94,17 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
 def log_folder(console: "Console") -> Path:
     """Return the folder of the logs; the project or world itself may be gone."""
     return project_access.resolve_scope(console.environ, world=console.said.world).logs_folder
+
+
+def no_logs_hint(console: "Console") -> str:
+    """Return what a missing log may mean; engines of several accounts may have led."""
+    from tpuherd.commands.find_logs import engine_accounts
+
+    scope = project_access.resolve_scope(console.environ, world=console.said.world)
+    if scope.database is not None and (accounts := engine_accounts(scope)):
+        names = ", ".join(accounts)
+        return f"each account keeps the logs that its own engine collected: {names}"
+    return "commands without output leave no log"
 
 
 def compile_pattern(text: str | None) -> re.Pattern[bytes] | None:

@@ -93,7 +93,7 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
     import asyncio
 
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
-    from tpuherd.jobs.submit import update_code
+    from tpuherd.jobs.submit import OTHERS_CODE, update_code
     from tpuherd.jobs.upload_consent import ask_upload_consent
     from tpuherd.sync.snapshot_store import open_archive
 
@@ -101,6 +101,7 @@ async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess"
         stored_job = here.get_job(
             load.target, hint=f"for a node, give a folder: {load.target}:DEST"
         )
+        here.check_user(stored_job, hint=OTHERS_CODE)
         archive = open_archive(here.place.folders.state)
         taking = partial(take_chosen_snapshot, load, console, archive)
         first = await asyncio.to_thread(taking)

@@ -53,7 +53,8 @@ for one in python3.14 python3.13 python3.12 python3.11 python3 ""; do
 done
 cat > {wheel}
 rm -rf {stamp}; $one -m venv {stamp} >&2
-{stamp}/bin/python -m pip install --disable-pip-version-check -q ./{wheel} > pip.log 2>&1 || {{
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+{stamp}/bin/python -m pip install -q "./{wheel}{extras}" > pip.log 2>&1 || {{
     tail -n 3 pip.log >&2; exit 1; }}
 touch {stamp}/ready; rm {wheel} pip.log; ln -sfn {stamp} current
 for one in */herd; do
@@ -102,14 +103,20 @@ def find_remote_machine(
     via = via or said
     if not via or environ.get("HERD_WORLD"):
         return None
+    name = contexts_file.current_name(content, environ)
+    if environ.get("HERD_STORE"):
+        raise InvalidInput(
+            f"HERD_STORE is set, but the commands of {name} run on {via}, which does not get it",
+            hint=f"unset it, and name the store: herd context add {name} --store URL",
+        )
     context.pop("account", None)
-    context.setdefault("login", host_login(environ.get("USER") or project_access.local_user()))
+    if not context.get("store"):  # else the users of the store share one
+        context.setdefault("login", host_login(environ.get("USER") or project_access.local_user()))
     world = Path(context["world"]).expanduser() if context.get("world") else None
     if world is None:
         known = project_access.find_credentials(environ, account=content.get("account"))
         context["project"] = project_access.resolve_project(environ, context, known)
     key = project_settings.project_key(world=world, project=context.get("project", ""))
-    name = contexts_file.current_name(content, environ)
     letter = {
         "name": name,
         "context": context,
@@ -182,7 +189,10 @@ def check_machine(far: RemoteMachine) -> int:
 def install_herd(far: RemoteMachine) -> None:
     """Install our package in an environment of its own; dependencies come from PyPI."""
     open_connection(far)
-    line = INSTALL.format(root=ROOT, stamp=wheel.wheel_stamp(), wheel=wheel.wheel_name())
+    extras = "[lab]" if far.letter["context"].get("store") else ""
+    line = INSTALL.format(
+        root=ROOT, stamp=wheel.wheel_stamp(), wheel=wheel.wheel_name(), extras=extras
+    )
     done = run_on_machine(far, f"sh -c {shlex.quote(line)}", wheel.build_wheel())
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-400:]

@@ -51,7 +51,8 @@ def main(words: list[str]) -> int:
     os.umask(0o077)
     os.environ["XDG_CONFIG_HOME"] = str(home / "config")
     os.environ["XDG_STATE_HOME"] = str(home / "state")
-    os.environ.pop("HERD_WORLD", None)
+    for name in ("HERD_WORLD", "HERD_STORE"):  # the context says what is meant
+        os.environ.pop(name, None)
     try:
         if word == "run":
             return run_herd(home, rest[0], json.loads(bytes.fromhex(rest[1])))
@@ -157,6 +158,7 @@ def store_folder() -> Path:
 def receive_store(token: str) -> None:
     """Receive the store, unless this move arrived already."""
     place = project_access.resolve_access(os.environ)
+    engine_transfer.refuse_shared_store(place)
     if moved_marker.refuse_second_store(
         engine_transfer.part_folders(place)[engine_transfer.STORE], token
     ):
@@ -167,6 +169,7 @@ def receive_store(token: str) -> None:
 def send_store(token: str, to: str) -> None:
     """Send the store to the machine `to`."""
     place = project_access.resolve_access(os.environ)
+    engine_transfer.refuse_shared_store(place)
     stored_jobs = asyncio.run(prepare_move(place, to=to, token=token))
     engine_transfer.pack_transfer(place, sys.stdout.buffer, stored_jobs)
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from tpuherd.clock import Clock
@@ -32,11 +33,16 @@ class BidsApi:
         clock: Clock,
         ssh_port: int,
         nodes: Callable[[], Awaitable[nodes_api.NodeList]],
+        login_key: tuple[str, str] | None = None,
     ) -> None:
+        """`login_key`: a login and its public key, which new nodes have from the start: the cloud
+        takes no key while it creates a node.
+        """
         self.cloud = cloud
         self.clock = clock
         self.ssh_port = ssh_port
         self._list_nodes = nodes
+        self._login_key = login_key
         self._nodes: Mapping[str, list[Node]] = {}  #: by bid, from the last survey
         #: By zone: when its failed operations were read, and what they were.
         self._failed: dict[str, tuple[float, Mapping[str, error_replies.CloudError]]] = {}
@@ -77,6 +83,9 @@ class BidsApi:
 
     async def submit_bid(self, ask: Ask, order: NodeSpec) -> None:
         """Create it. If the name is taken, succeed if that resource is this very bid."""
+        if self._login_key is not None:
+            metadata = parse.add_ssh_key(order.metadata, *self._login_key)
+            order = replace(order, metadata=metadata or order.metadata)
         queued = ask.offer.kind is RequestKind.QUEUED
         path = self._zone_path(ask.offer.zone)
         try:

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
+from tpuherd.clock import WallClock
 from tpuherd.errors import InvalidInput
 from tpuherd.jobs.job_queries import last_submission
 from tpuherd.settings.project_access import ProjectScope
+from tpuherd.store.engine_rest import STARTED
 from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore
 from tpuherd.store.open_database import open_database
 from tpuherd.targets import (
@@ -22,6 +25,7 @@ from tpuherd.targets import (
     worker_labels,
 )
 
+STARTS_MAX = 1_000  #: of engines that are looked through
 NEVER: Mapping[str, float] = {}
 
 
@@ -63,6 +67,15 @@ def submission_times(target: str, place: ProjectScope, now: float) -> dict[str, 
         return found
     finally:
         store.close()
+
+
+def engine_accounts(place: ProjectScope) -> list[str]:
+    """Return the accounts whose engines have led, the latest last."""
+    with closing(open_database(place, WallClock().now())) as store:
+        started = store.read_events(kinds=(STARTED,), limit=STARTS_MAX, newest=True)
+        return list(
+            dict.fromkeys(str(one.facts["who"]) for _, one in started if "who" in one.facts)
+        )
 
 
 def is_of_current_job(log: "HostLog", begun: Mapping[str, float]) -> bool:

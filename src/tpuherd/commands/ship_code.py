@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tpuherd.commands.command_types import confirm_foreign_hosts, resolve_hosts
 from tpuherd.jobs.open_project import Session
-from tpuherd.jobs.submit import update_code
+from tpuherd.jobs.submit import OTHERS_CODE, update_code
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.sync.ship import Shipment, ship
@@ -33,6 +33,7 @@ async def ship_folder(
 async def change_code(path: Path, job: str, here: Session) -> Shipment:
     """Make a folder the job's code from its next attempt on; nothing is sent yet."""
     stored_job = here.get_job(job, hint=f"for a node, pass dest=…: {job}")
+    here.check_user(stored_job, hint=OTHERS_CODE)
     archive = open_archive(here.place.folders.state)
     taking = partial(snapshot_folder, path, archive, here.prompter.environ)
     snapshot = await ask_upload_consent(

@@ -101,6 +101,7 @@ class Daemon:
     def shut_down(self) -> None:
         """Accept no more connections, and let run() end."""
         if self.listener is not None:
+            asyncio.get_running_loop().remove_reader(self.listener)
             self.listener.close()
             self.listener = None
             with suppress(OSError):
@@ -118,7 +119,6 @@ class Daemon:
         watch = asyncio.create_task(self._watch_idle())
         await self._over.wait()
         watch.cancel()
-        loop.remove_reader(listener)
         tasks = list(self._commands)
         for task in tasks:
             if self._commands[task]:  # but not `herd daemon stop`, which still answers
@@ -146,7 +146,7 @@ class Daemon:
         except OSError:
             return
         connection.setblocking(False)
-        task = asyncio.create_task(self._handle_connection(connection))
+        task = asyncio.create_task(self.handle_connection(connection))
         self._commands[task] = ""
         task.add_done_callback(self._forget_connection)
 
@@ -160,7 +160,7 @@ class Daemon:
 
     # ---- one connection --------------------------------------------------------------------------
 
-    async def _handle_connection(self, connection: socket.socket) -> None:
+    async def handle_connection(self, connection: socket.socket) -> None:
         files: list[int] = []
         with connection:
             try:
@@ -231,6 +231,8 @@ class Daemon:
                 await console.flush()
         finally:
             listening.cancel()
+            # Still registered, a closed socket's number would break the next socket that gets it.
+            await asyncio.wait([listening])
             console.close()
         if me not in self._unseen:
             release(status)

@@ -170,7 +170,7 @@ CHIP_RULES = (
     Rule(
         id="chips-unlike",
         kind=ABSENT,
-        pattern=r"herd: the hosts are not alike: the number of chips",
+        pattern=r"herd: error: the hosts are not alike: the number of chips",
         words=("the hosts are not alike",),
         chips=True,
         cause="a host shows fewer chips than the others",

@@ -16,6 +16,7 @@ ABORTED = {6, 134, -6, 76}
 
 
 OURS = "herd: "  #: before what the library on the host says
+ERROR = f"{OURS}error: "  #: before why it ends; all else that it says is no cause
 CAUSE_CHARS_MAX = 200
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
@@ -47,18 +48,19 @@ def is_alarming(line: str) -> bool:
 
 
 def library_message(lines: Sequence[str]) -> str:
-    """The last message of our library on the host."""
-    message = (line.removeprefix(OURS) for line in reversed(lines) if line.startswith(OURS))
+    """Why our library on the host has ended the program, in its last words; "" if it has not."""
+    message = (line.removeprefix(ERROR) for line in reversed(lines) if line.startswith(ERROR))
     return next(message, "")
 
 
 def find_cause(lines: Sequence[str]) -> str:
     """The line that says what went wrong, fit for a sentence; "" if there is none.
 
-    It is what our library says, else what a traceback ends with, else the first line that sounds
-    like an error, else the last line.
+    It is why our library has ended the program, else what a traceback ends with, else the first
+    line that sounds like an error, else the last line. What else our library says is no cause.
     """
-    plain = [clean_line(line) for line in lines if not is_consequence(line)]
+    own = [clean_line(line) for line in lines if not is_consequence(line)]
+    plain = [line for line in own if line.startswith(ERROR) or not line.startswith(OURS)]
     alarms = [line for line in plain if is_alarming(line) and not starts_traceback(line)]
     spoken = [line for line in plain if line.strip()]
     message = (

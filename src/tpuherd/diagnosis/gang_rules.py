@@ -188,7 +188,7 @@ DESYNC_RULES = (
     Rule(
         id="hosts-unlike",
         kind=DESYNC,
-        pattern=r"herd: the hosts are not alike",
+        pattern=r"herd: error: the hosts are not alike",
         words=("the hosts are not alike",),
         generic=True,
         cause="the hosts differ in what must be equal on all of them",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tpuherd.diagnosis.first_failure import (
-    OURS,
+    ERROR,
     clean_line,
     shorten_line,
     starts_traceback,
@@ -75,7 +75,7 @@ class LogScanner:
         self._number = self._steps = self._plain = 0
         self._margin: str | None = None  #: what stands before each line of the traceback
         self._ignored = False  #: the next traceback is of an error that Python ignored
-        self._said = ""  #: the last message of our library
+        self._said = ""  #: why our library has ended the program
         self._last: deque[str] = deque(maxlen=TAIL)
 
     def feed(self, line: str, *, at: float | None = None, number: int | None = None) -> None:
@@ -84,7 +84,7 @@ class LogScanner:
         if not line or line.isspace():
             return
         self._last.append(line)
-        if line.startswith(OURS):
+        if line.startswith(ERROR):
             self._said = line
         rules = self._read_rules(line)
         if rules is not None:

@@ -266,8 +266,8 @@ USER_RULES = (
     Rule(
         id="herd-refused",
         kind=USER,
-        pattern=r"^herd: (?P<said>jax is \S+, too old.*)",
-        words=("herd: ",),
+        pattern=r"^herd: error: (?P<said>jax is \S+, too old.*)",
+        words=("herd: error: ",),
         exits=(78,),
         cause="the library on the hosts says that the program can't run like this",
         fix="its sentence says what to change; trying again does not help",

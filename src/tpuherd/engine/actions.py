@@ -53,6 +53,7 @@ class ActionContext:
     secrets: Callable[[str], Mapping[str, str]]  #: by job
     owner: str
     outputs: Path
+    account: str = ""  #: ours, if others have the store, too
     history: History = field(default_factory=History)
 
     def new_event(self, kind: str, slot: str, **facts: Any) -> HistoryEvent:
@@ -117,6 +118,7 @@ async def withdraw_bid(bench: ActionContext, withdraw: Withdraw, why: str) -> li
 
 async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> list[HistoryEvent]:
     """Ship the code to all hosts and run the user's setup there."""
+    begun_at = bench.clock.now()
     try:
         failures = await try_prepare(bench, prepare)
     except (HerdError, OSError) as error:
@@ -138,7 +140,8 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
         facts |= {"why": message, **{word: True for word, holds in words.items() if holds}}
         return [bench.new_event("slot.setup_failed", prepare.slot, **facts)]
     on = [host_fingerprint(status) for status in statuses]
-    facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on}
+    took_s = round(bench.clock.now() - begun_at, 3)
+    facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on, "took_s": took_s}
     why = "all hosts have the code and are set up"
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
 
@@ -158,8 +161,11 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
     known = bench.secrets(slot.job)
     missing = [name for name in order.secrets if name not in known]
     if missing:
+        where = f" in the account of {bench.account}, whose engine leads" if bench.account else ""
+        there = " there" if bench.account else ""
         names = ", ".join(missing)
-        message = f"there is no value for the secret {names}: provide it with herd run"
+        message = f"there is no value for the secret {names}{where}"
+        message += f": provide it with herd run{there}"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
     launch = next_launch(bench, prepare, slot) if order.starts_early else None

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
+from typing import Any
 
 from tpuherd._version import __version__
 from tpuherd.clock import Clock, SteadyClock
@@ -16,9 +17,11 @@ from tpuherd.engine.host_samples import ThreadedKeeper
 from tpuherd.engine.loop import Engine, EngineDeps, LogFunction
 from tpuherd.engine.notifier import Notifier, NotifierDeps
 from tpuherd.errors import HerdError
+from tpuherd.model.lab_shares import SHARES, parse_shares
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.remote import open_remote
+from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.senders.deliver import Deliverer
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import home_folder
@@ -38,6 +41,12 @@ def new_lease_holder(pid: int) -> LeaseHolder:
     """The holder's name in a lease."""
     host = socket.gethostname()
     return LeaseHolder(pid=pid, host=host, who=f"{project_access.local_user()}@{host}")
+
+
+def describe_process(holder: LeaseHolder) -> Mapping[str, Any]:
+    """What the event of our start tells."""
+    about = {"who": holder.who, "pid": holder.pid, "host": holder.host}
+    return {**about, "version": __version__}
 
 
 @asynccontextmanager
@@ -69,16 +78,17 @@ async def create_engine(
         parts = EngineDeps(
             store=store,
             secrets=store.secrets,
-            cloud=BidsApi(reach.cloud, clock, place.ssh_port, reach.directory.list_nodes),
+            cloud=create_bids_api(place, reach, clock),
             hosts=EngineHosts(reach.pool, archive, environment, place.logs_folder.name),
             shelf=LogStore(place.logs_folder),
             troubles=store.troubles,
             clock=clock,
-            desire=make_job_expander(place, environment, note),
+            desire=make_job_expander(place, store, environment, note),
             owner=project_access.find_owner_id(place),
             outputs=store.folder / "outputs",
             who=ourselves.who,
-            process={"pid": ourselves.pid, "host": ourselves.host, "version": __version__},
+            account="" if place.database is None else ourselves.who,
+            process=describe_process(ourselves),
             gone_s=inf if place.world is None else GONE_S,
             cloud_has_moved=lambda: world_moved(place),
             note=note,
@@ -90,6 +100,14 @@ async def create_engine(
             yield Engine(parts, epoch=epoch)
         finally:
             await deliverer.close()
+
+
+def create_bids_api(place: ProjectAccess, reach: RemoteSession, clock: Clock) -> BidsApi:
+    """Return what requests nodes, with our SSH key unless the project has it already."""
+    caller = reach.pool.caller
+    login_key = None if place.project_keys else (caller.login, caller.keys.public)
+    nodes = reach.directory.list_nodes
+    return BidsApi(reach.cloud, clock, place.ssh_port, nodes, login_key)
 
 
 def world_moved(place: ProjectAccess) -> bool:
@@ -104,7 +122,7 @@ def world_moved(place: ProjectAccess) -> bool:
 
 
 def make_job_expander(
-    place: ProjectAccess, environment: Mapping[str, str], note: LogFunction
+    place: ProjectAccess, store: Database, environment: Mapping[str, str], note: LogFunction
 ) -> JobExpander:
     """Return the function that expands the project's stored jobs; it also names them for ssh."""
     owner = project_access.find_owner_id(place)
@@ -115,6 +133,7 @@ def make_job_expander(
             refresh_job_names(place, home, rows.values())
         except (HerdError, OSError) as error:
             note("engine.unnamed", {"why": str(error)})
-        return desired_slots.load_desired_state(rows, place, owner=owner)
+        shares = parse_shares(store.load_setting(SHARES))
+        return desired_slots.load_desired_state(rows, place, owner=owner, shares=shares)
 
     return understood

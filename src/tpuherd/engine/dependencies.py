@@ -26,6 +26,7 @@ class EndReason(StrEnum):
     REST = "rest"  #: nothing is left to do
     STOPPED = "stopped"  #: it was asked to stop
     OUTDATED = "outdated"  #: another engine leads
+    UNSURE = "unsure"  #: whether its last write was recorded can't be known: it starts anew
     GONE = "gone"  #: its simulated world no longer runs
     MOVED = "moved"  #: its simulated world is at another address now
     DAMAGED = "damaged"  #: its store is damaged; the next process that opens it sets it aside
@@ -91,6 +92,7 @@ class EngineDeps:
     owner: str
     outputs: Path
     who: str = "the engine"
+    account: str = ""  #: ours, if engines of others may lead, and have other files
     process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, `host` and `version`
     look_s: float = 5.0  #: survey period while we hold nodes
     rest_s: float = 600.0  #: it ends after resting this long

@@ -11,10 +11,11 @@ from tpuherd.jobfile.environment_key import ReadText
 from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.launch_spec import build_launch_spec
-from tpuherd.model.lab_shares import NO_SHARES, LabShares, SharedQuota
+from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.node_spec import LaunchSpec, NodeSpec
 from tpuherd.model.slots_and_plan import DesiredSlots, Slot
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.planner import fair_share
 from tpuherd.settings import project_settings
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.sync.snapshot_store import Archive, open_archive
@@ -84,12 +85,7 @@ def shares_with_grants(shares: LabShares, allowed: Allowance) -> LabShares:
     """The users' own quotas, or those of the grants that say how many chips there are."""
     if shares.quotas:
         return shares
-    known = (
-        SharedQuota(zone=one.zone, type=one.type, tier=one.tier, chips=one.chips)
-        for one in allowed.grants
-        if one.chips is not None
-    )
-    return replace(shares, quotas=tuple(known))
+    return replace(shares, quotas=fair_share.shared_quotas(allowed.grants))
 
 
 def parse_stored_job(stored_job: StoredJob) -> read_job.JobSpec | None:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from tpuherd.background import PASSED, close_inherited_files
@@ -28,7 +29,7 @@ from tpuherd.settings import project_access
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
-from tpuherd.store.open_database import open_database
+from tpuherd.store.open_database import open_database, refuse_other_login
 
 ANOTHER = "another engine runs"
 LOOK_S = 1.0  #: how often one that stands by looks
@@ -91,6 +92,7 @@ def lead_project(
     )
     first = True
     try:
+        place = join_users(store, place, environ)
         while True:
             epoch = store.take_lease(new_lease_holder(os.getpid()), clock.now(), TTL_S)
             if epoch is None:
@@ -109,22 +111,65 @@ def lead_project(
                 store = open_database(place, clock.now())
                 diary.write_event("engine.restored", {"why": store.recovery_message})
                 continue
+            if ended is EndReason.UNSURE and release_when_possible(store, epoch, max_wait_s(place)):
+                continue
             if ended is not EndReason.OUTDATED:
                 store.release_lease(epoch)
             if ended is EndReason.REST and not is_at_rest(store):
                 continue  # a job came while it ended, and its command saw an engine that runs
             if ended is EndReason.MOVED:
                 place = project_access.resolve_access(environ, world=place.world)
-                diary.write_event(
-                    "engine.moved", {"why": f"{place.title} is at {place.urls.tpu} now"}
-                )
+                diary.write_event("engine.moved", {"why": moved_sentence(place)})
                 continue
             if ended is EndReason.GONE:
-                why = f"nothing has answered for {GONE_S / 60:g} min at {place.title}"
-                diary.write_event("engine.gone", {"why": f"{why}: the engine has ended"})
+                diary.write_event("engine.gone", {"why": gone_sentence(place)})
             return ended
     finally:
         store.close()
+
+
+def moved_sentence(place: ProjectAccess) -> str:
+    return f"{place.title} is at {place.urls.tpu} now"
+
+
+def gone_sentence(place: ProjectAccess) -> str:
+    waited = f"nothing has answered for {GONE_S / 60:g} min at {place.title}"
+    return f"{waited}: the engine has ended"
+
+
+def max_wait_s(place: ProjectAccess) -> float:
+    """How long to wait for a store; a simulated world and its database may be gone for good."""
+    return inf if place.world is None else GONE_S
+
+
+def release_when_possible(store: Database, epoch: int, within_s: float) -> bool:
+    """Give the lease back once the store can be written again; False if it can't in this time.
+
+    Fine if another engine leads.
+    """
+    clock = WallClock()
+    end = clock.now() + within_s
+    while True:
+        try:
+            store.release_lease(epoch)
+        except HerdError:
+            if clock.now() >= end:
+                return False
+            clock.wait(LOOK_S)
+        else:
+            return True
+
+
+def join_users(store: Database, place: ProjectAccess, environ: Mapping[str, str]) -> ProjectAccess:
+    """Log in to hosts as the engines of a store's other users do; refuse where that is not wanted.
+
+    What they share is known only once the store is open.
+    """
+    if place.database is None:
+        return place
+    place = project_access.resolve_access(environ, world=place.world)
+    refuse_other_login(store, place)
+    return place
 
 
 async def run_until_ended(

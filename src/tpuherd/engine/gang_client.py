@@ -12,6 +12,7 @@ from typing import Any
 
 from tpuherd.engine import gang_env
 from tpuherd.engine.agent_call import CALL_S, call_agent
+from tpuherd.engine.container_images import container_command, provide_image
 from tpuherd.engine.environments import provide_environment
 from tpuherd.engine.fetch_ahead import can_fetch, fetch_checkpoint
 from tpuherd.engine.host_failures import (
@@ -140,6 +141,16 @@ class GangClient:
         failures = await mount_nfs_folders(self, watches, order.nfs)
         if failures:
             return failures
+        failures = await self._run_setup(bid, order, secrets, launch)
+        if failures or not order.image:
+            return failures
+        return await provide_image(self, watches, order.image)
+
+    async def _run_setup(
+        self, bid: str, order: LaunchSpec, secrets: Mapping[str, str], launch: Launch | None
+    ) -> list[HostFailure]:
+        """Run the user's setup on all hosts, then start the program of `launch` early."""
+        watches = self._watches.get(bid, [])
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
 
         async def set_up(watch: HostWatcher) -> HostFailure | None:
@@ -365,7 +376,7 @@ def only_known_errors() -> Iterator[None]:
 def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
     """The arguments of `start`, identical for the same launch."""
     return {
-        **command_arguments(order),
+        **command_arguments(order, env),
         "attempt": launch.attempt,
         "slot": launch.slot,
         "number": launch.number,
@@ -378,8 +389,10 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
     }
 
 
-def command_arguments(order: LaunchSpec) -> Json:
-    """What every host runs: the command, or what starts a cluster and then the command."""
+def command_arguments(order: LaunchSpec, env: Json) -> Json:
+    """What every host runs: the command, or what starts a cluster or a container around it."""
+    if order.image:
+        return {"argv": container_command(order, env)}
     if order.cluster:
         words = order.argv or ("$SHELL", "-c", order.shell)
         return {"argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]}

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -288,8 +289,7 @@ class HostWatcher:
                 self._logs.discard(id)
                 raise InvalidMessage(f"it reports more than {2 * ATTEMPTS_MAX} logs")
             self._followed.add(id)
-            if kind == SETUP:
-                self._write_setup_info(id, status.asked or 0.0)
+            self._describe_log(status)
             group.create_task(self._follow_log(link, id))
 
     def _check_report(self, content: Json | None) -> StepReport:
@@ -299,18 +299,19 @@ class HostWatcher:
             self.report_invalid(f"{', '.join(report.refused[:5])} in the report of a script")
         return report
 
-    def _write_setup_info(self, setup: str, asked: float) -> None:
-        """Write the setup's description, with this host, beside its log."""
-        here, shelf = log_host(self.host), self._means.shelf
-        about = shelf.find_log(setup) or LogInfo(
-            id=setup, kind=SETUP, title=f"{self.slot}: setup", target=self.slot, started=asked,
-            places=(),
-        )  # fmt: skip
-        if here not in about.places:
-            try:
-                shelf.write_info(replace(about, places=(*about.places, here)))
-            except OSError:
-                return  # the disk is full; the setup counts anyway
+    def _describe_log(self, status: AttemptStatus) -> None:
+        """Write what it is, with this host, beside its log: another engine may have started it."""
+        about = LogInfo(
+            id=status.id,
+            kind=status.kind,
+            title=f"{self.slot}: setup" if status.kind == SETUP else self.slot,
+            target=self.slot,
+            started=status.asked or status.started or self._means.clock.now(),
+            places=(log_host(self.host),),
+            number=status.number,
+        )
+        with suppress(OSError):  # the disk is full; what runs counts anyway
+            self._means.shelf.describe_log(about)
 
     def _update_report(self, attempt: str, content: Json | None, now: float) -> None:
         known = self._works.get(attempt)

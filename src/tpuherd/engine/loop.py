@@ -32,7 +32,7 @@ from tpuherd.engine.informer import Informer
 from tpuherd.engine.orphan_watch import OrphanWatch
 from tpuherd.engine.recover_store import EVERYWHERE, recover_store
 from tpuherd.engine.running_actions import RunningActions
-from tpuherd.errors import HerdError, NotAllowed, StoreDamaged, Superseded
+from tpuherd.errors import HerdError, NotAllowed, OutcomeUnknown, StoreDamaged, Superseded
 from tpuherd.history.apply_event import events_before_step
 from tpuherd.model.observed import ObservedState
 from tpuherd.model.slots_and_plan import (
@@ -138,7 +138,7 @@ class Engine:
             await self._running.finish(PATIENCE_S)
             for task in self._tasks:
                 task.cancel()
-        if ended not in (EndReason.OUTDATED, EndReason.DAMAGED):
+        if ended not in (EndReason.OUTDATED, EndReason.DAMAGED, EndReason.UNSURE):
             try:
                 read = self.past.last_read
                 self.past.write([self._new_event("engine.stopped", why=ended.value, read=read)])
@@ -154,6 +154,8 @@ class Engine:
             self._news.clear()
             try:
                 self._plan_once()
+            except OutcomeUnknown:
+                return EndReason.UNSURE
             except Superseded:
                 return EndReason.OUTDATED
             except StoreDamaged:  # a later engine finds the started work in the cloud
@@ -302,6 +304,7 @@ class Engine:
             secrets=parts.secrets.get,
             owner=parts.owner,
             outputs=parts.outputs,
+            account=parts.account,
             history=self.past.history,
         )
 
@@ -398,8 +401,8 @@ class Engine:
             try:
                 self.parts.store.renew_lease(self.epoch, self.parts.clock.now())
                 self._alarms.unrenewed = False
-            except Superseded:
-                self._outdated = True
+            except Superseded as error:
+                self._outdated = not isinstance(error, OutcomeUnknown)  # a round finds out
                 self._news.set()
             except HerdError as error:
                 self._alarms.note_store_trouble(error, renewing=True)

@@ -1,8 +1,11 @@
 """The shell lines that run a job's command under another engine."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from tpuherd.errors import InvalidInput
+from tpuherd.jobfile.fields import VARIABLE
 from tpuherd.jobfile.job_spec import JobSpec, Secret
 from tpuherd.jobfile.launch_spec import with_installers
 from tpuherd.jobfile.read_job import split_repository
@@ -44,8 +47,10 @@ def code_lines(job: JobSpec) -> list[str]:
     if not job.repo:
         return []
     url, ref = split_repository(job.repo)
+    if ref.startswith("-"):
+        raise InvalidInput(f"{ref!r} is not a commit", hint="write repo: URL@COMMIT")
     return [
-        f"rm -rf {CODE_FOLDER} && git clone --quiet {shlex.quote(url)} {CODE_FOLDER} || exit 1",
+        f"rm -rf {CODE_FOLDER} && git clone --quiet -- {shlex.quote(url)} {CODE_FOLDER} || exit 1",
         f"cd {CODE_FOLDER} && git checkout --quiet {shlex.quote(ref)} -- || exit 1",
     ]
 
@@ -61,11 +66,13 @@ def export_line(variables: Mapping[str, str]) -> str:
 
 def secret_word(secret: Secret) -> str:
     """Return the word of the shell that stands for a secret's value."""
-    if secret.source == "env":
-        return f'"${{{secret.value}?}}"'
     if secret.source == "file":
-        return f'"$(cat {shell_path(secret.value)})"'
-    return f'"$({secret.value})"'
+        return f'"$(cat -- {shell_path(secret.value)})"'
+    if secret.source == "command":
+        return f'"$(sh -c {shlex.quote(secret.value)})"'
+    if re.fullmatch(VARIABLE, secret.value):
+        return f'"${{{secret.value}?}}"'
+    return f'"$(printenv -- {shlex.quote(secret.value)})"'
 
 
 def shell_path(path: str) -> str:

@@ -24,18 +24,32 @@ export HERD_WORKER=$SLURM_PROCID
 {slice}{run}[ "$asked" = 0 ] || [ "$status" = 0 ] || exit 1
 exit "$status"
 """
+#: Slurm may ask a job to stop at any time, also before its step is there to be asked.
+TRAP = """\
+stopping=0 step=
+trap 'stopping=1; [ -z "$step" ] || ask_to_stop' TERM
+"""
 #: Slurm itself starts it again after a lost node; a cancelled job, which runs no more, ends.
 BATCH = """\
 IFS= read -r -d '' task <<'{end}' || true
 {task}{end}
 
-stopping=0 status=0
-trap 'stopping=1; scancel --signal=TERM "$SLURM_JOB_ID"' TERM
-srun --kill-on-bad-exit=1 bash -c "$task" &
-step=$!
-while kill -0 "$step" 2>/dev/null; do wait "$step"; done
-wait "$step"
-status=$?
+ask_to_stop() {{
+  until squeue --noheader --steps --job="$SLURM_JOB_ID" --format=%i | grep -q '[.]0$'; do
+    kill -0 "$step" 2>/dev/null || return
+    sleep 1
+  done
+  scancel --signal=TERM "$SLURM_JOB_ID"
+}}
+status=143
+if [ "$stopping" = 0 ]; then
+  srun --kill-on-bad-exit=1 bash -c "$task" &
+  step=$!
+  [ "$stopping" = 0 ] || ask_to_stop
+  while kill -0 "$step" 2>/dev/null; do wait "$step"; done
+  wait "$step"
+  status=$?
+fi
 [ "$status" != 0 ] || exit 0
 echo "herd: the command ended with status $status" >&2
 [ "$status" != {unfit} ] || exit {unfit}
@@ -73,7 +87,7 @@ def slurm_script(exported: ExportedJob, options: SlurmOptions) -> str:
     head = [f"#SBATCH {one}" for one in batch_options(job, kind, options)]
     task = build_task(job, kind)
     body = BATCH.format(task=task, end=free_word(task), **restart_lines(job), unfit=UNFIT)
-    lines = ["#!/usr/bin/env bash", *head, "", *variable_lines(exported), "", body]
+    lines = ["#!/usr/bin/env bash", *head, "", TRAP, *variable_lines(exported), "", body]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from tpuherd.exports.field_table import LostField, list_losses
 from tpuherd.exports.jobset import JobSetOptions, jobset_manifests, secrets_command
 from tpuherd.exports.slurm_script import SlurmOptions, slurm_script
 from tpuherd.exports.yaml_text import IMAGE, QUEUE, yaml_text
+from tpuherd.jobfile.image_field import image_name
 from tpuherd.jobfile.job_spec import JobSpec
 
 NEW_QUEUE = "tpu"
@@ -25,6 +26,8 @@ class Export:
 def export_jobset(exported: ExportedJob, options: JobSetOptions) -> Export:
     if options.with_queue and options.queue == QUEUE:
         options = replace(options, queue=NEW_QUEUE)
+    if exported.job.image and options.image == IMAGE:
+        options = replace(options, image=image_name(exported.job.image))
     text = yaml_text(jobset_manifests(exported, options))
     lost = tuple(list_losses(exported.job, "jobset"))
     return Export(text=text, lost=lost, notes=tuple(jobset_notes(exported.job, options)))

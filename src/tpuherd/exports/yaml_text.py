@@ -9,6 +9,10 @@ COMMENTS = {
     IMAGE: "the image with your code and its packages",
     QUEUE: "the LocalQueue of your namespace: kubectl get localqueues",
 }
+#: Texts that PyYAML leaves bare, and Kubernetes reads as numbers or as true and false.
+NO_TEXT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?0[oOxXbB][0-9a-fA-F_]+|[yYnN]"
+)
 
 
 def yaml_text(manifests: Sequence[Mapping[str, Any]]) -> str:
@@ -22,7 +26,7 @@ def yaml_text(manifests: Sequence[Mapping[str, Any]]) -> str:
             return True
 
     def write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        style = "|" if "\n" in text else None
+        style = "|" if "\n" in text else "'" if NO_TEXT.fullmatch(text) else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, write_text)

@@ -49,6 +49,7 @@ def apply_adopted(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
         | {
             "prepared_on": tuple(kept.get("prepared_on", ())),
             "refusal": Refusal(kept["refusal"]) if kept.get("refusal") else None,
+            "adopted": True,
         },
         name=facts["bid"],
         slot=event.slot,

@@ -23,6 +23,7 @@ _KINDS = (
     ("job.stopped", "", "{who}", "the job was stopped and is kept: `who`"),
     ("job.resumed", "", "{who}", "the stopped job runs again: `who`"),
     ("job.removed", "", "{who}", "the job was removed: `who`"),
+    ("shares.changed", "user weight", "{user}", "`user` has another `weight` in a lab: `who`"),
     (
         "bid.requested",
         _BID,
@@ -100,7 +101,12 @@ _KINDS = (
         "{node}",
         "its chips failed to come up several times in a row: it is not used again",
     ),
-    ("slot.prepared", "bid code_digest hosts", "{bid}", "all hosts have the code and are set up"),
+    (
+        "slot.prepared",
+        "bid code_digest hosts",
+        "{bid}",
+        "all hosts have the code and are set up, which took `took_s`",
+    ),
     (
         "slot.setup_failed",
         "bid message hosts",
@@ -121,6 +127,12 @@ _KINDS = (
         "bid environment hosts source",
         "{environment}",
         "hosts got the Python environment from another host, a bucket or this machine: `seconds`",
+    ),
+    (
+        "image.pulled",
+        "bid hosts image",
+        "{image}",
+        "hosts pulled the image that the command runs in: its `id`, in `seconds`",
     ),
     (
         "checkpoint.fetched",
@@ -296,7 +308,7 @@ _KINDS = (
         "engine.started",
         "",
         "pid {pid} on {host}",
-        "an engine took the lease: `pid`, `host`, `version`, `epoch`",
+        "an engine took the lease: `who`, `pid`, `host`, `version`, `epoch`",
     ),
     (
         "engine.stopped",

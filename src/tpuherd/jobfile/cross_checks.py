@@ -190,6 +190,20 @@ def check_cluster(values: Values, wrong: ReportMistake) -> None:
         wrong(("cluster",), "is started for a command: set run, such as run: python3 train.py")
 
 
+def check_image(values: Values, wrong: ReportMistake) -> None:
+    """A container runs the command, and brings its Python and packages."""
+    if not values.get("image"):
+        return
+    if not values.get("run"):
+        wrong(("image",), "is what a command runs in: set run, such as run: python3 train.py")
+    if values.get("cluster"):
+        said = "cluster and image can't be combined: have the command start Ray in the container"
+        wrong(("cluster",), said)
+    for name in ("python", "requirements"):
+        if values.get(name):
+            wrong((name,), f"{name} and image can't be combined: the image has its own packages")
+
+
 def check_checkpoint_folder(values: Values, wrong: ReportMistake) -> None:
     """Checkpoints must outlive the node."""
     folders, path = values.get("nfs", {}), values.get("checkpoint", "")
@@ -253,6 +267,7 @@ CHECKS: tuple[FieldCheck, ...] = (
     check_node_name,
     check_requirements,
     check_cluster,
+    check_image,
     check_checkpoint_folder,
     check_variables,
     check_deadline,

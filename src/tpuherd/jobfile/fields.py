@@ -12,6 +12,7 @@ from tpuherd.jobfile.cluster_field import CLUSTER, CLUSTER_MEANS
 from tpuherd.jobfile.deadline_types import DEADLINE
 from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.head_start_field import HEAD_START, HEAD_START_MEANS
+from tpuherd.jobfile.image_field import IMAGE, IMAGE_MEANS
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
 from tpuherd.jobfile.notify_fields import NOTIFY
@@ -226,6 +227,7 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         " arguments.", ATTEMPT,
     ),
     job_field("cluster", CLUSTER, "ray", CLUSTER_MEANS, ATTEMPT),
+    job_field("image", IMAGE, "docker://python:3.12", IMAGE_MEANS, ATTEMPT),
     job_field(
         "env", mapping_type(VARIABLE, "a variable's name", PLAIN), "{LR: 0.1}",
         "Environment variables for the command and its setup.", ATTEMPT,
@@ -299,8 +301,7 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "How long the command may take to end after it is asked to stop.",
     ),
     job_field(
-        "max_lifetime", duration_type(1.0), "3d",
-        "End the job this long after its first start.",
+        "max_lifetime", duration_type(1.0), "3d", "End the job this long after its first start.",
     ),
     job_field(
         "deadline", DEADLINE, "48h",
@@ -421,17 +422,17 @@ ALSO = {
     "command": "run", "cmd": "run", "tpu": "accelerator", "tpu_type": "accelerator",
     "type": "accelerator", "accelerators": "accelerator", "accelerator_type": "accelerator",
     "count": "copies", "replicas": "copies", "num_nodes": "copies", "zone": "zones",
-    "region": "zones", "envs": "env", "environment": "env", "image": "runtime",
-    "version": "runtime", "runtime_version": "runtime", "num_slices": "slices", "use_spot": "tier",
-    "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost", "bucket": "checkpoint",
-    "egress": "egress_budget", "throughput": "data_rate",
+    "region": "zones", "envs": "env", "environment": "env", "container": "image", "docker": "image",
+    "image_id": "image", "version": "runtime", "runtime_version": "runtime", "num_slices": "slices",
+    "use_spot": "tier", "preemptible": "tier", "capacity_type": "tier", "budget": "max_cost",
+    "bucket": "checkpoint", "egress": "egress_budget", "throughput": "data_rate",
     "python_version": "python", "requirements_file": "requirements", "pip": "requirements",
     "dependencies": "requirements", "profile": "profiler", "profiling": "profiler",
     "file_mounts": "workdir", "code": "workdir", "git": "repo", "timeout": "max_lifetime",
     "done_by": "deadline", "due": "deadline", "finish_by": "deadline", "duration": "work",
-    "disks": "data_disks", "mounts": "nfs", "filestore": "nfs",
-    "notifications": "notify", "alerts": "notify", "webhook": "notify", "slack": "notify",
-    "event_callback": "notify", "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
+    "disks": "data_disks", "mounts": "nfs", "filestore": "nfs", "notifications": "notify",
+    "alerts": "notify", "webhook": "notify", "slack": "notify", "event_callback": "notify",
+    "tpu_name": "node_name", "retries": "retry", "max_retries": "retry",
 }  # fmt: skip
 
 

@@ -56,6 +56,7 @@ class JobSpec:
     setup: tuple[str, ...] = ()
     run: str | tuple[str, ...] | None = None
     cluster: str = ""  #: ray
+    image: str = ""  #: docker://NAME, of a container
     env: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[Secret, ...] = ()
     checkpoint: str = ""

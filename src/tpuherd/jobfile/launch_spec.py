@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Any
 
 from tpuherd.jobfile.environment_key import ReadText, find_environment
+from tpuherd.jobfile.image_field import image_name
 from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec
 from tpuherd.model.slots_and_plan import Slot
@@ -56,6 +57,8 @@ def build_launch_spec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,
         cluster=job.cluster,
+        image=image_name(job.image),
+        mounts=mounted_folders(job) if job.image else (),
         env={**slot_env(job, slot, stored), **job.env},
         secrets=tuple(secret.name for secret in job.secrets),
         setup=setup_steps(job, stored.snapshot, files, environment),
@@ -66,9 +69,15 @@ def build_launch_spec(
         outputs=job.outputs,
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
-        starts_early="python" in job.head_start and not job.cluster,
+        starts_early="python" in job.head_start and not (job.cluster or job.image),
         fetches_checkpoint="checkpoint" in job.head_start,
     )
+
+
+def mounted_folders(job: JobSpec) -> tuple[str, ...]:
+    """Return the folders that the job names, which its container has besides the usual ones."""
+    checkpoint = () if job.checkpoint.startswith("gs://") else (job.checkpoint,)
+    return tuple(filter(None, (*job.nfs, *checkpoint)))
 
 
 def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:

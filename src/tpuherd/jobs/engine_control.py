@@ -118,6 +118,9 @@ async def stop_engine(scope: ProjectScope) -> bool:
             os.kill(holder.pid, signal.SIGTERM)
         except ProcessLookupError:
             return True
+        except PermissionError as error:
+            whose = f"the engine is {holder.who}'s: stop it in that account (pid {holder.pid})"
+            raise OperationFailed(whose) from error
         ended = await wait_until(lambda: not has_lease(store, holder), STOP_S)
         if not ended:
             raise OperationFailed(f"the engine (pid {holder.pid}) does not stop")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from tpuherd.errors import OperationFailed
+from tpuherd.errors import InvalidInput, OperationFailed
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store import moved_marker
@@ -29,6 +29,15 @@ def part_folders(place: ProjectAccess) -> dict[str, Path]:
         SECRETS: place.store_folder / SECRETS,
         LOGS: place.logs_folder,
     }
+
+
+def refuse_shared_store(place: ProjectAccess) -> None:
+    """Raise InvalidInput if the jobs are where the engine of any machine finds them."""
+    if place.database is not None:
+        raise InvalidInput(
+            f"the jobs are in the {place.database.title}: an engine on any machine can lead them",
+            hint="start one there, then stop this one: herd engine run --stand-by",
+        )
 
 
 def pack_transfer(place: ProjectAccess, into: IO[bytes], jobs: list[StoredJob]) -> None:

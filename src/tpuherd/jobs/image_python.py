@@ -17,6 +17,8 @@ def python_notes(
     job: JobSpec, offers: Sequence[Offer], base: Path, *, simulated: bool
 ) -> Iterator[str]:
     """Yield a sentence for each image: its Python, and what follows from it."""
+    if job.image:
+        return  # the container has a Python of its own
     folder = base / Path(job.workdir).expanduser()
     script = find_script(job) if job.workdir else ""
     needed = find_needed_python(folder, script)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tpuherd.errors import InvalidInput
-from tpuherd.settings.project_access import ProjectScope
+from tpuherd.settings.project_access import ProjectScope, resolve_login
 from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse_password
 
 
@@ -14,7 +14,7 @@ def move_store_to(scope: ProjectScope, url: str, environ: Mapping[str, str], now
         raise InvalidInput(f"the jobs are in {scope.database.title}", hint="herd store move here")
     from tpuherd.store.change_kind import move_to_server
 
-    many = move_to_server(scope, address, now)
+    many = move_to_server(scope, address, now, login=resolve_login(environ))
     return (
         f"Moved {count_jobs(many)} to {address.title}. Tell herd where they are:"
         f" export HERD_STORE={address.url}"

@@ -4,6 +4,7 @@ import shlex
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -36,7 +37,12 @@ class Prompter(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+def user_option(user: str) -> str:
+    """How a command names another user."""
+    return f"add --user {shlex.quote(user)}"
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: the user's name is read once
 class Session:
     """One open project, for the duration of one operation."""
 
@@ -46,13 +52,14 @@ class Session:
     prompter: Prompter
     cloud: Callable[[], "Awaitable[Cloud]"]  #: connects at the first use
     acting_for: str = ""  #: another user, on whose jobs this command acts on purpose
+    naming_user: Callable[[str], str] = user_option  #: how the caller names one
 
     @property
     def config_folder(self) -> Path:
         """The folder of contexts and grants."""
         return self.place.folders.config
 
-    @property
+    @cached_property
     def user(self) -> str:
         """The name under which this user's jobs are kept."""
         return project_access.get_user_name(self.config_folder, self.prompter.environ)
@@ -66,10 +73,10 @@ class Session:
     def check_user(self, stored: StoredJob, *, hint: str = "") -> None:
         """Refuse another user's job. `hint`: what to do if nobody can be named."""
         if stored.user not in ("", self.user, self.acting_for):
-            told = hint or f"to act on it all the same, add --user {shlex.quote(stored.user)}"
+            told = hint or f"to act on it all the same, {self.naming_user(stored.user)}"
             raise InvalidInput(f"{stored.job} is {stored.user}'s job", hint=told)
 
-    def whose(self, stored: StoredJob) -> str:
+    def name_other_user(self, stored: StoredJob) -> str:
         """What an event adds about the user of a job that is another's; "" for one's own."""
         other = self.acting_for and stored.user == self.acting_for != self.user
         return f", {stored.user}'s job" if other else ""

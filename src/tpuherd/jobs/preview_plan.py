@@ -6,6 +6,7 @@ from tpuherd.engine import desired_slots
 from tpuherd.jobs.cloud_inventory import survey_cloud
 from tpuherd.jobs.load_history import load_history
 from tpuherd.jobs.open_project import Session
+from tpuherd.model.lab_shares import SHARES, parse_shares
 from tpuherd.model.observed import ObservedState
 from tpuherd.model.slots_and_plan import Action, Ask, Withdraw
 from tpuherd.planner.plan import plan
@@ -21,7 +22,10 @@ async def preview_plan(name: str | None, here: Session) -> Plan:
     if name is not None:
         rows = {name: here.get_job(name)}
     desired = desired_slots.load_desired_state(
-        rows, here.place, owner=inventory.owner
+        rows,
+        here.place,
+        owner=inventory.owner,
+        shares=parse_shares(here.store.load_setting(SHARES)),
     ).desired_slots
     history = load_history(here.store)
     now = here.clock.now()

@@ -119,7 +119,7 @@ async def remove_jobs(found: RemovalPreview, inventory: CloudInventory, here: Se
     archive = open_archive(here.place.folders.state)
     for job in found.known:
         stored = stored_jobs.get(job)
-        whose = here.whose(stored) if stored is not None else ""
+        whose = here.name_other_user(stored) if stored is not None else ""
         facts = {"who": user_at_machine(), "why": f"{user_at_machine()} removed it{whose}"}
         if stored is not None and stored.user:
             facts["user"] = stored.user

@@ -46,6 +46,7 @@ BY_RUN: Mapping[str, str] = {
     "notify": "herd run reads its addresses",
 }
 OTHERS_NAME = "choose another name, or ask them to take it down"
+OTHERS_CODE = "ask them, or run the folder in a job of your own"
 ASKED_AGAIN = "retried the refused requests"
 BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"
 SHORT_ID = 12
@@ -344,7 +345,7 @@ async def change_job(name: str, page: YamlDocument, here: Session) -> SubmitResu
         if not await here.prompter.ask_confirmation(f"{name}: {change.sentence}", details):
             return None
     fresh = replace(before, document=job_document(job), changed_at=now, who=user_at_machine())
-    why = f"changed {', '.join(change.fields)}{here.whose(before)}"
+    why = f"changed {', '.join(change.fields)}{here.name_other_user(before)}"
     line = job_event("job.changed", fresh, why, change)
     stored = here.store.put_job(fresh, [line], expected=before.revision)
     return SubmitResult(word="changed", stored_job=stored, change=change)
@@ -395,13 +396,15 @@ def append_job_event(kind: str, why: str, stored: StoredJob, here: Session) -> N
 def set_goal(stored: StoredJob, goal: Goal, kind: str, why: str, here: Session) -> None:
     fresh = replace(stored, goal=goal, changed_at=here.clock.now(), who=user_at_machine())
     here.store.put_job(
-        fresh, [job_event(kind, fresh, f"{why}{here.whose(stored)}")], expected=stored.revision
+        fresh,
+        [job_event(kind, fresh, f"{why}{here.name_other_user(stored)}")],
+        expected=stored.revision,
     )
 
 
 def update_code(stored: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
     """Store the snapshot as the job's code; return a message for the user."""
-    here.check_user(stored, hint=OTHERS_NAME)
+    here.check_user(stored, hint=OTHERS_CODE)
     short = snapshot[:SHORT_ID]
     if snapshot == stored.snapshot:
         return f"{stored.job} already has snapshot {short}"

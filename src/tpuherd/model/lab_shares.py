@@ -2,6 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+SHARES = "shares"  #: the setting {"users": {NAME: WEIGHT}} of a store
+WEIGHT_MIN, WEIGHT_MAX = 0.01, 100.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,3 +33,25 @@ class LabShares:
 
 
 NO_SHARES = LabShares()
+
+
+def parse_shares(document: Mapping[str, Any] | None) -> LabShares:
+    """The users' weights, as the store has them; what is no weight is left out."""
+    users = (document or {}).get("users")
+    found = users if isinstance(users, dict) else {}
+    weights = {user: float(one) for user, one in found.items() if is_weight(one)}
+    return LabShares(agreed=bool(weights), weights=weights)
+
+
+def is_weight(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isfinite(value) and WEIGHT_MIN <= value <= WEIGHT_MAX
+
+
+def set_weight(
+    document: Mapping[str, Any] | None, user: str, weight: float
+) -> dict[str, dict[str, float]]:
+    """The setting with this weight; a weight of 1, which everybody has, is not kept."""
+    users = {**parse_shares(document).weights, user: weight}
+    return {"users": {name: one for name, one in users.items() if one != 1.0}}

@@ -42,6 +42,8 @@ class LaunchSpec:
     shell: str = ""
     argv: tuple[str, ...] = ()  #: instead of a shell command
     cluster: str = ""  #: ray: what is started around the command
+    image: str = ""  #: of the container that the command runs in, without docker://
+    mounts: tuple[str, ...] = ()  #: folders that the container has besides the usual ones
     env: Mapping[str, str] = field(
         default_factory=dict
     )  #: RUN_ID and the user's variables, without secrets

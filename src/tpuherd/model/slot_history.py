@@ -58,6 +58,7 @@ class BidRecord:
     faults: int = 0  #: attempts in a row whose chips failed to initialize
     node_failures: int = 0  #: attempts in a row that the node ended otherwise
     idle_at: float | None = None  #: since its user was warned that nothing runs on it
+    adopted: bool = False  #: this store did not request it: what runs there is found out first
     collected: bool = False  #: outputs and logs were fetched
     uncollected: int = 0  #: failed fetches in a row
     uncollected_at: float = 0.0

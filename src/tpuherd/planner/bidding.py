@@ -35,6 +35,8 @@ COLLECT_S_MAX = 600.0  #: how long to wait for unreachable hosts before deleting
 LOGS_S_MAX = 120.0  #: how long to wait for the rest of a log alone
 RIVALS_MAX = 2  #: bids kept beside the granted one until one node is READY
 COLLECTS_MAX = 3  #: tries to fetch outputs of a removed job
+#: After a host's last sign of life, for this time the cloud is looked at so often: it may say why.
+FELL_SILENT_S, SILENT_LOOK_S = 20.0, 1.0
 
 
 def assign_roles(case: SlotContext) -> None:
@@ -183,8 +185,18 @@ def apply_bid_table(case: SlotContext) -> None:
                 pass
         if one.role is not Role.INCUMBENT or one.stage is not BidPhase.READY or not one.whole:
             case.survey_within(5.0)
+        look_why_silent(case, one)
     for observation in case.world.unknown.get(case.slot.name, ()):
         handle_unknown_bid(case, observation)
+
+
+def look_why_silent(case: SlotContext, one: BidStatus) -> None:
+    """Survey often for a moment when links to a READY node break: it may be lost."""
+    if one.stage is not BidPhase.READY or one.whole:
+        return
+    heard = max((host.heard_at for host in one.hosts if not host.reached), default=0.0)
+    if case.now < heard + FELL_SILENT_S:
+        case.survey_within(SILENT_LOOK_S)
 
 
 def may_withdraw(case: SlotContext, one: BidStatus) -> bool:

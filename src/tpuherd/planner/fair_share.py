@@ -20,6 +20,7 @@ from functools import cached_property
 from math import inf
 
 from tpuherd.catalogue import accelerators
+from tpuherd.jobfile.grants import Grant
 from tpuherd.model.lab_shares import LabShares, SharedQuota
 from tpuherd.model.slot_history import BidRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import CHEAP_TIERS, DesiredSlots, Goal, Offer, Slot, offer_key
@@ -55,7 +56,7 @@ class Claim:
         """Since when it has its node."""
         return next((bid.granted_at for bid in self.bids.values()), None)
 
-    def turn(self, quota: Quota) -> tuple[float, ...]:
+    def choice_order(self, quota: Quota) -> tuple[float, ...]:
         """Its place among the claims of its user; the lowest goes first."""
         urgent = -self.slot.priority
         if quota in self.bids:
@@ -72,6 +73,7 @@ class QuotaPlaces:
     room: float
     claims: list[Claim] = field(default_factory=list)
     used: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    leaving: list[Claim] = field(default_factory=list)  #: they give their nodes there back
     reserved: bool = False  #: a claim that has waited long does not fit yet: room is kept for it
 
     def add(self, claim: Claim, chips: int) -> None:
@@ -98,6 +100,10 @@ def assign_turns(desired: DesiredSlots, history: History, now: float) -> tuple[D
                 allowed[claim.slot.name].add(quota)
     allow_further_requests(claims, homes, places, free, allowed)
     for claim in claims:
+        for quota, bid in claim.bids.items():
+            if bid.granted_at is not None and quota not in allowed[claim.slot.name]:
+                places[quota].leaving.append(claim)
+    for claim in claims:
         name = claim.slot.name
         slots[name] = shut_offers(claim, homes, allowed[name], places, shares)
     return replace(desired, slots=slots), next_change(claims, homes, allowed, now)
@@ -111,6 +117,15 @@ def needs_turns(desired: DesiredSlots) -> bool:
     users = {one.user for one in wanted} - {""}  # who has old jobs beside new ones is one user
     several = len(users) > 1 or len({one.priority for one in wanted}) > 1
     return several or bool(desired.shares.agreed and wanted)
+
+
+def shared_quotas(grants: Iterable[Grant]) -> tuple[SharedQuota, ...]:
+    """Those of the grants that say how many chips there are."""
+    return tuple(
+        SharedQuota(zone=one.zone, type=one.type, tier=one.tier, chips=one.chips)
+        for one in grants
+        if one.chips is not None
+    )
 
 
 # ---- claims --------------------------------------------------------------------------------------
@@ -281,7 +296,7 @@ def fill_quota(
         else:
             queues[claim.slot.user].append(claim)
     for queue in queues.values():
-        queue.sort(key=lambda one: (*one.turn(quota), one.slot.name), reverse=True)
+        queue.sort(key=lambda one: (*one.choice_order(quota), one.slot.name), reverse=True)
 
     half = min((claim.chips[quota] for claim in claims), default=0) / 2
 
@@ -379,18 +394,27 @@ def turn_message(
     quota = homes.get(name) if name in homes else next((one for one in claim.chips if one), None)
     assert quota is not None, "an offer is shut only where a quota limits it"
     chips = f"the {quota.chips} chips of {quota.title}"
+    there = places[quota]
     if name in homes:
-        return f"is next on {chips}, as soon as they are given back"
+        if not there.leaving:
+            return f"is next on {chips}, as soon as they are given back"
+        givers = [name_claim(one) for one in there.leaving[:USERS_NAMED]]
+        verb = "gives its node" if len(there.leaving) == 1 else "give their nodes"
+        more = f" and {rest} more" if (rest := len(there.leaving) - len(givers)) else ""
+        return f"is next on {chips}: {', '.join(givers)}{more} {verb} back after saving"
     if claim.chips[quota] > quota.chips:
         return f"needs {claim.chips[quota]} chips, and {quota.title} has {quota.chips}"
-    there = places[quota]
     if claim.granted_at is not None:
-        new = next((one.slot for one in there.claims if quota not in one.bids), None)
-        winner = f"{new.name} of {new.user or 'another user'}" if new is not None else "another"
+        new = next((one for one in there.claims if quota not in one.bids), None)
+        winner = name_claim(new) if new is not None else "another"
         return f"gives its node back, since {winner} goes first on {chips}"
     most = sorted(there.used.items(), key=lambda one: (-one[1], one[0]))[:USERS_NAMED]
     used = ", ".join(f"{user or 'others'} {chips:.0f}" for user, chips in most if chips)
     return f"waits for its turn on {chips}" + (f" ({used})" if used else "")
+
+
+def name_claim(claim: Claim) -> str:
+    return f"{claim.slot.name} of {claim.slot.user or 'another user'}"
 
 
 def next_change(

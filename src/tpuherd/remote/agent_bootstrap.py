@@ -20,6 +20,7 @@ MARK = b"\x01tpuherd "  #: what the shell profile prints before it is ignored
 NOISE_MAX = 1 << 16
 LAST_WORDS_MAX = 4096
 WINDOW = 2 << 20  #: of the channel; each call has its own credit within it
+UNASKED_MAX, FLOOD_S = 1 << 20, 1.0  #: more bytes that answer nothing in this time wait for as long
 HERE = Path(__file__).parent
 
 
@@ -43,6 +44,7 @@ class AgentSession:
     def __init__(self, hello: Mapping[str, Any]) -> None:
         self.multiplexer = Multiplexer(self)
         self._hello = hello
+        self._counted_since = -FLOOD_S
 
     def connection_made(self, chan: Any) -> None:
         self._channel = chan
@@ -55,6 +57,22 @@ class AgentSession:
     def close(self) -> None:
         """Close the channel; the agent keeps running."""
         self._channel.abort()
+
+    def receive_frames(self, data: bytes) -> None:
+        """Handle what the agent sends; one that floods us is read again after a pause."""
+        self.multiplexer.feed(data)
+        if self.multiplexer.unasked < UNASKED_MAX:
+            return
+        self.multiplexer.unasked = 0
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._counted_since + FLOOD_S:
+            self._channel.pause_reading()
+            loop.call_later(FLOOD_S, self._resume_reading)
+        self._counted_since = loop.time()
+
+    def _resume_reading(self) -> None:
+        if not self._channel.is_closing():
+            self._channel.resume_reading()
 
     def pause_writing(self) -> None:
         self.multiplexer.free.clear()
@@ -79,7 +97,7 @@ class SocketSession(AgentSession, asyncssh.SSHUNIXSession[bytes]):
         self.multiplexer.send_hello(self._hello)
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        self.multiplexer.feed(data)
+        self.receive_frames(data)
 
 
 class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
@@ -97,7 +115,7 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
         if datatype is not None:
             self._last_words = (self._last_words + data)[-LAST_WORDS_MAX:]
         elif self._attached:
-            self.multiplexer.feed(data)
+            self.receive_frames(data)
         else:
             self._noise += data
             self._parse_script_output()
@@ -120,7 +138,7 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
             elif word == b"have":
                 self._attached = True
                 self.multiplexer.send_hello(self._hello)
-                self.multiplexer.feed(self._noise)
+                self.receive_frames(self._noise)
                 self._noise = b""
             else:
                 self.multiplexer.mark_broken(

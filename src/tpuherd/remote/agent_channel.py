@@ -23,6 +23,7 @@ EVENTS_MAX = (
     10_000  #: unread events, after which a slow listener is disconnected and must survey again
 )
 EVENT_BYTES_MAX = 32 << 20  #: the same in bytes: a usual event has less than 10 kB
+FRAME_COST = 1 << 10  #: what a frame that nobody asked for counts at least, in bytes
 SLACK = 1 << 12  #: bytes that an agent may send beyond its credit: its JUMP records
 SENTENCE_MAX = 4096  #: characters of an agent's error that are kept
 #: The agent's error codes, as our errors.
@@ -55,6 +56,7 @@ class Multiplexer:
         self.listeners: set[EventQueue] = set()
         self.free = asyncio.Event()  #: set while the wire accepts more data
         self.free.set()
+        self.unasked = 0  #: bytes that arrived and answer nothing, since somebody set this to 0
         self._reader = frames.FrameReader()
         self._id = 0
 
@@ -82,11 +84,17 @@ class Multiplexer:
             if not self.hello.done():
                 self.hello.set_result(frame.content)
         elif frame.kind == frames.EVENT:
+            self._count_unasked(frame)
             self._publish_event(frame.content, len(frame.payload))
         elif (call := self.calls.get(frame.id)) is not None:
             call.handle_frame(frame)
             if frame.kind in (frames.REPLY, frames.FAIL):
                 del self.calls[frame.id]
+        else:
+            self._count_unasked(frame)
+
+    def _count_unasked(self, frame: frames.Frame) -> None:
+        self.unasked += max(len(frame.payload), FRAME_COST)
 
     def _publish_event(self, event: Mapping[str, Any], size: int) -> None:
         for listener in list(self.listeners):

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json import loads
 from pathlib import Path
 from shutil import which
@@ -33,6 +33,7 @@ LOGIN = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 OWNER_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 OWNER_LENGTH = 3
 OWNER = "owner"  #: the file that has it
+SHARED_LOGIN = "login"  #: the file with the login on hosts that all users of a store share
 #: Variables that gcloud reads: its configuration, Python and proxy.
 HEEDED = re.compile(r"HOME|PATH|LANG|CLOUDSDK_\w+|\w+_proxy|\w+_PROXY|SSL_CERT_\w+")
 MACHINE = Path("/sys/class/dmi/id/product_name")  #: names Google on a Google Cloud machine
@@ -86,10 +87,17 @@ class ProjectAccess(ProjectScope):
 
 def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectAccess:
     """Resolve the cloud: --world or HERD_WORLD, then the current context, then Google."""
+    place = resolve_own_access(environ, world)
+    named = current_context(place.folders.config, environ).get("login")
+    return place if named or place.database is None else use_shared_login(place)
+
+
+def resolve_own_access(environ: Mapping[str, str], world: Path | None) -> ProjectAccess:
+    """Resolve the same, with the login that this user has alone."""
     where = resolve_folders(environ)
     context = current_context(where.config, environ)
     named = find_world_folder(environ, context, world)
-    user = context.get("login") or host_login(environ.get("USER") or local_user())
+    user = resolve_login(environ)
     chosen = tuple(host_routes.parse_route(text) for text in context.get("ways", ()))
     if named is not None:
         facts = read_world_facts(named)
@@ -120,6 +128,21 @@ def resolve_access(environ: Mapping[str, str], *, world: Path | None = None) -> 
         folders=where,
         database=resolve_store_address(environ, context),
     )
+
+
+def resolve_login(environ: Mapping[str, str]) -> str:
+    """Resolve the login name on hosts, of the context or like the local user's."""
+    context = current_context(resolve_folders(environ).config, environ)
+    return str(context.get("login") or host_login(environ.get("USER") or local_user()))
+
+
+def use_shared_login(place: ProjectAccess) -> ProjectAccess:
+    """Log in as the jobs of a store that several users share."""
+    try:
+        shared = (place.store_folder / SHARED_LOGIN).read_text(errors="replace").strip()
+    except OSError:  # the store has not been opened here
+        return place
+    return replace(place, login=shared) if LOGIN.fullmatch(shared) else place
 
 
 def resolve_scope(environ: Mapping[str, str], *, world: Path | None = None) -> ProjectScope:

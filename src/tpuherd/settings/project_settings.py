@@ -14,16 +14,14 @@ from tpuherd.settings.contexts_file import ADVICE, FILE, Json, edit_contexts, lo
 
 
 def load_allowance(config: Path, *, world: Path | None, project: str) -> Allowance:
-    """Return what a project may use. A world allows everything."""
+    """Return what a project may use. A world allows everything; its grants say how much."""
     content = load_contexts(config)
     said = content["projects"].get(project_key(world=world, project=project), {})
     try:
         limits = said.get("limits", {})
         return Allowance(
             everything=world is not None or bool(said.get("everything")),
-            grants=()
-            if world is not None
-            else tuple(Grant(**one) for one in said.get("grants", ())),
+            grants=tuple(Grant(**one) for one in said.get("grants", ())),
             buckets=dict(said.get("buckets", {})),
             creates_per_min=int(limits.get("creates_per_min", Allowance().creates_per_min)),
             hedge=None if limits.get("hedge") is None else int(limits["hedge"]),
@@ -46,16 +44,15 @@ def change_project(
         change(content["projects"].setdefault(project_key(world=world, project=project), {}))
 
 
-def add_grants(config: Path, project: str, grants: Sequence[Grant]) -> int:
-    """Add grants, replacing those of the same zone, type and tier; return their new number."""
+def add_grants(config: Path, *, world: Path | None, project: str, grants: Sequence[Grant]) -> None:
+    """Add grants, replacing those of the same zone, type and tier."""
 
     def change(said: Json) -> None:
         rows = {grant_key(one): one for one in said.get("grants", ())}
         rows |= {grant_key(one): one for one in map(grant_document, grants)}
         said["grants"] = list(rows.values())
 
-    change_project(config, world=None, project=project, change=change)
-    return len(load_allowance(config, world=None, project=project).grants)
+    change_project(config, world=world, project=project, change=change)
 
 
 def grant_key(grant: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -98,11 +95,11 @@ def adopt_owner(config: Path, *, world: Path | None, project: str, owner: str) -
     change_project(config, world=world, project=project, change=change)
 
 
-def clear_grants(config: Path, project: str) -> None:
-    """Forget the grants; the user is asked again before a request."""
+def clear_grants(config: Path, *, world: Path | None, project: str) -> None:
+    """Forget the grants; of a project, the user is asked again before a request."""
 
     def change(said: Json) -> None:
         said.pop("grants", None)
         said.pop("everything", None)
 
-    change_project(config, world=None, project=project, change=change)
+    change_project(config, world=world, project=project, change=change)

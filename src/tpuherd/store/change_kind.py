@@ -9,12 +9,13 @@ import os
 import secrets
 import socket
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from tpuherd.errors import HerdError, InvalidInput, OperationFailed, Superseded
 from tpuherd.ports import LeaseHolder
-from tpuherd.settings.project_access import OWNER, ProjectScope, get_owner_id
+from tpuherd.settings.project_access import OWNER, SHARED_LOGIN, ProjectScope, get_owner_id
 from tpuherd.settings.project_settings import adopt_owner
 from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store import moved_marker
@@ -32,8 +33,11 @@ DRAFT = "move.db"
 LEASE_S = 600.0  #: no engine starts while the marker is written
 
 
-def move_to_server(scope: ProjectScope, address: StoreAddress, now: float) -> int:
-    """Move the jobs of the file on this machine into PostgreSQL; return how many there are."""
+def move_to_server(scope: ProjectScope, address: StoreAddress, now: float, *, login: str) -> int:
+    """Move the jobs of the file on this machine into PostgreSQL; return how many there are.
+
+    `login`: that on hosts, as which they run.
+    """
     folder = scope.store_folder
     marker = moved_marker.read_moved_marker(folder)
     if marker is not None and marker.get("to") != address.title:
@@ -42,7 +46,8 @@ def move_to_server(scope: ProjectScope, address: StoreAddress, now: float) -> in
         if marker is None:
             marker = leave_file(folder, address, now)
         try:
-            fill_server(server, folder, marker["token"], get_owner_id(scope.folders.config))
+            shared = {OWNER: get_owner_id(scope.folders.config), SHARED_LOGIN: login}
+            fill_server(server, folder, marker["token"], shared)
         except Superseded:
             raise  # it may have arrived: only repeating tells
         except HerdError:
@@ -72,8 +77,13 @@ def hold_alone(store: Database, now: float) -> int:
     return epoch
 
 
-def fill_server(server: PostgresServer, folder: Path, token: str, owner: str) -> None:
-    """Copy the file into the server's tables, unless this move had arrived there."""
+def fill_server(
+    server: PostgresServer, folder: Path, token: str, shared: Mapping[str, str]
+) -> None:
+    """Copy the file into the server's tables, unless this move had arrived there.
+
+    `shared`: what their nodes' names and hosts have, as those who join must.
+    """
     with (
         explain_errors(folder),
         moved_marker.open_bare_file(folder / NAME) as source,
@@ -91,7 +101,8 @@ def fill_server(server: PostgresServer, folder: Path, token: str, owner: str) ->
         copy_tables(source, target, server)
         target.execute("DELETE FROM settings WHERE name = ?", (MOVED,))
         put_setting(target, ARRIVED, {"token": token})
-        put_setting(target, OWNER, {"id": owner})  # what the nodes' names have
+        for name, text in shared.items():
+            put_setting(target, name, {"id": text})
 
 
 def move_to_file(scope: ProjectScope, address: StoreAddress, now: float) -> int:
@@ -110,7 +121,7 @@ def move_to_file(scope: ProjectScope, address: StoreAddress, now: float) -> int:
             store.put_setting(MOVED, {"to": here, "token": token})
             store.release_lease(epoch)
         jobs = len(store.stored_jobs())
-        owner = server.share_owner_id(get_owner_id(scope.folders.config))
+        owner = server.share_setting(OWNER, get_owner_id(scope.folders.config))
         if owner != get_owner_id(scope.folders.config):
             adopt_owner(scope.folders.config, world=scope.world, project=scope.project, owner=owner)
         fill_file(server, folder, token)
@@ -129,8 +140,8 @@ def fill_file(server: PostgresServer, folder: Path, token: str) -> None:
             target.execute("BEGIN IMMEDIATE")
             with server.read_transaction() as source:
                 copy_tables(source, target, None)
-            words = "DELETE FROM settings WHERE name IN (?, ?, ?)"
-            target.execute(words, (MOVED, ARRIVED, OWNER))
+            words = "DELETE FROM settings WHERE name IN (?, ?, ?, ?)"
+            target.execute(words, (MOVED, ARRIVED, OWNER, SHARED_LOGIN))
             target.execute("COMMIT")
     moved_marker.install_copy(folder, draft, token)
 

@@ -4,7 +4,7 @@ Every change is one transaction and is on disk when the call returns. Once this 
 of its writes checks in its own transaction that it still does.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,19 @@ class Database:
     ) -> None:
         with self._write() as connection:
             job_table.put_setting(connection, name, document)
+            log.append_events(connection, events)
+        self._changes += 1
+
+    def change_setting(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, Any] | None], Mapping[str, Any]],
+        events: Sequence[HistoryEvent],
+    ) -> None:
+        """Write what `change` makes of it: nobody else writes in between."""
+        with self._write() as connection:
+            new = change(job_table.read_setting(connection, name))
+            job_table.put_setting(connection, name, new)
             log.append_events(connection, events)
         self._changes += 1
 

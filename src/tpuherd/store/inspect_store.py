@@ -15,6 +15,7 @@ from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table, lease
+from tpuherd.store.connection import Connection
 from tpuherd.store.corruption import ASIDE, MARK, NAME
 from tpuherd.store.schema import TABLES, schema_version
 
@@ -55,7 +56,8 @@ def inspect_store(folder: Path, *, most: int, job: str | None = None) -> StoreCo
         return found
     try:
         with closing(open_read_only(folder / NAME)) as connection:
-            read_contents(connection, found, most=most, job=job)
+            read = partial(schema_version, connection)
+            read_contents(connection, read, found, most=most, job=job)
     except (sqlite3.Error, OSError) as error:
         found.problems.append(f"{NAME} can't be opened: {error}")
     return found
@@ -74,18 +76,25 @@ def open_read_only(file: Path) -> sqlite3.Connection:
 
 
 def read_contents(
-    connection: sqlite3.Connection, found: StoreContents, *, most: int, job: str | None
+    connection: Connection,
+    read_format: Callable[[], int],
+    found: StoreContents,
+    *,
+    most: int,
+    job: str | None,
 ) -> None:
     """Read table by table, so that damage in one hides no other."""
 
     def try_to(what: str, read: Callable[[], Any], default: Any) -> Any:
         try:
             return read()
-        except sqlite3.Error as error:
+        except Exception as error:
+            if not is_database_error(error):
+                raise
             found.problems.append(f"{what}: {error}")
             return default
 
-    found.format = try_to("format", lambda: schema_version(connection), None)
+    found.format = try_to("format", read_format, None)
     for table in sorted(TABLES):
         found.rows[table] = try_to(table, partial(count_rows, connection, table), -1)
     found.jobs = try_to("jobs", lambda: job_table.read_jobs(connection), {})
@@ -94,17 +103,22 @@ def read_contents(
     try_to("events", lambda: read_newest_events(connection, found.events, most, job), None)
 
 
-def count_rows(connection: sqlite3.Connection, table: str) -> int:
+def is_database_error(error: Exception) -> bool:
+    """Whether it is one of SQLite, or of psycopg, which need not be installed."""
+    return isinstance(error, sqlite3.Error) or type(error).__module__.startswith("psycopg")
+
+
+def count_rows(connection: Connection, table: str) -> int:
     found: tuple[int] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
     return found[0]
 
 
-def read_messages(connection: sqlite3.Connection) -> Mapping[str, str]:
+def read_messages(connection: Connection) -> Mapping[str, str]:
     return dict(connection.execute("SELECT slot, sentence FROM states ORDER BY slot").fetchall())
 
 
 def read_newest_events(
-    connection: sqlite3.Connection,
+    connection: Connection,
     into: list[tuple[int, HistoryEvent]],
     most: int,
     job: str | None,

@@ -121,12 +121,24 @@ class LogStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._places = ("", 1)  #: the log for which a writer was opened last, and its hosts
+        self._described = ("", frozenset[LogHost]())  #: the log described last, and its hosts
 
     def write_info(self, about: LogInfo) -> None:
         """Save what it is; call again when it has ended."""
         home = self._log_folder(about.id)
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         atomic_write(home / "about.json", json.dumps(asdict(about)))
+
+    def describe_log(self, about: LogInfo) -> None:
+        """Save what it is, or add these hosts to what is saved."""
+        id, known = self._described  # the hosts of a large node follow each other
+        if id == about.id and known.issuperset(about.places):
+            return
+        saved = self.find_log(about.id) or replace(about, places=())
+        known = frozenset(saved.places)
+        if new := tuple(one for one in about.places if one not in known):
+            self.write_info(replace(saved, places=(*saved.places, *new)))
+        self._described = (about.id, known.union(new))
 
     def list_logs(self) -> list[LogInfo]:
         """All logs, the oldest first."""

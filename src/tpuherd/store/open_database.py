@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuherd.errors import InvalidInput
+from tpuherd.errors import InvalidInput, NotAllowed
 from tpuherd.files import atomic_write
-from tpuherd.settings.project_access import OWNER, ProjectScope, get_owner_id
+from tpuherd.settings.project_access import (
+    OWNER,
+    SHARED_LOGIN,
+    ProjectAccess,
+    ProjectScope,
+    get_owner_id,
+)
 from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store.corruption import NAME, explain_errors
 from tpuherd.store.database import Database
@@ -29,7 +35,9 @@ def open_database(scope: ProjectScope, now: float) -> Database:
     found = Database(folder, now, server)
     try:
         refuse_moved_away(found.load_setting(MOVED), address)
-        share_owner_id(folder, server.share_owner_id(get_owner_id(scope.folders.config)))
+        share_text(folder / OWNER, server.share_setting(OWNER, get_owner_id(scope.folders.config)))
+        if isinstance(scope, ProjectAccess):
+            share_login(folder, found, server, scope.login)
     except BaseException:
         found.close()
         raise
@@ -64,10 +72,30 @@ def refuse_jobs_here(folder: Path, address: StoreAddress) -> None:
         )
 
 
-def share_owner_id(folder: Path, owner: str) -> None:
-    """Keep the store's owner id where those who only look at the cloud find it."""
-    file = folder / OWNER
-    with explain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not file.exists() or file.read_text() != owner:
-            atomic_write(file, owner)
+def share_login(folder: Path, store: Database, server: "PostgresServer", login: str) -> None:
+    """Agree on the login on hosts: agents and files there are those of a login."""
+    try:
+        shared = server.share_setting(SHARED_LOGIN, login)
+    except NotAllowed:  # a role that may only read
+        known = store.load_setting(SHARED_LOGIN)
+        shared = login if known is None else str(known.get("id"))
+    share_text(folder / SHARED_LOGIN, shared)
+
+
+def refuse_other_login(store: Database, place: ProjectAccess) -> None:
+    """Raise InvalidInput if an engine of this login would not find the attempts that run."""
+    shared = store.load_setting(SHARED_LOGIN)
+    if place.database is not None and shared is not None and shared.get("id") != place.login:
+        raise InvalidInput(
+            f"the jobs in {place.database.title} run as {shared.get('id')} on their hosts, but"
+            f" this context logs in as {place.login}",
+            hint=f"herd context add NAME --login {shared.get('id')}",
+        )
+
+
+def share_text(file: Path, text: str) -> None:
+    """Keep what the users of a store share where those find it who do not open the store."""
+    with explain_errors(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not file.exists() or file.read_text() != text:
+            atomic_write(file, text)

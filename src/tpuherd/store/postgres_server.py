@@ -16,7 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from tpuherd.clock import WallClock
-from tpuherd.errors import HerdError, Superseded
+from tpuherd.errors import HerdError, OutcomeUnknown
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store import schema
@@ -130,18 +130,18 @@ class PostgresServer:
     def close(self) -> None:
         self._raw.close()
 
-    def share_owner_id(self, ours: str) -> str:
-        """Return the owner id in the names of this store's resources; ours if it had none."""
-        read = "SELECT document FROM settings WHERE name = 'owner'"
+    def share_setting(self, name: str, ours: str) -> str:
+        """Return what the users of this store share under this name; ours if nobody came first."""
+        read = "SELECT document FROM settings WHERE name = ?"
         with self.read_transaction() as connection:
-            row = connection.execute(read).fetchone()
+            row = connection.execute(read, (name,)).fetchone()
         if row is None:
             with self.write_transaction() as connection:
                 connection.execute(
-                    "INSERT INTO settings (name, document) VALUES ('owner', ?)"
-                    " ON CONFLICT (name) DO NOTHING", (json.dumps({"id": ours}),)
+                    "INSERT INTO settings (name, document) VALUES (?, ?)"
+                    " ON CONFLICT (name) DO NOTHING", (name, json.dumps({"id": ours})),
                 )  # fmt: skip
-                row = connection.execute(read).fetchone()
+                row = connection.execute(read, (name,)).fetchone()
         return str(json.loads(row[0])["id"])
 
     # ---- how ---------------------------------------------------------------------------------
@@ -152,14 +152,8 @@ class PostgresServer:
         return self._raw
 
     def _connect(self) -> Raw:
-        address, login = self._address, dict(KEEPALIVE)
-        if address.password:
-            login["password"] = address.password
-        elif address.passfile:
-            login["passfile"] = address.passfile
-        raw = psycopg.connect(address.url, autocommit=True, **login)
+        raw = log_in(self._address, self._name)
         try:
-            raw.execute(SETTINGS.format(schema=quote_name(self._name)).encode())
             migrate_tables(raw, self._name)
             if self._epoch is not None:  # taken over or not, only this epoch's lock is ours
                 keys = self._lock_keys(self._epoch)
@@ -190,7 +184,7 @@ class PostgresServer:
                 return str(row[0])
         except (psycopg.Error, HerdError):
             pass
-        raise Superseded(
+        raise OutcomeUnknown(
             f"the connection to the store in {self._address.title} broke during a write",
             hint="look whether it was recorded (herd events), else repeat the command",
         )
@@ -210,6 +204,22 @@ class PostgresConnection:
         batch = [translate_values(row) for row in rows]
         with self._raw.cursor() as cursor:
             cursor.executemany(translate_statement(sql).encode(), batch)
+
+
+def log_in(address: StoreAddress, name: str) -> Raw:
+    """Connect to the server, and choose the schema of this name, which need not exist."""
+    login = dict(KEEPALIVE)
+    if address.password:
+        login["password"] = address.password
+    elif address.passfile:
+        login["passfile"] = address.passfile
+    raw = psycopg.connect(address.url, autocommit=True, **login)
+    try:
+        raw.execute(SETTINGS.format(schema=quote_name(name)).encode())
+    except psycopg.Error:
+        raw.close()
+        raise
+    return raw
 
 
 def migrate_tables(raw: Raw, name: str, steps: Sequence[str] = schema.STEPS) -> None:

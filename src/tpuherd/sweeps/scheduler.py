@@ -74,7 +74,8 @@ def run_step(turn: SweepStep) -> None:
         if trial.given_at is not None:
             release_trial(turn, trial)
     free = [slot for slot in turn.slots if is_free_slot(slot, turn.slot_history(slot.name))]
-    for slot in [one for one in free if is_ready_slot(one, turn.slot_history(one.name))]:
+    ready = [one for one in free if is_ready_slot(one, turn.slot_history(one.name))]
+    for slot in ready if ready and not has_unknown_work(turn) else ():
         assign_trial(turn, slot)
     if turn.search.items:
         end_map(turn)
@@ -195,6 +196,27 @@ def is_ready_slot(slot: Slot, history: SlotHistory) -> bool:
     return not has_running_attempt(history) and any(
         is_staying(bid) and bid.unhealthy_at is None and bid.prepared == slot.code_digest
         for bid in history.bids.values()
+    )
+
+
+def has_unknown_work(turn: SweepStep) -> bool:
+    """Whether a node of this job may still run a trial of which the history does not know.
+
+    After a lost store any trial may be that one, and none may run twice at a time.
+    """
+    return any(
+        may_run_unknown_trial(history)
+        for name, history in turn.history.slots.items()
+        if name.rpartition("-")[0] == turn.job
+    )
+
+
+def may_run_unknown_trial(history: SlotHistory) -> bool:
+    attempt = history.attempt
+    if attempt is not None and attempt.trial is None:  # it was found on a host
+        return has_running_attempt(history) or not is_surely_over(history)
+    return attempt is None and any(
+        bid.adopted and is_staying(bid) and not bid.prepared for bid in history.bids.values()
     )
 
 

@@ -24,25 +24,26 @@ SECRET_NAME = (
     r"|credential|authorization|cookie|webhook)s?"
 )
 IS_SECRET_NAME = re.compile(rf"{SECRET_NAME}|(?:^|_)(?:auth|key|pass|pwd)$", re.I)
-#: Forms of secrets that stand for themselves; a group of (keep) stays before it.
+#: Forms of secrets that stand for themselves; a group of (keep) stays before it. What may be long
+#: has a limit wherever a search could begin within it, so that long lines are read quickly.
 PATTERNS: Sequence[re.Pattern[str]] = tuple(
     re.compile(pattern, re.S)
     for pattern in (
         r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)",
-        r"(?P<keep>(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S+) )AAAA[\w+/=]+(?: [^\s\"'\\]+)?",
-        r"(?P<keep>\b[A-Za-z][\w+.-]*://)[^\s/@\"'<>]+:[^\s/@\"'<>]*(?=@)",
+        r"(?P<keep>(?:ssh-(?:rsa|ed25519|dss)|ecdsa-sha2-\S{1,40}) )AAAA[\w+/=]+(?: [^\s\"'\\]+)?",
+        r"(?P<keep>\b[A-Za-z][\w+.-]{0,30}://)[^\s/@:\"'<>]+:[^\s/@\"'<>]*(?=@)",
         r"(?P<keep>[?&;][\w.~%-]+=)[^\s&;#\"'<>\\]+",
         r"(?P<keep>\b(?i:bearer|basic) )[\w.+/=~-]{8,}",
         r"\bya29\.[\w.-]+|\b1//0[\w-]{20,}|\bGOCSPX-[\w-]+|\bAIza[\w-]{30,}",
         r"\bgh[pousr]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}|\bnpm_\w{30,}",
         r"\bsk-[\w-]{16,}|\bxox[abeprs]-[\w-]{8,}|\bAKIA[A-Z0-9]{16}\b|\bpypi-[\w-]{20,}",
-        r"\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?",
-        rf"(?i:(?P<keep>[\w-]*{SECRET_NAME}[\w-]*\\*[\"']?(?:\s*[:=]\s*|\s+)\\*[\"']?))"
+        r"\beyJ[\w-]{8,4000}\.[\w-]+(?:\.[\w-]*)?",
+        rf"(?i:(?P<keep>{SECRET_NAME}[\w-]{{0,64}}\\*[\"']?(?:\s*[:=]\s*|\s+)\\*[\"']?))"
         r"(?!null\b|true\b|false\b|<|\$)[^\s\"'\\,;&(){}\[\]]{4,}",
-        r"(?P<keep>https?://(?![\w.-]*googleapis\.com)[^\s\"'<>]*/)(?=[\w-]*\d)[\w-]{20,}",
+        r"(?P<keep>https?://(?![\w.-]*googleapis\.com)[^\s\"'<>]{0,1000}/)(?=[\w-]*\d)[\w-]{20,}",
     )
 )
-EMAIL = re.compile(r"\b[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
+EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]+@[\w-]+(?:\.[\w-]+)+")
 ADDRESS = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
 
 

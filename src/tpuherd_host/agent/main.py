@@ -4,7 +4,10 @@ import sys
 from typing import List
 
 PREFIX, SUFFIX = "agent-", ".pyz"
-USAGE = "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE|early …\n"
+USAGE = (
+    "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE|image NAME"
+    "|container PLAN COMMAND…|early …\n"
+)
 
 
 def main(words: List[str], pyz: str, protocol: int) -> int:
@@ -38,6 +41,14 @@ def main(words: List[str], pyz: str, protocol: int) -> int:
         from tpuherd_host.agent.early.gate import run_early
 
         return run_early(words[1:])
+    if words[:1] == ["image"] and len(words) == 2:
+        from tpuherd_host.agent.containers.pull_image import run_pull
+
+        return run_pull(words[1])
+    if words[:1] == ["container"] and len(words) > 2:
+        from tpuherd_host.agent.containers.run_container import run_container
+
+        return run_container(words[1], words[2:])
     if words[:1] == ["listeners"]:
         from tpuherd_host.agent.host.listeners import print_listeners
 

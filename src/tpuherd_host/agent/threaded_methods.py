@@ -2,6 +2,7 @@
 
 from typing import Dict
 
+from tpuherd_host.agent.containers import pull_image
 from tpuherd_host.agent.early import rpc_fetch
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import check_facts, clean, host_facts, host_usage, stack_traces
@@ -24,6 +25,7 @@ THREADED: Dict[str, ThreadedMethod] = {
     "snapshot.give": send_files.give_snapshot,
     "environment.look": rpc_environments.look_for_environment,
     "environment.use": rpc_environments.use_environment,
+    "image.look": pull_image.look_for_image,
     "checkpoint.fetch": rpc_fetch.fetch_checkpoint,
     "nfs.look": rpc_nfs.look_at_nfs,
     "nfs.mount": rpc_nfs.mount_nfs,

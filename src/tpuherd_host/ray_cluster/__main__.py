@@ -3,10 +3,11 @@
 `python3 -m tpuherd_host.ray_cluster COMMAND…` takes the command's place on every host. The hosts
 meet at worker 0 and compare their versions of Ray; if they differ, all end with one sentence.
 Worker 0 starts Ray's head, the others join it, and the command runs on worker 0 alone. Worker 0
-ends as the command does, the others with 0. All that Ray starts is below this process, and ends
-with it.
+ends as the command does, the others with 0. A host whose Ray ends joins again, without disturbing
+the others. All that Ray starts is below this process, and ends with it.
 """
 
+import errno
 import os
 import signal
 import socket
@@ -15,10 +16,11 @@ import sys
 import time
 from contextlib import suppress
 from types import FrameType
-from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 from tpuherd_host.agent import processes
 from tpuherd_host.ray_cluster.child_processes import (
+    RAYLET,
     adopt_orphans,
     await_news,
     core_processes,
@@ -27,8 +29,16 @@ from tpuherd_host.ray_cluster.child_processes import (
     send_signals,
     watch_children,
 )
-from tpuherd_host.ray_cluster.installed_ray import LOGS, START_S, Ray, find_ray, start_ray
+from tpuherd_host.ray_cluster.installed_ray import (
+    LOGS,
+    START_S,
+    Ray,
+    find_ray,
+    finish_start,
+    prepare_start,
+)
 from tpuherd_host.ray_cluster.meeting import (
+    PORT,
     Hello,
     JoiningHost,
     describe_misfit,
@@ -39,6 +49,7 @@ from tpuherd_host.ray_cluster.meeting import (
 )
 
 FAILED, PEER_LOST, UNFIT, TERMINATED = 1, 76, 78, 143
+REJOINS_MAX = 3  #: of one host in an attempt; a Ray that ends more often is broken
 #: For a program on each host; Ray's tasks find each other by Ray.
 NOT_PASSED_ON = ("HERD_COORDINATOR", "JAX_COORDINATOR_PORT", "JAX_COORDINATOR_BIND_ADDRESS")
 
@@ -63,7 +74,9 @@ def main(command: Sequence[str], environ: Mapping[str, str]) -> int:
     inner = inner_environment(environ)
     try:
         ray = find_ray(command, environ.get("PATH", os.defpath))
-        hello = Hello(place.worker, place.attempt, *(ray[1:] if ray else ("", "")))
+        hello = Hello(
+            place.worker, place.attempt, *((ray.version, ray.python) if ray else ("", ""))
+        )
         if place.worker:
             return run_member(place, hello, ray, inner)
         return run_head(place, hello, ray, inner, command)
@@ -95,16 +108,27 @@ def run_head(
 ) -> int:  # fmt: skip
     """Start the cluster, run the command, and tell the others that it has ended."""
     begun = time.monotonic()
+    host, _, port = place.head.rpartition(":")
+    taken = [number for number in (PORT, int(port)) if is_taken(host, number)]
+    if taken:
+        tell_error(
+            f"Ray needs port {taken[0]} of worker 0, which another program has taken;"
+            " if it is a Ray that was started by hand, end it with `ray stop`"
+        )
+        return FAILED
+    words = ["--head", f"--port={port}", f"--node-ip-address={host}"]
+    if ray and not ray.has_dashboard:
+        words.append("--include-dashboard=false")  # else Ray tries for seconds
+    starting = prepare_start(ray, words, environ) if ray else None
     members = meet_members(place.address, hello, place.workers)
     misfit = describe_misfit([hello, *(one.hello for one in members)])
-    if misfit or ray is None:
-        tell(misfit)
+    if misfit or starting is None or ray is None:
+        tell_error(misfit)
         broadcast(members, {"refuse": misfit})
         return UNFIT
-    host, _, port = place.head.rpartition(":")
-    failure = start_ray(ray, ["--head", f"--port={port}", f"--node-ip-address={host}"], environ)
+    failure = finish_start(starting)
     if failure:
-        tell(failure)
+        tell_error(failure)
         return FAILED
     broadcast(members, {"join": place.head})
     for member in members:
@@ -120,6 +144,14 @@ def run_head(
     return status
 
 
+def is_taken(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    return False
+
+
 def broadcast(members: Sequence[JoiningHost], message: Mapping[str, object]) -> None:
     for member in members:
         send_message(member.line, message)
@@ -133,6 +165,9 @@ def run_command(
     If the cluster loses a host, the command is asked to stop: the next attempt has all.
     """
     hear, core = watch_children(), core_processes()
+    if RAYLET not in core.values():
+        tell_error(core_end(RAYLET))
+        return FAILED
     drivers: List[int] = []
     stops: List[int] = []
 
@@ -144,7 +179,7 @@ def run_command(
     try:
         driver = subprocess.Popen(list(command), env=dict(environ))
     except OSError as error:
-        tell(f"{command[0]}: {error.strerror}")
+        tell_error(f"{command[0]}: {error.strerror}")
         return 127 if isinstance(error, FileNotFoundError) else 126
     drivers.append(driver.pid)
     send_signals(drivers, *stops[:1])
@@ -153,12 +188,15 @@ def run_command(
         ended, spoken = await_news(hear, [] if broken else [one.line for one in members])
         if driver.pid in ended:
             driver.returncode = exit_status(ended[driver.pid])
-            return driver.returncode and (broken or driver.returncode)
+            return broken or driver.returncode  # asked to stop, it may have saved and ended well
         reasons = [core_end(core[pid]) for pid in ended if pid in core]
         gone = [one.hello.worker for one in members if one.line in spoken]
         if (reasons or gone) and not broken:
             broken = FAILED if reasons else PEER_LOST
-            tell(reasons[0] if reasons else f"worker {gone[0]} has left the cluster; see its log")
+            if reasons:
+                tell_error(reasons[0])
+            else:
+                tell(f"worker {gone[0]} has left the cluster; see its log")
             send_signals(drivers, signal.SIGTERM)
 
 
@@ -169,38 +207,53 @@ def run_member(
     place: GangPlace, hello: Hello, ray: Optional[Ray], environ: Mapping[str, str]
 ) -> int:
     """Join the cluster, and stay until worker 0 says that the command has ended."""
+    words = [f"--address={place.head}", f"--node-ip-address={place.address}"]
+    starting = prepare_start(ray, words, environ) if ray else None
     line = open_connection(place.head.rpartition(":")[0], hello)
     order = read_message(line, None)
     if "refuse" in order:
         return UNFIT
-    if "join" not in order or ray is None:
+    if "join" not in order or starting is None or ray is None:
         tell("worker 0 ended before Ray started; see its log")
         return PEER_LOST
-    words = [f"--address={place.head}", f"--node-ip-address={place.address}"]
-    failure = start_ray(ray, words, environ)
+    failure = finish_start(starting, line)
     if failure:
-        tell(failure)
+        tell_error(failure)
         return FAILED
     # The command on worker 0 is asked to stop, and may need this host to save.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     send_message(line, {"joined": True})
-    return stay(line)
+    for rejoins in range(1, REJOINS_MAX + 1):
+        status, lost = stay(line)
+        if not lost:
+            return status
+        tell(f"{core_end(lost)}; it joins the cluster again ({rejoins} of {REJOINS_MAX} times)")
+        end_descendants()
+        failure = finish_start(prepare_start(ray, words, environ), line)
+        if failure:
+            tell_error(failure)
+            return FAILED
+    status, lost = stay(line)
+    if lost:
+        tell_error(core_end(lost))
+    return status
 
 
-def stay(line: socket.socket) -> int:
-    """Wait for the command's end, or for that of Ray on this host."""
+def stay(line: socket.socket) -> Tuple[int, str]:
+    """Wait for the command's end, or for that of a part of Ray on this host, whose name it is."""
     hear, core = watch_children(), core_processes()
+    if RAYLET not in core.values():
+        return FAILED, RAYLET
     while True:
         ended, spoken = await_news(hear, [line])
         for pid in ended:
             if pid in core:
-                tell(core_end(core[pid]))
-                return FAILED
+                return FAILED, core[pid]
         if spoken:
             if read_message(line, None).get("end"):
-                return 0
+                return 0, ""
             tell("worker 0 is gone; see its log")
-            return PEER_LOST
+            return PEER_LOST, ""
 
 
 def core_end(name: str) -> str:
@@ -210,6 +263,11 @@ def core_end(name: str) -> str:
 def tell(sentence: str) -> None:
     sys.stderr.write(f"herd: {sentence}\n")
     sys.stderr.flush()
+
+
+def tell_error(sentence: str) -> None:
+    """Say why this host ends: the engine shows it as the cause."""
+    tell(f"error: {sentence}")
 
 
 def end_alike(status: int) -> NoReturn:

@@ -14,7 +14,8 @@ from tpuherd_host.agent import processes
 SUBREAPER = 36
 GRACE_S = 3.0  #: for Ray's processes to end
 LOOK_S = 0.05
-CORE = ("raylet", "gcs_server")  #: without them a host is no part of the cluster
+RAYLET = "raylet"
+CORE = (RAYLET, "gcs_server")  #: without them a host is no part of the cluster
 
 
 def adopt_orphans() -> None:

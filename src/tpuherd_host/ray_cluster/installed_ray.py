@@ -1,30 +1,48 @@
 """The Ray that is installed on this host: its versions, and how its part of the cluster starts."""
 
 import os
+import select
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
-
-from tpuherd_host.ray_cluster.child_processes import core_processes
+import time
+from typing import IO, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 LOGS = "/tmp/ray/session_latest/logs"  #: Ray's own place
 START_S = 300.0  #: for `ray start`; it takes seconds
+LOOK_S = 0.05
 LINES = 15  #: of what `ray start` printed, if it fails
+#: The dashboard can run where a package is installed that only ray[default] needs.
 VERSIONS = (
-    "import importlib.metadata, platform;"
-    "print(importlib.metadata.version('ray'), platform.python_version())"
+    "import importlib.metadata, importlib.util, platform;"
+    "print(importlib.metadata.version('ray'), platform.python_version(),"
+    " bool(importlib.util.find_spec('aiohttp_cors')))"
+)
+#: The command `ray`, which imports for a second or more before it waits for a word to begin.
+IMPORT_AHEAD = (
+    "import sys; sys.path[:] = [one for one in sys.path if one];"
+    "from ray.scripts.scripts import main;"
+    "sys.stdin.readline() and sys.exit(main())"
 )
 
 
 class Ray(NamedTuple):
     """The installed Ray."""
 
-    program: str
+    interpreter: Tuple[str, ...]  #: the words that start its Python
     version: str
     python: str  #: the version of its Python
+    has_dashboard: bool
+
+
+class StartingRay(NamedTuple):
+    """A `ray start` that waits for a word to begin, and the file of what it prints."""
+
+    process: "subprocess.Popen[bytes]"
+    output: IO[bytes]
 
 
 def find_ray(command: Sequence[str], path: str) -> Optional[Ray]:
@@ -32,9 +50,9 @@ def find_ray(command: Sequence[str], path: str) -> Optional[Ray]:
     folders = [os.path.dirname(word) for word in command_words(command) if "/" in word]
     for where in [path, *folders]:
         program = shutil.which("ray", path=where)
-        versions = ray_versions(program) if program else None
-        if program and versions:
-            return Ray(program, *versions)
+        found = ask_ray(program) if program else None
+        if found:
+            return found
     return None
 
 
@@ -49,8 +67,8 @@ def command_words(command: Sequence[str]) -> List[str]:
     return [os.path.expandvars(os.path.expanduser(word)) for word in words]
 
 
-def ray_versions(program: str) -> Optional[Tuple[str, str]]:
-    """Return the versions of Ray and of its Python, without the second that importing Ray takes."""
+def ask_ray(program: str) -> Optional[Ray]:
+    """Ask the Python of this program `ray`, without the second that importing Ray takes."""
     try:
         with open(program, "rb") as file:
             first = file.readline(4096).decode("utf-8", "replace").strip()
@@ -62,27 +80,48 @@ def ray_versions(program: str) -> Optional[Tuple[str, str]]:
         [*named, "-c", VERSIONS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     )
     words = done.stdout.decode("utf-8", "replace").split()
-    return (words[0], words[1]) if done.returncode == 0 and len(words) == 2 else None
+    if done.returncode or len(words) != 3:
+        return None
+    return Ray(tuple(named), words[0], words[1], words[2] == "True")
 
 
-def start_ray(ray: Ray, words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Start this host's part of the cluster; return what is wrong, or "".
+def prepare_start(ray: Ray, words: Sequence[str], environ: Mapping[str, str]) -> StartingRay:
+    """Let the `ray start` of this host's part import what it needs, and wait.
 
     Its output goes to a file: Ray's processes would hold a pipe open.
     """
     plain = {name: value for name, value in environ.items() if name != "RAY_ADDRESS"}
-    with tempfile.TemporaryFile() as output:
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - finish_start closes it
+    process = subprocess.Popen(
+        [*ray.interpreter, "-c", IMPORT_AHEAD, "start", *words],
+        env=plain, stdin=subprocess.PIPE, stdout=output, stderr=output,
+    )  # fmt: skip
+    return StartingRay(process, output)
+
+
+def finish_start(starting: StartingRay, line: Optional[socket.socket] = None) -> str:
+    """Start this host's part of the cluster; return what is wrong, or "".
+
+    A word on the line, or its end, ends the start: the caller reads what it is.
+    """
+    process, until = starting.process, time.monotonic() + START_S
+    with starting.output as output:
         try:
-            done = subprocess.run(
-                [ray.program, "start", *words], env=plain, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=output, timeout=START_S, check=False,
-            )  # fmt: skip
-            how = f"`ray start` failed with exit status {done.returncode}"
+            process.communicate(b"begin\n", timeout=LOOK_S)
         except subprocess.TimeoutExpired:
-            how = f"`ray start` did not end within {START_S:.0f} s"
-        else:
-            if not done.returncode and "raylet" in core_processes().values():
+            pass
+        while process.poll() is None and time.monotonic() < until:
+            if select.select([line] if line else [], [], [], LOOK_S)[0]:
+                process.kill()
+                process.wait()
                 return ""
+        how = f"`ray start` failed with exit status {process.returncode}"
+        if process.returncode is None:
+            how = f"`ray start` did not end within {START_S:.0f} s"
+            process.kill()
+            process.wait()
+        elif not process.returncode:
+            return ""
         output.seek(0)
         lines = output.read().decode("utf-8", "replace").strip().splitlines()
     sys.stderr.write("".join(f"{line}\n" for line in lines[-LINES:]))

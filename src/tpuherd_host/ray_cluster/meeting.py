@@ -5,6 +5,7 @@ that ends without `end` says that the other host is gone.
 """
 
 import json
+import re
 import socket
 import time
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
@@ -14,6 +15,7 @@ MEET_S = 300.0  #: hosts start within seconds of each other, unless they are slo
 HELLO_S = 10.0
 TRY_S = 0.2
 LINE_BYTES_MAX = 4096
+OLDEST_RAY = (2, 9)  #: that knows a slice's resources
 
 
 class Hello(NamedTuple):
@@ -123,6 +125,10 @@ def describe_misfit(hosts: Sequence[Hello]) -> str:
                 f"the hosts have different versions of {what}: worker {odd} has {versions[odd]},"
                 f" others have {usual}; pin one version in `requirements` or `setup`"
             )
+    version = hosts[0].ray
+    if [int(word) for word in re.findall(r"\d+", version)[:2]] < list(OLDEST_RAY):
+        oldest = ".".join(map(str, OLDEST_RAY))
+        return f"Ray {version} is too old: pin {oldest} or a newer one in `requirements` or `setup`"
     return ""
 
 

@@ -30,6 +30,8 @@ class Commit:
     attempt: int = 0
     made: float = 0.0
     trained_s: float = 0.0  #: in all attempts
+    losses: int | None = None  #: attempts before this one that lost work; None: not counted yet
+    at_end: bool = False  #: its attempt ended with it, and lost nothing
     pod: str = ""  #: processes × devices: bits are promised on the same one only
     record: Mapping[str, Any] = field(default_factory=dict)  #: the program's own
     form: str = ""  #: pieces or orbax
@@ -72,6 +74,8 @@ def parse_commit(text: bytes) -> Commit:
         commit = Commit(**{name: value for name, value in fields.items() if name in known})
         if not isinstance(commit.step, int) or commit.step < 0:
             raise ValueError(f"its step is {commit.step!r}")
+        if not isinstance(commit.losses, int | None) or not isinstance(commit.at_end, bool):
+            raise ValueError(f"it counts {commit.losses!r} losses, at_end is {commit.at_end!r}")
         for mapping in (commit.parts, commit.leaves, commit.types, commit.metrics):
             mapping.items()
         if commit.better not in ("", "lower", "higher") or not isinstance(commit.best_count, int):

@@ -239,7 +239,7 @@ def refuse(sentence: str, status: int = UNFIT) -> NoReturn:
     """
     pod = PODS[0] if PODS else None
     if pod is None or pod.is_main or pod.is_child:
-        process_env.log_message(sentence)
+        process_env.log_error(sentence)
     exit_together(status)
 
 
@@ -250,7 +250,7 @@ def exit_invalid(sentence: str) -> NoReturn:
         if PODS and PODS[0].count > 1:
             words = PODS[0].circle.gather_connected(sentence, "unfit", TOGETHER_S)
     except PeerSilent:
-        process_env.log_message(sentence)
+        process_env.log_error(sentence)
         exit_now(UNFIT)
     refuse("; ".join(dict.fromkeys(words)))
 

@@ -83,3 +83,8 @@ def wait(seconds: float) -> None:
 def log_message(sentence: str) -> None:
     sys.stderr.write(f"herd: {sentence}\n")
     sys.stderr.flush()
+
+
+def log_error(sentence: str) -> None:
+    """Print why this program ends: the engine shows it as the cause of the attempt's failure."""
+    log_message(f"error: {sentence}")

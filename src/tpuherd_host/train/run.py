@@ -26,7 +26,7 @@ from tpuherd_host.train.process_group import PeerSilent
 from tpuherd_host.train.retention import Retention
 from tpuherd_host.train.sample_order import derive_seed
 from tpuherd_host.train.sample_split import InvalidSetup
-from tpuherd_host.train.save_interval import SaveCosts, parse_node_life
+from tpuherd_host.train.save_interval import SaveCosts, count_losses, parse_node_life
 from tpuherd_host.train.send_reports import ReportSender
 from tpuherd_host.train.startup_times import STARTUP
 from tpuherd_host.train.storage import TemporarilyUnreachable, Unreachable, above_run, of_run, place
@@ -84,6 +84,7 @@ class Run:
         self._reports = ReportSender({} if self.pod.is_child else environ)
         usual = parse_node_life(environ.get("HERD_LIFE_S", ""))
         self._costs = SaveCosts(blocked=[], took=[], usual_s=usual)
+        self._losses = self.attempt - 1  #: attempts before this one that lost work
         self._kept: KeptState | None = None
         self._judged = False  #: the last keep() named the metric of the best checkpoints
         self._ever_judged = False
@@ -117,6 +118,9 @@ class Run:
         self.start, self.record = commit.step, commit.record
         self._news = {"restore_s": round(process_env.monotonic_time() - began, 3)}
         self._earlier_s, self._begun = commit.trained_s, commit.step
+        self._losses = count_losses(
+            self.attempt, commit.attempt, commit.losses, at_end=commit.at_end
+        )
         if self.is_main:
             process_env.log_message(
                 f"resumed at step {commit.step}, saved by attempt {commit.attempt}"
@@ -272,6 +276,8 @@ class Run:
             attempt=self.attempt,
             made=process_env.wall_time(),
             trained_s=round(self._earlier_s + self._trained_s, 3),
+            losses=self._losses,
+            at_end=wait,
             pod=f"{self.pod.count} × {jax.local_device_count()}",
             record=kept.record,
             milestone=kept.milestone,
@@ -289,7 +295,7 @@ class Run:
         if self._every_s:
             return max(1, round(self._every_s / max(step_s, 1e-6)))
         trained_s = self._earlier_s + self._trained_s
-        return self._costs.steps_until_save(step_s, trained_s, self.attempt - 1)
+        return self._costs.steps_until_save(step_s, trained_s, self._losses)
 
     def _is_among_best(self) -> bool:
         """Whether this step is evaluated and one of the best, as process 0 decides for all.

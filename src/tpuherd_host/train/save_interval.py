@@ -16,9 +16,19 @@ def parse_node_life(text: str) -> float:
     return float(text) if text.isdecimal() and int(text) else LIFE_S
 
 
-def mean_life_s(trained_s: float, deaths: int, usual: float = LIFE_S) -> float:
-    """Return the mean time between two preemptions, updated by this run's own."""
-    return (usual + trained_s) / (1 + deaths)
+def mean_life_s(trained_s: float, losses: int, usual: float = LIFE_S) -> float:
+    """Return the mean time between two losses of work, updated by this run's own."""
+    return (usual + trained_s) / (1 + losses)
+
+
+def count_losses(attempt: int, saved_by: int, losses: int | None, *, at_end: bool) -> int:
+    """Return how many attempts of a run have lost work when `attempt` begins.
+
+    It resumes from a checkpoint of attempt `saved_by`, which knew of `losses` before its own.
+    `at_end`: that attempt saved all when it was told to stop, and lost nothing.
+    """
+    before = max(0, saved_by - 1) if losses is None else losses
+    return before + max(0, attempt - saved_by - at_end)
 
 
 def save_interval_s(cost_s: float, life: float, took_s: float = 0.0) -> float:
@@ -42,8 +52,8 @@ class SaveCosts:
     def add_duration(self, took_s: float) -> None:
         self.took = [*self.took, took_s][-REMEMBERED:]
 
-    def steps_until_save(self, step_s: float, trained_s: float, deaths: int) -> int:
+    def steps_until_save(self, step_s: float, trained_s: float, losses: int) -> int:
         cost = median(self.blocked) if self.blocked else 0.0
         took = median(self.took) if self.took else 0.0
-        wanted = save_interval_s(cost, mean_life_s(trained_s, deaths, self.usual_s), took)
+        wanted = save_interval_s(cost, mean_life_s(trained_s, losses, self.usual_s), took)
         return max(1, round(wanted / max(step_s, 1e-6)))

@@ -92,7 +92,7 @@ def main(words: Sequence[str]) -> int:
             else run_slot(words, environ)
         )
     except Unreachable as error:
-        process_env.log_message(str(error))
+        process_env.log_error(str(error))
         return FAILED if isinstance(error, TemporarilyUnreachable) else UNFIT
 
 
@@ -101,7 +101,7 @@ def run_slot(words: Sequence[str], environ: Mapping[str, str]) -> int:
     leads = environ.get("HERD_WORKER", "0") == "0"
     if trouble := find_setup_problem(words, environ):
         if leads:
-            process_env.log_message(trouble)
+            process_env.log_error(trouble)
         return UNFIT
     with tempfile.TemporaryDirectory() as folder:
         watch, book = ProgramRunner(Path(folder), ours=True), TrialStore(environ)
@@ -150,7 +150,7 @@ def run_leader(words: Sequence[str], watch: ProgramRunner, book: TrialStore) -> 
         return INTERRUPTED
     note = book.read()
     if status or note.failed >= FLAPPING:
-        process_env.log_message(
+        process_env.log_error(
             f"W&B's agent ended with {status} after {note.failed} failures in a row"
         )
         return status or 1

@@ -11,5 +11,6 @@ def storage_environment(address: str) -> dict[str, str]:
     return {
         "STORAGE_EMULATOR_HOST": url,
         "TENSORSTORE_GCS_HTTP_URL": url,
+        "CLOUD_STORAGE_EMULATOR_ENDPOINT": url,  # of Google's C++ client, and so of pyarrow
         "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
     }

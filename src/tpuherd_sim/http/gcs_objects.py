@@ -26,6 +26,8 @@ TREES = ("/storage/v1/", "/upload/storage/v1/", "/download/storage/v1/", "/resum
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 PAGE_MAX = 1000
 HALF = ".half"  #: incomplete multipart uploads
+NEW = ".new"  #: objects that are being written
+METADATA = ".metadata"  #: what a client said about an object: by it, pyarrow knows its folders
 OBJECTS = "objects"  #: the folder of the objects in a world's folder
 
 
@@ -131,6 +133,7 @@ class ObjectStore:
                 file = self.existing_file(wanted)
                 wanted.check_preconditions(file_generation(file))
                 file.unlink()
+                self.object_path(wanted.bucket, wanted.name, METADATA).unlink(missing_ok=True)
             return Response(status=204)
         if method == "GET" and (wanted.query.get("alt") == "media" or wanted.kind == "/download"):
             return self.object_content(wanted)
@@ -164,7 +167,7 @@ class ObjectStore:
             upload = Path(half).name.removesuffix(HALF)
             conditions = f"{place}?{wanted.request.query}&upload_id={upload}"
             return Response(headers=(("Location", f"http://{host}{conditions}"),))
-        self.write_object(wanted, name, body)
+        self.write_object(wanted, name, body, details.get("metadata"))
         return json_response(self.object_resource(wanted.bucket, name))
 
     def continue_upload(self, wanted: ObjectRequest) -> Response:
@@ -189,14 +192,20 @@ class ObjectStore:
         crc = b64encode(crc32c_checksum(whole).to_bytes(4, "big")).decode()
         return json_response({**self.object_resource(wanted.bucket, wanted.name), "crc32c": crc})
 
-    def write_object(self, wanted: ObjectRequest, name: str, content: bytes) -> None:
+    def write_object(
+        self, wanted: ObjectRequest, name: str, content: bytes, metadata: object = None
+    ) -> None:
         """Write an object atomically."""
         path = self.object_path(wanted.bucket, name)
         with self.writing:
             before = file_generation(path) if path.is_file() else 0
             wanted.check_preconditions(before)
             path.parent.mkdir(parents=True, exist_ok=True)
-            new = self.object_path(wanted.bucket, name, ".new")
+            said = self.object_path(wanted.bucket, name, METADATA)
+            said.unlink(missing_ok=True)
+            if metadata:
+                said.write_text(json.dumps(metadata))
+            new = self.object_path(wanted.bucket, name, NEW)
             new.write_bytes(content)
             # A disk's clock may have millisecond resolution: two writes within one are two
             # generations.
@@ -266,7 +275,9 @@ class ObjectStore:
         file = self.object_path(bucket, name)
         state, number = file.stat(), str(file_generation(file))
         at = format_compute_time(state.st_mtime)
+        said = self.object_path(bucket, name, METADATA)
         return {
+            **({"metadata": json.loads(said.read_bytes())} if said.is_file() else {}),
             "kind": "storage#object",
             "id": f"{bucket}/{name}/{number}",
             "name": name,
@@ -286,7 +297,7 @@ class ObjectStore:
         top = self.folder / bucket
         if top.is_dir():
             for entry in os.scandir(top):
-                if not entry.name.endswith((HALF, ".new")):
+                if not entry.name.endswith((HALF, NEW, METADATA)):
                     yield unquote(entry.name.removesuffix(".object"))
 
     def object_path(self, bucket: str, name: str, end: str = ".object") -> Path:

@@ -33,9 +33,6 @@ def find_worker(world: World, key: str) -> tuple[Node, Worker] | None:
     if not uid.isdecimal() or not index.isdecimal():
         return None
     node = world.nodes.get(world.places.get(int(uid), ""))
-    if node is None or node.uid != int(uid):
-        world.places = {one.uid: one.key for one in world.nodes.values()}
-        node = world.nodes.get(world.places.get(int(uid), ""))
     if node is None or int(index) >= len(node.workers):
         return None
     worker = node.workers[int(index)]

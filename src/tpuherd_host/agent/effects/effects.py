@@ -122,7 +122,9 @@ def describe_process(
 
 
 def replace_words(argv: Sequence[str], shell: str) -> List[str]:
-    return [{"$SHELL": shell, "$AGENT": agent_file()}.get(word, word) for word in argv]
+    """Fill in what differs between hosts: the login's shell, the agent's file and its Python."""
+    known = {"$SHELL": shell, "$AGENT": agent_file(), "$PYTHON": sys.executable}
+    return [known.get(word, word) for word in argv]
 
 
 def start_early(runtime: AgentRuntime, effect: messages.StartEarly) -> None:

@@ -91,6 +91,7 @@ Checkpoints
   checkpoint.fetch {"env": the attempt's variables} → {"step": n|null,"bytes","programs","trouble"}:
            copy what its process will load to the host's disk (train/fetch_ahead.py). It may be
            repeated; a second one at the same time does nothing.
+  image.look {"image"} → {"engine": docker|podman|"","trouble","id": "" if it is not on this host}
 
 Host
   facts    {} → {"boot","host","kernel","machine","python","executable","uptime_s","time","cores",

@@ -1,0 +1,32 @@
+"""The text of `herd shares`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tpuherd.views.format_text import NOTHING, format_table
+
+USERS = ("USER", "WEIGHT", "PART", "JOBS")
+QUOTAS = ("ZONE", "TYPE", "TIER", "CHIPS", "USED BY")
+NOBODY = "Nobody has jobs here."
+NO_QUOTAS = "No grant says how many chips there are: who asks first is served first."
+
+
+def shares_text(
+    content: Mapping[str, Any], *, colour: bool = False, width: int | None = None
+) -> str:
+    style: Any = {"colour": colour, "width": width}
+    users = [user_cells(one) for one in content["users"]]
+    head = format_table([USERS, *users], right=(1, 2, 3), **style) if users else NOBODY
+    quotas = [quota_cells(one) for one in content["quotas"]]
+    tail = format_table([QUOTAS, *quotas], right=(3,), **style) if quotas else NO_QUOTAS
+    return f"{head}\n\n{tail}"
+
+
+def user_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    part = f"{one['part']:.0%}" if one["jobs"] else NOTHING
+    return one["user"], f"{one['weight']:g}", part, str(one["jobs"])
+
+
+def quota_cells(one: Mapping[str, Any]) -> tuple[str, ...]:
+    used = ", ".join(f"{user or 'others'} {chips}" for user, chips in one["used"].items())
+    return one["zone"], one["type"], one["tier"], str(one["chips"]), used or NOTHING

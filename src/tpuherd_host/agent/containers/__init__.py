@@ -1,0 +1,1 @@
+"""Runs a command in a container on this host: `image`."""
