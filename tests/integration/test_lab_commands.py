@@ -39,10 +39,25 @@ ALLOWED = (
     "exec gpt -- true",
     "cp code/train.py gpt:bob.py",
     "sync code gpt:bob --yes",
-    "logs gpt",
+    "ls --json",
+    "status gpt",
     "why gpt",
+    "report gpt",
+    "events gpt",
+    "series gpt",
+    "plan",
+    "quota",
+    "capacity",
+    "metrics",
+    "export slurm gpt",
+    "hosts gpt",
+    "stacks gpt",
+    "logs gpt",
     "chips gpt",
+    "explain gpt",
 )
+#: What may find nothing: Ann's engine has the logs, no chip is in use, and no run has failed.
+MAY_FIND_NOTHING = ("logs", "chips", "explain", "series", "stacks")
 #: In Python, the refused calls; each prints the error.
 CALLS = """
 import tpuherd
@@ -112,7 +127,8 @@ def test_what_the_page_allows_leaves_the_job_as_it_is(
     before = what_there_is(lab)
     done = type_as(lab[1], line)
     assert "'s job; " not in done.stderr
-    if not line.startswith(("logs", "chips")):  # Ann's engine has the logs; no chip is in use
+    assert "Traceback" not in done.stderr
+    if not line.startswith(MAY_FIND_NOTHING):
         assert done.returncode == 0, done.stderr
     assert what_there_is(lab) == before
 
@@ -123,7 +139,7 @@ def test_a_node_of_another_users_job_is_not_adopted(lab: tuple[Member, Member]) 
     node = str(lab[0].events("bid.ready")[0].facts["bid"])
     done = type_as(lab[1], f"adopt {node} --job other.yaml --yes")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "is gpt-0 of your herd already" in done.stderr
+    assert "gpt is ann@" in done.stderr
     assert what_there_is(lab) == before
 
 

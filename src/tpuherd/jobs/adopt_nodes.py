@@ -84,6 +84,9 @@ def refuse_unusable(node: Node, here: Session) -> None:
     """Raise InvalidInput for a node that does not run, or is a bid already."""
     named = split_bid_name(node.bid)
     if named is not None and named.owner in project_access.own_owner_ids(here.place):
+        stored = here.store.stored_jobs().get(named.job)
+        if stored is not None:
+            here.check_user(stored)
         raise InvalidInput(
             f"{node.name} is {named.slot} of your herd already",
             hint=f"`herd status {named.job}`, or `herd adopt` if no job of this name exists",
