@@ -90,12 +90,17 @@ def describe_start(before: Mapping[str, Any], order: Mapping[str, Any]) -> Dict[
 
 
 def send_order(line: socket.socket, content: Mapping[str, Any], files: Sequence[int]) -> None:
-    """Send a message and three files; all of it or an OSError."""
+    """Send a message and three files; all of it or an OSError.
+
+    Nothing is sent after the last byte: the program may have closed the line by then, and an error
+    would mean a second program for the same attempt.
+    """
     text = json.dumps(content).encode()
     whole = LENGTH.pack(len(text)) + text
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(files)}i", *files))]
-    sent = line.sendmsg([whole], rights)
-    line.sendall(whole[sent:])
+    rest = whole[line.sendmsg([whole], rights) :]
+    while rest:
+        rest = rest[line.send(rest) :]
 
 
 def close_all(files: List[int]) -> None:
