@@ -106,6 +106,13 @@ SECTIONS = (
         pieces=(Piece(result="logs", words="--hosts 32 --megabytes 4"),),
     ),
     Section(
+        name="lab", heading="A lab on one PostgreSQL", sizes="kills",
+        text="20 users with ten jobs each, the store in PostgreSQL and in SQLite by turns; a lost"
+        " job is asked for again in the in-process simulator. *Fail-over*: two engines stand by on"
+        " a real PostgreSQL and a world, and the leader is killed.",
+        pieces=(Piece(result="lab", words="--rounds 3"),),
+    ),
+    Section(
         name="ray_start", heading="The start of Ray",
         text="A job with `cluster: ray` on four hosts, from the launch of its attempt, against"
         " `ray start` on the same kind of hosts by hand: until `ray.init` sees all four. The hosts"
