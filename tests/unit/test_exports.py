@@ -28,6 +28,8 @@ from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.read_job import read_document
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 
+ROOT = Path(__file__).parents[2]
+CRDS = Path(os.environ.get("HERD_CRDS", ROOT.parent / "shared" / "crds"))
 #: What a value of a field also needs.
 BESIDE: dict[str, dict[str, Any]] = {
     "reservation": {"tier": "reserved"},
@@ -203,11 +205,10 @@ def test_kubernetes_reads_the_text_that_was_meant(text: str) -> None:
 
 
 def schema_of(name: str, kind: str) -> dict[str, Any]:
-    """The schema of a kind, from the folder HERD_CRDS, which forbids unknown fields."""
-    folder = os.environ.get("HERD_CRDS")
-    if not folder:
-        pytest.skip("HERD_CRDS names no folder with the CRDs of JobSet and Kueue")
-    for file in Path(folder).glob("*.yaml"):
+    """The schema of a kind, which forbids unknown fields."""
+    if not CRDS.is_dir():
+        pytest.skip("needs a folder with the CRDs of JobSet and Kueue: HERD_CRDS")
+    for file in CRDS.glob("*.yaml"):
         found = yaml.safe_load(file.read_text())
         for version in found["spec"]["versions"]:
             if (f"{found['spec']['group']}/{version['name']}", found["spec"]["names"]["kind"]) == (
