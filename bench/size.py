@@ -108,10 +108,13 @@ async def measure_reactions(fleet: Fleet) -> list[float]:
 
 
 def running_nodes(fleet: Fleet) -> Iterator[str]:
-    """The nodes on which attempts have started and not ended."""
+    """The nodes that are not lost on which attempts have started and not ended."""
     for slot_history in fleet.play.folded_history().slots.values():
         attempt = slot_history.attempt
-        if attempt is not None and attempt.started_at is not None and attempt.ended_at is None:
+        if attempt is None or attempt.started_at is None or attempt.ended_at is not None:
+            continue
+        bid = slot_history.bids.get(attempt.bid)
+        if bid is not None and bid.lost_at is None:  # its replacement was requested long ago
             yield attempt.bid
 
 
