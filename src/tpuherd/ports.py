@@ -261,8 +261,18 @@ class Store(Protocol):
         self, name: str, document: Mapping[str, Any], events: Sequence[HistoryEvent] = ()
     ) -> None: ...
 
-    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
-        """Write all or none; return the last event's number. Superseded if the epoch is over."""
+    def append_events(
+        self,
+        events: Sequence[HistoryEvent],
+        *,
+        epoch: int | None = None,
+        unchanged_since: int | None = None,
+    ) -> int:
+        """Write all or none; return the last event's number. Superseded if the epoch is over.
+
+        With `unchanged_since`, write nothing and return 0 if a user has changed a job since that
+        event.
+        """
         ...
 
     def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:

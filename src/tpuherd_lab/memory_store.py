@@ -63,7 +63,13 @@ class MemoryStore:
         self._settings[name] = document
         self.append_events(events)
 
-    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
+    def append_events(
+        self,
+        events: Sequence[HistoryEvent],
+        *,
+        epoch: int | None = None,
+        unchanged_since: int | None = None,
+    ) -> int:
         self.events += events
         self._written()
         return len(self.events)

@@ -23,6 +23,7 @@ from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store import job_table, schema
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
+from tpuherd.store.event_table import CHANGE_KINDS
 from tpuherd.store.open_database import connect_server
 
 NOW = 1_800_000_000.0
@@ -340,6 +341,17 @@ def test_no_write_without_a_lease_when_an_epoch_is_given(open_store: Open) -> No
 
 
 # ---- trails and states ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", CHANGE_KINDS)
+def test_a_plan_is_not_written_once_a_user_has_changed_a_job(open_store: Open, kind: str) -> None:
+    store, user = open_store(), open_store()
+    read = user.append_events([event(1, kind=kind)])
+    planned = store.append_events([event(2)], unchanged_since=read)
+    assert planned > read
+    user.append_events([event(3, kind=kind)])
+    assert store.append_events([event(4), event(5)], unchanged_since=planned) == 0
+    assert [one.facts["bid"] for _, one in store.read_events(after=planned)] == ["gpt-0-g3-7kq"]
 
 
 def test_the_last_snapshot_of_the_history_is_kept(open_store: Open) -> None:

@@ -222,11 +222,17 @@ class Store:
         self.recovery_message = inner.recovery_message
         self.folder = inner.folder
 
-    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
+    def append_events(
+        self,
+        events: Sequence[HistoryEvent],
+        *,
+        epoch: int | None = None,
+        unchanged_since: int | None = None,
+    ) -> int:
         """Journal these."""
         kinds = ",".join(dict.fromkeys(one.kind for one in events))
         self.life.check(f"before {kinds}")
-        seq = self.inner.append_events(events, epoch=epoch)
+        seq = self.inner.append_events(events, epoch=epoch, unchanged_since=unchanged_since)
         self.life.check(f"after {kinds}")
         return seq
 

@@ -69,6 +69,30 @@ def test_unrecorded_steps_are_not_executed(kind: str) -> None:
     assert after
 
 
+@pytest.mark.parametrize("kind", ["bid.requested", "attempt.launched"])
+def test_a_plan_is_dropped_if_its_job_was_removed_meanwhile(kind: str) -> None:
+    """Else `herd down` would see no request, say that all is gone, and one would come."""
+
+    async def plot(play: EngineHarness) -> tuple[int, int, list[str]]:
+        removed_after = 0
+
+        def at(life: EngineLife, place: str) -> None:
+            nonlocal removed_after
+            if place.startswith("before") and kind in place:
+                play.at = lambda life, place: None
+                removed_after = len(play.mutations())
+                play.down("gpt")
+
+        play.at = at
+        play.submit(SimJob())
+        assert await play.until(lambda: bool(play.events("job.removed")), 3600.0)
+        await play.advance(600.0)
+        created = [one for one in play.mutations()[removed_after:] if one.method == "POST"]
+        return len(play.events(kind)), len(created), sorted(play.sim.nodes())
+
+    assert perform(plot, scripts=LONG) == (0, 0, [])
+
+
 def test_an_engine_at_rest_ends_by_itself() -> None:
     async def plot(play: EngineHarness) -> tuple[Any, float, str]:
         play.submit(SimJob())

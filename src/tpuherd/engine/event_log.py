@@ -52,6 +52,19 @@ class EventLog:
             self.pending = []
             self.read()
 
+    def write_plan(self, events: Sequence[HistoryEvent]) -> bool:
+        """Write the events of a plan, unless a user has changed a job since the last read: then
+        the plan is out of date, and False is returned.
+        """
+        if not events:
+            return True
+        batch = [*self.pending, *events]
+        done = self._store.append_events(batch, epoch=self._epoch, unchanged_since=self.last_read)
+        if done:
+            self.pending = []
+            self.read()
+        return done > 0
+
     def read(self) -> None:
         """Apply the events that this engine or commands wrote since the last read."""
         first = self._seq is None

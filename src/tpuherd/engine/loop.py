@@ -283,10 +283,12 @@ class Engine:
     # ---- acting ----------------------------------------------------------------------------------
 
     def _start_steps(self, steps: Sequence[PlannedStep], now: float) -> None:
-        """Record all steps in one transaction, then start them."""
+        """Record all steps in one transaction, then start them; none if a user has changed a job
+        meanwhile. So nothing is requested any more for a job once `herd down` has removed it.
+        """
         events = [event for step in steps for event in events_before_step(step, now)]
-        self.past.write(events)
-        if not steps:
+        if not self.past.write_plan(events):
+            self._news.set()
             return
         bench = self._action_context()
         for step in steps:

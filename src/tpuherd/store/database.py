@@ -103,10 +103,18 @@ class Database:
             log.append_events(connection, events)
         self._changes += 1
 
-    def append_events(self, events: Sequence[HistoryEvent], *, epoch: int | None = None) -> int:
+    def append_events(
+        self,
+        events: Sequence[HistoryEvent],
+        *,
+        epoch: int | None = None,
+        unchanged_since: int | None = None,
+    ) -> int:
         with self._write() as connection:
             if epoch is not None:
                 lease.check_lease(connection, epoch)
+            if unchanged_since is not None and log.has_change_since(connection, unchanged_since):
+                return 0
             return log.append_events(connection, events)
 
     def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:

@@ -1,10 +1,9 @@
 """Whether anything has happened since an engine ended with nothing left to do."""
 
 from tpuherd.ports import Store
+from tpuherd.store.event_table import CHANGE_KINDS
 from tpuherd.store.set_aside import SET_ASIDE
 
-#: What a user's command records, if the engine has something to do for it.
-CHANGE_KINDS = ("job.submitted", "job.changed", "job.resumed", "job.stopped", "job.removed")
 STARTED, STOPPED, REST = "engine.started", "engine.stopped", "rest"
 LIFE_KINDS = (*CHANGE_KINDS, STARTED, STOPPED, SET_ASIDE)
 

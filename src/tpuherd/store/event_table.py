@@ -12,6 +12,8 @@ from tpuherd.store.schema import corrupt_error
 COLUMNS = "seq, at, kind, job, slot, facts"
 PAGE = 500  #: rows per read, so that no read transaction lasts long
 LATEST = 200  #: recent events among which the latest is sought
+#: What a user's command records, if the engine has something to do for it.
+CHANGE_KINDS = ("job.submitted", "job.changed", "job.resumed", "job.stopped", "job.removed")
 
 
 def append_events(connection: Connection, events: Iterable[HistoryEvent]) -> int:
@@ -21,6 +23,16 @@ def append_events(connection: Connection, events: Iterable[HistoryEvent]) -> int
         ((one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts))) for one in events),
     )
     return last_number(connection)
+
+
+def has_change_since(connection: Connection, number: int) -> bool:
+    """Whether a user's command has changed a job after this event."""
+    row = connection.execute(
+        f"SELECT 1 FROM events WHERE seq > ? AND kind IN ({', '.join('?' * len(CHANGE_KINDS))})"
+        " LIMIT 1",
+        (number, *CHANGE_KINDS),
+    ).fetchone()
+    return row is not None
 
 
 def restore_events(connection: Connection, events: Iterable[tuple[int, HistoryEvent]]) -> None:
