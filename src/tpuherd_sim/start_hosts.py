@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 
 from tpuherd_sim.host_options import PROCESSES, HostEnvironment, HostOptions, HostSetup
@@ -12,6 +12,7 @@ from tpuherd_sim.host_services.packages import PackageSources
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.machine_users import REACHABLE, find_other_people
 from tpuherd_sim.http.gcs_objects import OBJECTS
+from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.ssh.ssh_server import SshServer
 from tpuherd_sim.state_dir import WorldError
 
@@ -72,19 +73,20 @@ def check_other_users(options: HostOptions, missing: Sequence[str], people: Sequ
 async def reconcile_hosts(site: HostEnvironment, pool: HostPool, ssh_server: SshServer) -> None:
     """Update hosts and addresses whenever they change."""
 
-    async def match(keys: set[str]) -> None:
+    async def match(views: Mapping[str, HostView | None]) -> None:
         """Apply views; booting takes a while, so each call runs in its own task."""
         try:
-            await pool.apply_views({key: site.live_world.host_view(key) for key in keys})
+            await pool.apply_views(views)
         except OSError as error:
             site.tell(f"could not update a host ({error.strerror or error})")
 
     async with asyncio.TaskGroup() as group:
         keys = set(site.live_world.host_views())
         while True:
-            group.create_task(match(keys))
+            views = {key: site.live_world.host_view(key) for key in keys}
+            group.create_task(match(views))
             try:
-                await ssh_server.apply_views({key: site.live_world.host_view(key) for key in keys})
+                await ssh_server.apply_views(views)
             except OSError as error:
                 site.tell(str(error))
             keys = await site.live_world.wait_for_changed_hosts()

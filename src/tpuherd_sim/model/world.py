@@ -43,6 +43,10 @@ class World:
     #: Cached lists by query; emptied when a node or a request changes.
     pages: dict[tuple[str, ...], Response] = field(default_factory=dict, metadata=UNKEPT)
     past: deque[RecordChange] = field(default_factory=deque, metadata=UNKEPT)  #: for outdated lists
+    #: Names and addresses of all hosts of a node's slices, by its number; emptied when one changes.
+    peers: dict[int, tuple[tuple[str, str], ...]] = field(
+        default_factory=dict, compare=False, metadata=UNKEPT
+    )
     #: The last known index of each node's number: derived, so neither saved nor compared.
     places: dict[int, str] = field(default_factory=dict, compare=False, metadata={"derived": True})
 

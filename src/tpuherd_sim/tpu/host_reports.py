@@ -75,9 +75,7 @@ def worker_view(world: World, node: Node, worker: Worker) -> HostView:
         segment=node.queued_resource or "" if node.multislice else str(node.uid),
         internal_ip=worker.internal_ip,
         external_ip=worker.external_ip,
-        peers=tuple(
-            (one.name, one.internal_ip) for peer in slice_nodes(world, node) for one in peer.workers
-        ),
+        peers=find_peers(world, node),
         on=worker.on,
         boot=worker.boot,
         soft_off=worker.soft_off,
@@ -89,6 +87,15 @@ def worker_view(world: World, node: Node, worker: Worker) -> HostView:
         startup_script=node.metadata.get("startup-script"),
         shutdown_script=node.metadata.get("shutdown-script"),
     )
+
+
+def find_peers(world: World, node: Node) -> tuple[tuple[str, str], ...]:
+    """Return names and addresses of all hosts of the node's slices; all its hosts share them."""
+    if node.uid not in world.peers:
+        world.peers[node.uid] = tuple(
+            (one.name, one.internal_ip) for peer in slice_nodes(world, node) for one in peer.workers
+        )
+    return world.peers[node.uid]
 
 
 def slice_nodes(world: World, node: Node) -> Iterator[Node]:

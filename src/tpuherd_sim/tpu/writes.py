@@ -18,6 +18,8 @@ def put_node(world: World, node: Node, now: float) -> Node:
     old = world.nodes.get(node.key)
     world.nodes[node.key] = node
     world.places[node.uid] = node.key
+    if old is None or has_other_peers(node, old):
+        world.peers.clear()
     remember_change(world, RecordChange(at=now, collection="nodes", key=node.key, old=old))
     mark_changed_hosts(world, node, old)
     return node
@@ -27,6 +29,7 @@ def drop_node(world: World, node: Node, now: float) -> None:
     del world.nodes[node.key]
     world.places.pop(node.uid, None)
     forget_rendered(world, node.key)
+    world.peers.clear()
     remember_change(world, RecordChange(at=now, collection="nodes", key=node.key, old=node))
     mark_changed_hosts(world, node, None)
 
@@ -99,6 +102,18 @@ def mark_changed_hosts(world: World, node: Node, old: Node | None) -> None:
         pairs = zip(node.workers, old.workers, strict=True)
         changed = [new for new, before in pairs if new is not before]
     world.touched.update(f"{node.uid}-{worker.index}" for worker in changed)
+
+
+def has_other_peers(node: Node, old: Node) -> bool:
+    """Whether hosts of the node, or of its slices, have other names or addresses than before."""
+    if (old.uid, old.multislice, old.queued_resource, len(old.workers)) != (
+        node.uid, node.multislice, node.queued_resource, len(node.workers),
+    ):  # fmt: skip
+        return True
+    return any(
+        new is not before and (new.name, new.internal_ip) != (before.name, before.internal_ip)
+        for new, before in zip(node.workers, old.workers, strict=True)
+    )
 
 
 def has_shared_change(node: Node, old: Node) -> bool:
