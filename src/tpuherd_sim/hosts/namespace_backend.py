@@ -4,7 +4,8 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tpuherd_sim.hosts import init, netlink, rootfs_layers, syscalls
@@ -21,7 +22,8 @@ class NamespaceBackend:
     """Namespaces of our own, with a tmpfs as current directory; paths are relative to it.
 
     low/ has the machine's directories that hosts see, with the hosts' owners; own/ has what only
-    hosts have; disk/ has one tmpfs per host with everything it wrote.
+    hosts have; disk/ has one tmpfs per host with everything it wrote. A disk is attached there only
+    while its host is started: a new host's namespace begins with a copy of each mount of ours.
     """
 
     def __init__(self, order: Message) -> None:
@@ -42,6 +44,7 @@ class NamespaceBackend:
         self.build_layers(files, private)
         self.line = netlink.Netlink()
         self.bridges: dict[str, dict[str, set[int]]] = {}  #: by segment: their names and hosts
+        self.disks: dict[int, int] = {}  #: open mounts, nowhere attached
 
     def enter_namespaces(self, folder: str) -> None:
         """Leave the machine's mounts and network for a private tmpfs."""
@@ -115,44 +118,54 @@ class NamespaceBackend:
             view[inside] = {"own": own.get(name, ""), "low": flat_name(name)}
         return view
 
-    def prepare_disk(self, number: int) -> None:
-        """Create a host's disk; it survives reboots. A full disk gets its size back until the host
-        is up.
-        """
-        path = Path("disk", str(number))
-        if path.exists():
-            self.set_disk_full(number, full=False)
-            return
-        path.mkdir()
-        owner = 0 if self.single_id else FIRST_ID
-        options = f"size={self.disk_bytes},mode=755,uid={owner},gid={owner}"
-        syscalls.mount_filesystem("disk", str(path), "tmpfs", syscalls.MS_NODEV, options)
+    @contextmanager
+    def attached_disk(self, number: int) -> Iterator[str]:
+        """Attach a host's disk for a moment, and yield where; a new one is made."""
+        path = f"disk/{number}"
+        mount = self.disks.pop(number, None)
+        if mount is not None:
+            syscalls.attach_mount(mount, path)
+            os.close(mount)
+        else:
+            Path(path).mkdir()
+            owner = 0 if self.single_id else FIRST_ID
+            options = f"size={self.disk_bytes},mode=755,uid={owner},gid={owner}"
+            syscalls.mount_filesystem("disk", path, "tmpfs", syscalls.MS_NODEV, options)
+        try:
+            yield path
+        finally:
+            self.disks[number] = syscalls.copy_mount(path)
+            syscalls.unmount_target(path)
 
     def set_disk_full(self, number: int, *, full: bool) -> None:
         """Shrink a disk to its content, or restore its size."""
-        path = f"disk/{number}"
-        size = self.disk_bytes
-        if full:
-            found = os.statvfs(path)
-            size = (found.f_blocks - found.f_bfree) * found.f_frsize
-        flags = syscalls.MS_REMOUNT | syscalls.MS_NODEV
-        syscalls.mount_filesystem("disk", path, None, flags, f"size={max(size, 4096)}")
+        with self.attached_disk(number) as path:
+            size = self.disk_bytes
+            if full:
+                found = os.statvfs(path)
+                size = (found.f_blocks - found.f_bfree) * found.f_frsize
+            resize_disk(path, max(size, 4096))
 
     def delete_disk(self, number: int) -> None:
-        path = Path("disk", str(number))
-        if path.exists():
-            syscalls.unmount_target(str(path))
-            path.rmdir()
+        mount = self.disks.pop(number, None)
+        if mount is not None:
+            os.close(mount)
+            Path("disk", str(number)).rmdir()
 
     def start_host(self, number: int, plan: Message, link: int) -> int:
-        """Start a host: a process in new namespaces, which is its init."""
-        self.prepare_disk(number)
+        """Start a host: a process in new namespaces, which is its init. Its disk survives reboots,
+        and gets its size back until the host is up.
+        """
         plan |= {"number": number, "single_id": self.single_id, "lowers": self.layer_map()}
         ready, ready_write = os.pipe()
         kinds = syscalls.NEWUSER | syscalls.NEWNS | syscalls.NEWPID
-        pid = syscalls.clone_process(kinds | syscalls.NEWUTS | syscalls.NEWIPC | syscalls.NEWNET)
-        if pid == 0:
-            become_host(link, ready, plan)
+        with self.attached_disk(number) as path:
+            resize_disk(path, self.disk_bytes)
+            pid = syscalls.clone_process(
+                kinds | syscalls.NEWUTS | syscalls.NEWIPC | syscalls.NEWNET
+            )
+            if pid == 0:
+                become_host(link, ready, plan)
         os.close(ready)
         try:
             if self.single_id:
@@ -238,6 +251,11 @@ class NamespaceBackend:
             os.close(namespace)
 
 
+def resize_disk(path: str, size: int) -> None:
+    flags = syscalls.MS_REMOUNT | syscalls.MS_NODEV
+    syscalls.mount_filesystem("disk", path, None, flags, f"size={size}")
+
+
 def cable_name(bridge: str) -> str:
     """Return the name of the cable between a bridge and the first of its segment."""
     return f"{bridge}c"
@@ -300,11 +318,10 @@ def build_in_child(
 def become_host(link: int, ready: int, plan: Message) -> None:
     """Start a host in the child; close everything of ours."""
     try:
-        for target, file in ((1000, link), (1001, ready)):
-            os.dup2(file, target)
-        os.closerange(3, 1000)
-        os.closerange(1002, 4096)
-        init.run(socket.socket(fileno=1000), 1001, plan)
+        first, second = sorted((link, ready))
+        for low, high in ((3, first), (first + 1, second), (second + 1, init.FILES_MAX)):
+            os.closerange(low, high)
+        init.run(socket.socket(fileno=link), ready, plan)
     finally:
         os._exit(1)
 

@@ -166,22 +166,32 @@ def map_ids(pid: int, first: int, count: int) -> None:
         Path(f"/proc/{pid}/{kind}").write_text(f"0 {first} {count}")
 
 
-def mount_id_mapped(source: str, target: str, user_namespace: int) -> None:
-    """Mount `source` at `target` with owners mapped by a user namespace (Linux 5.12)."""
+def copy_mount(source: str) -> int:
+    """Return an open mount of the same files that is nowhere attached (Linux 5.2)."""
     flags = OPEN_TREE_CLONE | os.O_CLOEXEC
-    tree = check_result(
+    return check_result(
         libc.syscall(OPEN_TREE, AT_FDCWD, source.encode(), flags), f"open_tree {source}"
     )
+
+
+def attach_mount(tree: int, target: str) -> None:
+    """Attach an open mount; it stays attached when the file is closed."""
+    check_result(
+        libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH),
+        f"move_mount to {target}",
+    )
+
+
+def mount_id_mapped(source: str, target: str, user_namespace: int) -> None:
+    """Mount `source` at `target` with owners mapped by a user namespace (Linux 5.12)."""
+    tree = copy_mount(source)
     try:
         attributes = struct.pack("QQQQ", MOUNT_ATTR_IDMAP, 0, 0, user_namespace)
         check_result(
             libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, attributes, len(attributes)),
             f"id-mapped mount of {source}",
         )
-        check_result(
-            libc.syscall(MOVE_MOUNT, tree, b"", AT_FDCWD, target.encode(), MOVE_MOUNT_F_EMPTY_PATH),
-            f"move_mount to {target}",
-        )
+        attach_mount(tree, target)
     finally:
         os.close(tree)
 
