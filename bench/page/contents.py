@@ -83,12 +83,17 @@ SECTIONS = (
             Piece(result="size.1000", words="--nodes 1000"),
             Piece(result="size.3000", words="--nodes 3000"),
             Piece(result="size.5000", words="--nodes 5000"),
+            Piece(result="size.month", words='--nodes "" --days 30'),
         ),
     ),
     Section(
         name="hosts_1024", heading="One node of many hosts",
         text="A simulated pod whose hosts are real SSH servers on this machine.",
-        pieces=(Piece(result="hosts_1024", words="--hosts 256", takes_peers=True),),
+        pieces=(
+            Piece(result="hosts_1024.ready", words="--hosts 1024 --parts ready"),
+            Piece(result="hosts_1024", words="--hosts 64,256", takes_peers=True),
+            Piece(result="hosts_1024.job", words="--hosts 256 --parts job"),
+        ),
     ),
     Section(
         name="engine", heading="Reactions of the engine", sizes="hosts or slots",
