@@ -91,7 +91,8 @@ SECTIONS = (
         text="A simulated pod whose hosts are real SSH servers on this machine.",
         pieces=(
             Piece(result="hosts_1024.ready", words="--hosts 1024 --parts ready"),
-            Piece(result="hosts_1024", words="--hosts 64,256", takes_peers=True),
+            Piece(result="hosts_1024.512", words="--hosts 512 --parts exec,sync"),
+            Piece(result="hosts_1024.exec", words="--hosts 1024 --parts exec"),
             Piece(result="hosts_1024.job", words="--hosts 256 --parts job"),
         ),
     ),

@@ -61,7 +61,7 @@ ADMISSION_S = 60.0  #: for a key in the metadata to be accepted by the host
 GREETINGS = 64  #: handshakes at the same time
 GREETINGS_BY_JUMP = 8  #: the same through jump hosts and proxies: an sshd drops more
 GREETING_S = 4.0  #: a handshake that takes longer gives its place to the next
-ARRIVALS = 64  #: agents that are started at the same time: more would only slow each other down
+ARRIVALS, ARRIVAL_S = 64, 30.0  #: the same for starting agents: more slow each other down
 #: asyncssh prefers chacha20, which costs 50 % more processor time per megabyte.
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com")
 KEEPALIVES_MAX = 3  #: unanswered ones after which a connection counts as lost
@@ -142,7 +142,7 @@ class ConnectionPool:
         self._jumps = JumpHosts(clock)
         self._direct_limiter = HandshakeLimiter(GREETINGS, GREETING_S)
         self._jump_limiter = HandshakeLimiter(GREETINGS_BY_JUMP, GREETING_S)
-        self._bootstrap_limiter = HandshakeLimiter(ARRIVALS, GREETING_S)
+        self._bootstrap_limiter = HandshakeLimiter(ARRIVALS, ARRIVAL_S)
         self._agents = SharedTimeout(AGENT_PATIENCE_S)
         self._patience = SharedPatience()
         self._options = connection_options(caller)
