@@ -35,7 +35,7 @@ from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
 from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
 from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.engine.notifier import Notifier, NotifierDeps, SendMessage
-from tpuherd.errors import HerdError
+from tpuherd.errors import HerdError, StoreDamaged
 from tpuherd.history.apply_event import apply_event
 from tpuherd.model.lab_shares import NO_SHARES, LabShares
 from tpuherd.model.slot_history import History
@@ -388,7 +388,12 @@ class EngineHarness:
             found += [f"later {sentence}" for sentence in self.unmet_jobs()]
             restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
             found += [f"nothing was left to do, and yet: {restless}"] if restless else []
-        for job in self.store.stored_jobs():
+        try:
+            jobs = self.store.stored_jobs()
+        except StoreDamaged:  # the first to read that page, as a command may be
+            await self.await_store()
+            jobs = self.store.stored_jobs()
+        for job in jobs:
             self.down(job)
         if not await self.until(lambda: not self.sim.remains(), 1800.0):
             found.append(f"after down there is {self.sim.remains()}")

@@ -11,11 +11,12 @@ from tests.unit.toy_sweeps import Sweeper, search, settled
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cache_codec import decode_cache, encode_cache
+from tpuherd.history.apply_event import apply_event
 from tpuherd.model.observed import ObservedState
 from tpuherd.model.search import Prune
 from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Limits
-from tpuherd.model.sweep_trials import TrialEnd
+from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
 from tpuherd.sweeps.scheduler import SweepStep, run_step
 
 TRIALS = 6
@@ -248,6 +249,22 @@ def test_a_restarted_engine_remembers_the_sweep() -> None:
     assert toy.sweep.trials[1].lost
 
 
+@pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}])
+def test_no_slot_takes_a_trial_whose_creation_was_lost(lost: set[int]) -> None:
+    """A damaged store may keep that a slot got trial 2, and not what it is: it is created again."""
+    toy = Sweeper(2, search())
+    while not any(one.kind == "trial.assigned" and one.facts["trial"] == 2 for one in toy.events):
+        toy.tick()
+    history = History()
+    for event in toy.events:
+        if not (event.kind == "trial.created" and event.facts["trial"] in lost):
+            history = apply_event(history, event)
+    sweep = history.sweeps.get("gpt", Sweep())
+    assert sweep.made == min(lost)
+    assert all(one.trial is None or one.trial < sweep.made for one in history.slots.values())
+
+
+KNOWN = Sweep(trials=(TrialRecord(number=0, params={}, run="r", made_at=NOW),), made=1)
 RUNNING = AttemptRecord(
     id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 9, started_at=NOW - 8
 )
@@ -259,7 +276,9 @@ RUNNING = AttemptRecord(
         (RUNNING, False),
         (replace(RUNNING, ended_at=NOW, sure=False), False),
         (replace(RUNNING, ended_at=NOW), True),
-        (replace(RUNNING, trial=5), True),
+        (replace(RUNNING, trial=0), True),
+        (replace(RUNNING, trial=5), False),  # nothing else is known of that trial
+        (replace(RUNNING, trial=5, ended_at=NOW), True),
         (None, False),  # its hosts have not told yet what they run
     ],
 )
@@ -274,7 +293,7 @@ def test_after_a_lost_store_no_trial_starts_while_a_node_may_still_run_it(
     }
     turn = SweepStep(
         job="gpt", search=search(), slots=[slot("gpt-1", trials=True)], observed=ObservedState(),
-        history=History(slots=slots), now=NOW,
+        history=History(slots=slots, sweeps={"gpt": KNOWN}), now=NOW,
     )  # fmt: skip
     run_step(turn)
     assert ("trial.assigned" in [event.kind for event in turn.events]) == free

@@ -40,11 +40,18 @@ def apply_events(history: History, events: Iterable[HistoryEvent]) -> History:
             history = LEARNS[event.kind](history, event)
         if event.kind in SWEEPS:
             history = apply_to_sweep(history, event)
-        if event.kind in FOLDS:
+        if event.kind in FOLDS and not is_of_lost_trial(history, event):
             names = (event.slot,) if event.slot else slots_of_job(history, event)
             for name in names:
                 slots[name] = apply_slot_event(slots.get(name, SlotHistory()), event)
     return history
+
+
+def is_of_lost_trial(history: History, event: HistoryEvent) -> bool:
+    """Whether a slot got a trial of which nothing else is known: it will get one anew."""
+    if event.kind != "trial.assigned":
+        return False
+    return history.sweeps.get(event.job, Sweep()).find_trial(event.facts["trial"]) is None
 
 
 def apply_to_sweep(history: History, event: HistoryEvent) -> History:

@@ -205,15 +205,16 @@ def has_unknown_work(turn: SweepStep) -> bool:
     After a lost store any trial may be that one, and none may run twice at a time.
     """
     return any(
-        may_run_unknown_trial(history)
+        may_run_unknown_trial(history, turn.sweep)
         for name, history in turn.history.slots.items()
         if name.rpartition("-")[0] == turn.job
     )
 
 
-def may_run_unknown_trial(history: SlotHistory) -> bool:
+def may_run_unknown_trial(history: SlotHistory, sweep: Sweep) -> bool:
     attempt = history.attempt
-    if attempt is not None and attempt.trial is None:  # it was found on a host
+    if attempt is not None and (attempt.trial is None or attempt.trial >= sweep.made):
+        # It was found on a host, or the creation of its trial was lost.
         return has_running_attempt(history) or not is_surely_over(history)
     return attempt is None and any(
         bid.adopted and is_staying(bid) and not bid.prepared for bid in history.bids.values()
