@@ -43,6 +43,13 @@ SECTIONS = (
         pieces=(Piece(result="recovery", words="--modes off,on"),),
     ),
     Section(
+        name="environments", heading="Packages on nodes that have none of them",
+        text="A job with JAX in its `requirements`, on two hosts whose images lack it, is preempted"
+        " without notice: from the loss until the command runs on both hosts of the next node, less"
+        " the cloud's time.",
+        pieces=(Piece(result="environments", words="--rounds 3"),),
+    ),
+    Section(
         name="launchers", heading="The same program on TPU Care and on herd",
         text="A program written for TPU Care runs on TPU Care as published, with the real gcloud,"
         " and on herd with one changed import. Its node in the simulator is preempted; measured is"
