@@ -73,7 +73,7 @@ def check_other_users(options: HostOptions, missing: Sequence[str], people: Sequ
 async def reconcile_hosts(site: HostEnvironment, pool: HostPool, ssh_server: SshServer) -> None:
     """Update hosts and addresses whenever they change."""
 
-    async def match(views: Mapping[str, HostView | None]) -> None:
+    async def apply_to_hosts(views: Mapping[str, HostView | None]) -> None:
         """Apply views; booting takes a while, so each call runs in its own task."""
         try:
             await pool.apply_views(views)
@@ -84,7 +84,7 @@ async def reconcile_hosts(site: HostEnvironment, pool: HostPool, ssh_server: Ssh
         keys = set(site.live_world.host_views())
         while True:
             views = {key: site.live_world.host_view(key) for key in keys}
-            group.create_task(match(views))
+            group.create_task(apply_to_hosts(views))
             try:
                 await ssh_server.apply_views(views)
             except OSError as error:
