@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
-from tpuherd.cli.anywhere import add_global_options
+from tpuherd.cli.anywhere import add_global_options, count_global_words
 from tpuherd.cli.command_table import ALIASES, HIDDEN, SECTIONS, help_page
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
@@ -20,6 +20,7 @@ from tpuherd.cli.print_text import print_text
 from tpuherd.commands.invocation import Invocation
 from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.near_names import near_names
+from tpuherd.withdrawn import option_sentence, replacement_sentence
 
 INTERRUPTED = 130
 MISUSED = 2
@@ -119,7 +120,7 @@ def run(
         print(asked.format_message(), file=sys.stderr)
         return asked.exit_code
     except click.ClickException as refusal:
-        print_refusal(refusal)
+        print_refusal(refusal, arguments)
         return refusal.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -144,10 +145,14 @@ def is_too_long(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
 
 
-def print_refusal(refusal: click.ClickException) -> None:
+def print_refusal(refusal: click.ClickException, arguments: Sequence[str]) -> None:
     """Print one sentence on stderr: the command, what is wrong, what to do."""
-    said_by = "herd"
+    said_by, sentence = "herd", ""
+    if isinstance(refusal, click.NoSuchOption):
+        sentence = option_sentence(refusal.option_name)
+    elif isinstance(refusal, click.UsageError):
+        sentence = replacement_sentence(arguments[count_global_words(arguments) :])
     if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
         said_by = refusal.ctx.command_path
-    sentence = refusal.format_message()
+    sentence = sentence or refusal.format_message()
     print_text(f"{said_by}: {sentence[:1].lower()}{sentence[1:]}", err=True)

@@ -1,0 +1,43 @@
+"""What herd no longer has, and the words of other tools: what to type instead. Imports nothing."""
+
+from collections.abc import Sequence
+
+#: By command or subcommand that was withdrawn: what does its work now.
+COMMANDS: dict[str, str] = {}
+
+#: By the word of another tool: what it is called here.
+WORDS = {
+    "launch": "herd run",
+    "submit": "herd run",
+    "create": "herd up",
+    "list": "herd ls",
+    "ps": "herd ls, or herd exec JOB -- ps for processes",
+    "cancel": "herd stop",
+    "kill": "herd stop, or herd clean for leftover processes",
+    "delete": "herd down",
+    "rm": "herd down",
+}
+
+#: By option of another tool: what it is called here.
+OPTIONS = {
+    "--spot": "--tier spot",
+    "--preemptible": "--tier spot",
+    "--tpu-type": "--accelerator",
+    "--accelerator-type": "--accelerator",
+}
+
+
+def replacement_sentence(words: Sequence[str]) -> str:
+    """Return the sentence for a command line that starts with such a command, or ""."""
+    for count in (2, 1):
+        command = " ".join(words[:count])
+        if command in COMMANDS:
+            return f"`herd {command}` was withdrawn; use {COMMANDS[command]}"
+    if words and words[0] in WORDS:
+        return f"herd has no command {words[0]}; use {WORDS[words[0]]}"
+    return ""
+
+
+def option_sentence(option: str) -> str:
+    """Return the sentence for an option of another tool, or ""."""
+    return f"no such option {option}; use {OPTIONS[option]}" if option in OPTIONS else ""
