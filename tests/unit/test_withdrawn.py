@@ -3,7 +3,7 @@
 import pytest
 
 from tpuherd import withdrawn
-from tpuherd.cli import main
+from tpuherd.cli import command_table, main
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -33,4 +33,4 @@ def test_options_of_other_tools_are_named(
 def test_what_stands_is_no_withdrawn_command() -> None:
     for command in withdrawn.COMMANDS:
         name, _, below = command.partition(" ")
-        assert below or name not in main.PLACES.keys() | main.ALIASES.keys()
+        assert below or name not in main.PLACES.keys() | command_table.ALIASES.keys()
