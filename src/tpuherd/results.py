@@ -146,8 +146,8 @@ class SlotStatus:
 class Problem:
     """A problem that affects all jobs."""
 
-    #: the cloud, the job store, the engine, or your login
-    source: Literal["cloud", "store", "engine", "login"]
+    #: the cloud, the job store, the engine, your login, or messages to you
+    source: Literal["cloud", "store", "engine", "login", "notify"]
     message: str  #: the latest message
     hint: str  #: what to do about it
     since: float  #: when it began, in seconds since 1970

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +13,13 @@ from hypothesis import strategies as st
 from tpuherd.commands.log_pages import LineId, PageLine
 from tpuherd.errors import OperationFailed
 from tpuherd.model.samples import Series, SeriesName, SeriesPoint
+from tpuherd.results import Problem
+from tpuherd.store.trouble_files import TroubleStore
 from tpuherd.top.detail_lines import JobDetail, explain_row
 from tpuherd.top.row_cells import head_text, row_pieces, visible_columns
 from tpuherd.top.tree_rows import Json, TreeRow, build_rows
 from tpuherd.views.text_width import cell_width
+from tpuherd.views.trouble_line import TITLES, problem_rows
 
 GIB = 1 << 30
 
@@ -273,6 +278,28 @@ def test_a_store_that_can_not_be_read_is_a_sentence_and_the_rows_stay() -> None:
         feed.trouble, feed.found = "", build_overview(build_job("other", [slot("other-0", "done")]))
         await shows(app, pilot, "other-0")
         assert "the store is gone" not in screen_text(app)
+
+    drive_screen(feed, play, [])
+
+
+@pytest.mark.parametrize("source", TITLES)
+def test_a_problem_of_any_source_is_shown(source: str, tmp_path: Path) -> None:
+    troubles = TroubleStore(tmp_path)
+    for at in (920.0, 940.0):
+        troubles.record_trouble(source, "it \x1bfailed", hint="do this", now=at)
+    rows = problem_rows(troubles.read())
+    assert [msgspec.convert(row, Problem).source for row in rows] == [source]
+    feed = CannedFeed(FLEET | {"problems": rows, "notices": ["set aside"]})
+
+    async def play(app: Any, pilot: Any) -> None:
+        when = "for 1 m 20 s, seen 2 times, last 1 m 00 s ago"
+        await shows(app, pilot, f"✗ Problem with {TITLES[source]}, {when}: it ")
+        assert "failed; do this\n✗ set aside" in screen_text(app)
+        assert "\x1b" not in screen_text(app)
+        feed.found = FLEET
+        while "Problem" in screen_text(app):
+            app.clock.pass_time()
+            await pilot.pause()
 
     drive_screen(feed, play, [])
 

@@ -8,6 +8,7 @@ from tpuherd.top.tree_rows import Json
 from tpuherd.views.format_text import format_money, format_span
 from tpuherd.views.printable import show_controls
 from tpuherd.views.text_width import cut_text
+from tpuherd.views.trouble_line import read_problem, trouble_line
 
 PROBLEMS_MAX = 3
 
@@ -35,8 +36,8 @@ def count_of(many: int, word: str) -> str:
     return f"{many} {word}" if many == 1 else f"{many} {word}s"
 
 
-def problem_text(overview: Json) -> Text:
+def problem_text(overview: Json, now: float) -> Text:
     """What affects all jobs, a line each."""
-    lines = [problem["sentence"] for problem in overview["problems"]]
+    lines = [trouble_line(read_problem(row), now) for row in overview["problems"]]
     lines += overview.get("notices", ())
     return Text("\n".join(f"✗ {show_controls(line)}" for line in lines[:PROBLEMS_MAX]), "bold red")

@@ -150,8 +150,9 @@ class TopScreen(App[None]):
         found = self._overview
         if found is None:
             return
-        self._write("summary", summary_text(found, self.size.width, self.clock.now()))
-        problems = problem_text(found)
+        now = self.clock.now()
+        self._write("summary", summary_text(found, self.size.width, now))
+        problems = problem_text(found, now)
         self._write("problems", problems)
         self._texts["problems"].display = bool(problems.plain)
         self._write("head", Text(self.tree_view.head, "bold"))
