@@ -137,7 +137,7 @@ async def take_host_profile(
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         remote = f"{place}/{order.session}/{name}{SUFFIX}"
-        await fetch_files([remote], link, order.folder, new=True)
+        await fetch_files([remote], link, order.folder, "")
     finally:
         with suppress(HerdError):  # a host that is lost now keeps a file in /tmp
             await run_on_host(link, ("rm", "-rf", place))

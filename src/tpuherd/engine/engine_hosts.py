@@ -76,7 +76,7 @@ class EngineHosts:
         return not (await ship(taken, f"{ROOT}/{TOOLS}", [link], archive=self.archive)).failed
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        await fetch_files(paths, link, into, new=True)
+        await fetch_files(paths, link, into.parent, into.name)
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """Pin these snapshots under our name; return those that are not on this machine."""

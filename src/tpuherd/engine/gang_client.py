@@ -36,6 +36,7 @@ from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.observed import HostStatus
 from tpuherd.model.slots_and_plan import Launch
 from tpuherd.ports import Host
+from tpuherd_host.agent.snapshots.tree import error_text
 
 DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
 LEASE_S = 300.0  #: between renewals of the agents' leases
@@ -351,7 +352,7 @@ class GangClient:
                 sentence = f"its answer is invalid: {nonsense}"
                 return HostFailure(host=watch.status.name, sentence=sentence)
             except OSError as error:
-                sentence = f"a file cannot be written on this machine ({error})"
+                sentence = f"a file cannot be written on this machine ({error_text(error)})"
                 return HostFailure(host=watch.status.name, sentence=sentence)
             except Exception as error:  # noqa: BLE001 - one host never ends the engine
                 return HostFailure(host=watch.status.name, sentence=watch.report_failure(error))

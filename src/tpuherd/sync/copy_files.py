@@ -7,6 +7,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from tpuherd_host.agent.snapshots.manifest import (
     rows_id,
     unpack_rows,
 )
+from tpuherd_host.agent.snapshots.safe_tree import SafeTree, open_subtree, open_tree
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     ContentReader,
@@ -164,10 +166,11 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
 
     async def one(name: str, link: Link) -> None:
         nonlocal total
-        place = into if len(links) == 1 else into / name.replace("/", "-")
+        folder = None if len(links) == 1 else name.replace("/", "-")
+        place = into / (folder or "")
         try:
             async with lanes:
-                many, left = await fetch_files(paths, link, place, new=len(links) > 1)
+                many, left = await fetch_files(paths, link, into, folder)
             got[name] = place
             total += many
             if left:
@@ -184,12 +187,12 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
 
 
 async def fetch_files(
-    paths: Sequence[str], link: Link, into: Path, *, new: bool = False
+    paths: Sequence[str], link: Link, into: Path, folder: str | None = None
 ) -> tuple[int, tuple[str, ...]]:
-    """Copy from one host; returns the bytes received and what was skipped. With `new`, `into` is a
-    folder, created if missing."""
+    """Copy from one host by cp's rules, or into a folder of `into`, created if missing; returns the
+    bytes received and what was skipped."""
     verb = RpcRequest(name="give", arguments={"paths": list(paths)})
-    many, reply = await receive_stream(link, verb, lambda come: unpack_files(come, into, new))
+    many, reply = await receive_stream(link, verb, lambda come: unpack_files(come, into, folder))
     return many, tuple(reply.get("skipped", ()))
 
 
@@ -224,27 +227,43 @@ async def next_piece(stream: Stream) -> bytes:
     return b""
 
 
-def unpack_files(come: Callable[[], bytes], place: Path, new: bool) -> None:
+def unpack_files(come: Callable[[], bytes], place: Path, folder: str | None = None) -> None:
     """Unpack the stream into a temporary folder, then move it in place, so that an interrupted copy
-    leaves nothing half written."""
+    leaves nothing half written. No link below the place is followed."""
     source = ContentReader(decode_blocks(read_blocks(come)))
     head = source.read_head()
     rows = check_rows(unpack_rows(source.read_bytes(int(head["body"]))))
     tops = sorted({one.path.split(b"/")[0] for one in rows})
-    inner = new or place.is_dir() or len(tops) > 1
+    inner = folder is not None or place.is_dir() or len(tops) > 1
+    if not inner and rows[0].is_link:
+        raise BadRows(f"a link in the place of {place}")
     above = place if inner else place.parent
     above.mkdir(parents=True, exist_ok=True)
     require_distinct_names(above, [one.path for one in rows], "copy them into different folders")
     names = {} if inner else {tops[0]: os.fsencode(place.name)}
-    aside = above / f".herd-{secrets.token_hex(6)}"
+    with (
+        open_tree(os.fsencode(above)) as tree,
+        open_subtree(tree, os.fsencode(folder)) if folder else nullcontext(tree) as dest,
+        temporary_tree(dest) as staged,
+    ):
+        write_files(staged, source, int(head["give"]), rows)
+        merge_tree(staged, dest, rows, names)
+
+
+@contextmanager
+def temporary_tree(above: SafeTree) -> Iterator[SafeTree]:
+    """A new folder in this one, removed at the end."""
+    name = f".herd-{secrets.token_hex(6)}"
     try:
-        write_files(os.fsencode(aside), source, int(head["give"]), rows)
-        merge_tree(os.fsencode(aside), os.fsencode(above), rows, names)
+        with open_subtree(above, os.fsencode(name)) as tree:
+            yield tree
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(name, ignore_errors=True, dir_fd=above.root)
 
 
-def write_files(tree: bytes, source: ContentReader, give: int, rows: Sequence[ManifestRow]) -> None:
+def write_files(
+    tree: SafeTree, source: ContentReader, give: int, rows: Sequence[ManifestRow]
+) -> None:
     """Write every received file to the path of its row."""
     make_folders(tree, rows)
     for _ in range(give):

@@ -20,17 +20,17 @@ from tpuherd_host.agent.snapshots.manifest import (
     rows_id,
     unpack_rows,
 )
+from tpuherd_host.agent.snapshots.safe_tree import SafeTree, open_tree
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     ContentReader,
     decode_blocks,
 )
 from tpuherd_host.agent.snapshots.tree import (
-    join_path,
     link_unchanged,
     make_folders,
     plan_moves,
-    set_mode_and_time,
+    read_row,
     write_row,
 )
 from tpuherd_host.agent.snapshots.tree_layout import (
@@ -149,6 +149,7 @@ def fill_tree(agent_folder: Path, home: Path, order: FillOrder, coming: Iterator
     tree = staging_path(agent_folder, home, order)
     tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     shutil.rmtree(str(tree), ignore_errors=True)
+    tree.mkdir(mode=0o755)
     try:
         if order.tops is None:
             spot = find_destination(agent_folder, home, order.dest, force=order.force)
@@ -158,9 +159,12 @@ def fill_tree(agent_folder: Path, home: Path, order: FillOrder, coming: Iterator
             build_tree(store, file, growth, found)
         else:
             check_disk_space(tree.parent, sum(one.size for one in found))
-            write_copy(os.fsencode(str(tree)), source, int(head["give"]), found)
+            with open_tree(os.fsencode(str(tree))) as staged:
+                write_copy(staged, source, int(head["give"]), found)
             goal = copy_target(agent_folder, home, order.dest, order.tops)
-            plan_moves(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
+            if goal.into.exists():
+                with open_tree(os.fsencode(str(goal.into))) as dest:
+                    plan_moves(dest, found, goal.renamed)
         source.drain()
     except BaseException:
         shutil.rmtree(str(tree), ignore_errors=True)
@@ -220,20 +224,22 @@ def build_tree(
     if part.exists():
         part.replace(file)
     os.utime(str(file))
-    make_folders(growth.tree, rows)
     before = growth.before
     kept = [one for one in rows if before.get(one.path) == one]
-    left = link_unchanged(growth.base, growth.tree, kept)
     try:
-        with store.shared_lock():
+        with store.shared_lock(), open_tree(growth.tree) as tree:
+            make_folders(tree, rows)
+            left = link_unchanged(growth.base, tree, kept)
             for one in (*left, *(one for one in rows if before.get(one.path) != one)):
-                write_row(growth.tree, one, store.read_pieces(one.id))
+                write_row(tree, one, store.read_pieces(one.id))
     except CorruptBlob:
         file.replace(part)
         raise
 
 
-def write_copy(tree: bytes, source: ContentReader, give: int, rows: Sequence[ManifestRow]) -> None:
+def write_copy(
+    tree: SafeTree, source: ContentReader, give: int, rows: Sequence[ManifestRow]
+) -> None:
     """Write a copy's contents straight into its tree."""
     make_folders(tree, rows)
     first: Dict[bytes, ManifestRow] = {}
@@ -246,18 +252,7 @@ def write_copy(tree: bytes, source: ContentReader, give: int, rows: Sequence[Man
             continue
         if one.id not in first:
             raise BrokenStream("contents are missing; copy again")
-        duplicate_file(tree, first[one.id], one)
-
-
-def duplicate_file(tree: bytes, first: ManifestRow, one: ManifestRow) -> None:
-    here, there = join_path(tree, first.path), join_path(tree, one.path)
-    shutil.copyfile(here, there, follow_symlinks=False)
-    if not one.is_link:
-        file = os.open(there, os.O_WRONLY | os.O_NOFOLLOW)
-        try:
-            set_mode_and_time(file, one)
-        finally:
-            os.close(file)
+        write_row(tree, one, read_row(tree, first[one.id]))
 
 
 def verify_pieces(pieces: Iterable[bytes], id: bytes) -> Iterator[bytes]:

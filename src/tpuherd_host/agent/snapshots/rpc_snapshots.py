@@ -20,6 +20,7 @@ from tpuherd_host.agent.snapshots.receive import (
     parse_order,
     staging_path,
 )
+from tpuherd_host.agent.snapshots.safe_tree import open_tree
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     StreamContent,
@@ -301,7 +302,11 @@ def place_copy(
     if rows is None or not tree.is_dir():
         raise CallRefused("not-found", "the received files are gone; copy again")
     found = [parse_row(each) for each in rows]
-    merge_tree(os.fsencode(str(tree)), os.fsencode(str(goal.into)), found, goal.renamed)
+    goal.into.mkdir(parents=True, exist_ok=True)
+    with open_tree(os.fsencode(str(tree))) as staged, open_tree(
+        os.fsencode(str(goal.into))
+    ) as dest:
+        merge_tree(staged, dest, found, goal.renamed)
     shutil.rmtree(str(tree), ignore_errors=True)
     return {"switched": order.id, "was": None, "stays": []}
 

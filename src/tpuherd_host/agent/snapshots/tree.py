@@ -15,15 +15,20 @@ from pathlib import Path
 from typing import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from tpuherd_host.agent.snapshots.manifest import ManifestRow
+from tpuherd_host.agent.snapshots.safe_tree import (
+    NEW_FILE,
+    SafeTree,
+    join_path,
+    open_tree,
+    place_taken,
+)
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 SECOND = 1_000_000_000
 SHIPPED = stat.S_IFMT(0o777777) | 0o100  #: the part of a mode that a snapshot records
 CACHE = b"__pycache__"  #: Python makes it again
-
-
-def join_path(tree: bytes, path: bytes) -> bytes:
-    return tree + b"/" + path if path else tree
+OWNERS = 0o700  #: every copied folder lets its owner in, so that it can be copied again
+PIECE = 1 << 20
 
 
 def content_mark(id: bytes) -> int:
@@ -98,18 +103,22 @@ def unknown_paths(tree: bytes, rows: Iterable[ManifestRow], shared: Set[bytes]) 
 # ---- to write ------------------------------------------------------------------------------------
 
 
-def make_folders(tree: bytes, rows: Iterable[ManifestRow]) -> None:
-    for path in sorted(needed_folders(rows)):
-        os.mkdir(join_path(tree, path), 0o755)
+def make_folders(tree: SafeTree, rows: Iterable[ManifestRow]) -> None:
+    """Make every folder that the rows need in an empty tree."""
+    for path in sorted(needed_folders(rows) - {b""}):
+        name, above = tree.open_parent(path)
+        os.mkdir(name, 0o755, dir_fd=above)
 
 
-def write_row(tree: bytes, one: ManifestRow, pieces: Iterable[bytes]) -> None:
-    path = join_path(tree, one.path)
+def write_row(tree: SafeTree, one: ManifestRow, pieces: Iterable[bytes]) -> None:
+    """Write a row's file, which must not be there yet."""
     if one.is_link:
-        os.symlink(b"".join(pieces), path)
+        target = b"".join(pieces)
+        name, above = tree.open_parent(one.path)
+        os.symlink(target, name, dir_fd=above)
         return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(path, flags, 0o600)
+    name, above = tree.open_parent(one.path)
+    file = os.open(name, NEW_FILE, 0o600, dir_fd=above)
     try:
         for piece in pieces:
             rest = memoryview(piece)
@@ -118,6 +127,20 @@ def write_row(tree: bytes, one: ManifestRow, pieces: Iterable[bytes]) -> None:
         set_mode_and_time(file, one)
     finally:
         os.close(file)
+
+
+def read_row(tree: SafeTree, one: ManifestRow) -> Iterator[bytes]:
+    """Read what was written for a row."""
+    name, above = tree.open_parent(one.path)
+    if one.is_link:
+        yield os.readlink(name, dir_fd=above)
+        return
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    with open(file, "rb") as content:
+        piece = content.read(PIECE)
+        while piece:
+            yield piece
+            piece = content.read(PIECE)
 
 
 def set_mode_and_time(file: int, one: ManifestRow) -> None:
@@ -129,20 +152,28 @@ def set_mode_and_time(file: int, one: ManifestRow) -> None:
     os.utime(file, ns=(when, when))
 
 
-def link_unchanged(base: bytes, tree: bytes, rows: Iterable[ManifestRow]) -> List[ManifestRow]:
+def link_unchanged(base: bytes, tree: SafeTree, rows: List[ManifestRow]) -> List[ManifestRow]:
     """Link unchanged files from another tree; return the rows of the others."""
-    left, lstat, link = [], os.lstat, os.link
-    here, there = base + b"/", tree + b"/"
-    for one in rows:
-        path = one.path
-        try:
-            if not one.is_link and has_row_marks(lstat(here + path), one):
-                link(here + path, there + path)
-                continue
-        except OSError:  # it is gone, on another file system, or has too many links
-            pass
-        left.append(one)
-    return left
+    try:
+        with open_tree(base) as old:
+            return [one for one in rows if not link_row(old, tree, one)]
+    except FileNotFoundError:
+        return rows
+
+
+def link_row(old: SafeTree, tree: SafeTree, one: ManifestRow) -> bool:
+    """Link a row's file from another tree, if it is there as it was written."""
+    if one.is_link:
+        return False
+    try:
+        name, here = old.open_parent(one.path)
+        if not has_row_marks(os.stat(name, dir_fd=here, follow_symlinks=False), one):
+            return False
+        name, there = tree.open_parent(one.path)
+        os.link(name, name, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+    except OSError:  # it is gone, on another file system, or has too many links
+        return False
+    return True
 
 
 # ---- to switch -----------------------------------------------------------------------------------
@@ -189,26 +220,37 @@ def carry_over(
     still run in the old one. Return what cannot be carried and stays."""
     stays = []
     found = unknown_paths(old, rows, needed_folders(now))
-    for path in sorted(found, key=lambda path: (not path.endswith(CACHE), path)):
-        here, there = join_path(old, path), join_path(dest, path)
-        above, _, name = path.rpartition(b"/")
-        try:
-            if name == CACHE:
-                if os.path.isdir(join_path(dest, above)) and not os.path.lexists(there):
-                    os.rename(here, there)
-                else:
-                    shutil.rmtree(here)
-            elif os.path.islink(here) and os.readlink(here) == there:
-                continue
-            elif os.path.lexists(there):
+    with open_tree(old) as source, open_tree(dest) as target:
+        for path in sorted(found, key=lambda path: (not path.endswith(CACHE), path)):
+            try:
+                if not carry_path(source, target, path):
+                    stays.append(path)
+            except OSError:
                 stays.append(path)
-            else:
-                os.makedirs(join_path(dest, above), exist_ok=True)
-                os.rename(here, there)
-                os.symlink(there, here)
-        except OSError:
-            stays.append(path)
     return stays
+
+
+def carry_path(source: SafeTree, target: SafeTree, path: bytes) -> bool:
+    """Move a path to the same place in another tree, and leave a link to it; return whether its
+    place was free."""
+    folder, there = path.rpartition(b"/")[0], join_path(target.path, path)
+    name, here = source.open_parent(path)
+    if name == CACHE:
+        if (folder and target.kind_at(folder) != stat.S_IFDIR) or target.kind_at(path):
+            shutil.rmtree(join_path(source.path, path))
+        else:
+            _, above = target.open_parent(path)
+            os.rename(name, name, src_dir_fd=here, dst_dir_fd=above)
+        return True
+    is_link = source.kind_at(path) == stat.S_IFLNK
+    if is_link and os.readlink(name, dir_fd=here) == there:
+        return True
+    if target.kind_at(path):
+        return False
+    _, above = target.open_parent(path, make=True)
+    os.rename(name, name, src_dir_fd=here, dst_dir_fd=above)
+    os.symlink(there, name, dir_fd=here)
+    return True
 
 
 def remove_known(tree: bytes, dest: bytes, rows: Iterable[ManifestRow]) -> bool:
@@ -232,36 +274,38 @@ def remove_known(tree: bytes, dest: bytes, rows: Iterable[ManifestRow]) -> bool:
 
 
 def merge_tree(
-    tree: bytes, dest: bytes, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
+    tree: SafeTree, dest: SafeTree, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
 ) -> None:
     """Move each file of a tree to its place below `dest`, beside other files; `names` renames the
     topmost."""
-    found = plan_moves(tree, dest, rows, names)
-    for one, here, there in found:
+    found = plan_moves(dest, rows, names)
+    for one, there in found:
         if one.is_folder:
-            os.makedirs(there, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(there), exist_ok=True)
-            os.replace(here, there)
-    for one, _, there in reversed(found):
+            dest.open_folder(there, make=True)
+            continue
+        name, here = tree.open_parent(one.path)
+        new, above = dest.open_parent(there, make=True)
+        os.replace(name, new, src_dir_fd=here, dst_dir_fd=above)
+    for one, there in reversed(found):
         if one.is_folder:
-            os.chmod(there, one.mode & 0o777)
-            os.utime(there, ns=(one.mtime_ns, one.mtime_ns))
+            folder = dest.open_folder(there)
+            os.fchmod(folder, one.mode & 0o777 | OWNERS)
+            os.utime(folder, ns=(one.mtime_ns, one.mtime_ns))
 
 
 def plan_moves(
-    tree: bytes, dest: bytes, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
-) -> List[Tuple[ManifestRow, bytes, bytes]]:
-    """Return moves; OSError if a folder is in a file's place or the reverse."""
+    dest: SafeTree, rows: Iterable[ManifestRow], names: Mapping[bytes, bytes]
+) -> List[Tuple[ManifestRow, bytes]]:
+    """Return each row with its path below `dest`; OSError if a link leads there, or if a folder is
+    in a file's place or the reverse."""
     found = []
     for one in rows:
         top, _, rest = one.path.partition(b"/")
-        path = names.get(top, top) + (b"/" + rest if rest else b"")
-        there = join_path(dest, path)
-        if os.path.lexists(there) and os.path.isdir(there) != one.is_folder:
-            kind = "a folder" if os.path.isdir(there) else "no folder"
-            raise OSError(errno.EEXIST, f"is {kind}", os.fsdecode(there))
-        found.append((one, join_path(tree, one.path), there))
+        there = names.get(top, top) + (b"/" + rest if rest else b"")
+        kind = dest.kind_at(there)
+        if kind and (kind == stat.S_IFDIR) != one.is_folder:
+            raise place_taken(kind, join_path(dest.path, there))
+        found.append((one, there))
     return found
 
 
