@@ -182,12 +182,12 @@ class HostsPort(Protocol):
         """Copy files and folders from the host."""
         ...
 
-    def known_environments(self, key: str) -> Mapping[str, str]:
-        """Return the snapshots of a Python environment, by the platform of their hosts."""
+    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
+        """Return the snapshots of a job's Python environment, by the platform of their hosts."""
         ...
 
-    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
-        """Remember the snapshot of an environment."""
+    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
+        """Remember the snapshot of a job's environment."""
         ...
 
     def is_complete(self, snapshot: str) -> bool:

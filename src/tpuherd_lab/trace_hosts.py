@@ -224,10 +224,10 @@ class TraceHosts:
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         raise NotFound("hosts of traces have no files")
 
-    def known_environments(self, key: str) -> Mapping[str, str]:
+    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
         return {}
 
-    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
+    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
         return
 
     def is_complete(self, snapshot: str) -> bool:

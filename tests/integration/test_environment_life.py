@@ -35,7 +35,7 @@ def wait_for_copy(user: Owner, key: str) -> None:
     """Wait until the user's machine has a copy, which the engine fetches in the background."""
     archive = Archive(user.home / ".local/state/tpuherd/snapshots")
     until(
-        lambda: [one for one in known_environments(archive, key).values()
+        lambda: [one for one in known_environments(archive, "gpt", key).values()
                  if load_snapshot(one, archive)],
         "a copy of the environment",
         seconds=60,

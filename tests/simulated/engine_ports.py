@@ -183,11 +183,11 @@ class Hosts:
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
 
-    def known_environments(self, key: str) -> Mapping[str, str]:
+    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
         """No job here has one."""
         return {}
 
-    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
+    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
         """Nothing is noted."""
 
     def is_complete(self, snapshot: str) -> bool:

@@ -30,6 +30,7 @@ from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd.store.log_store import LogStore
+from tpuherd.sync.known_environments import known_environments, note_environment
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.environments.environment_folders import ROOT
@@ -54,6 +55,7 @@ class FreshHost(NearHost):
             internal_ip="127.0.0.1",
             external_ip=None,
         )
+        self.slot = "gpt-0"
         self.path = f"{path}:/usr/bin:/bin"
         self.more: dict[str, str] = {}
         self.began: Callable[[int], None] = lambda pid: None
@@ -129,7 +131,7 @@ class Room:
         client = GangClient(means, lambda work: None)
         watches = []
         for one in hosts:
-            watch = HostWatcher(one.host, "gpt-0", means)
+            watch = HostWatcher(one.host, one.slot, means)
             watch.link = one
             watches.append(watch)
         client._watches = {watch.host.node: [watch] for watch in watches}
@@ -154,8 +156,9 @@ class Room:
 
         async def work() -> None:
             client, _ = self.gang(list(hosts))
-            known = list(client.means.hosts.known_environments(KEY).values())
-            await client.retain_code({"gpt": known})
+            for job in {one.slot.rpartition("-")[0] for one in hosts}:
+                known = list(client.means.hosts.known_environments(job, KEY).values())
+                await client.retain_code({job: known})
 
         asyncio.run(work())
 
@@ -197,6 +200,44 @@ def test_a_new_node_gets_it_from_a_neighbour_and_else_from_this_machine(
     assert room.told[-1][1]["source"] == "this machine"
     assert last.run_in(KEY, "tiny") == "tiny 1.0"
     assert room.times("installed") == 1
+
+
+@needs_uv
+def test_a_host_of_another_job_passes_nothing_on(room: Room, tmp_path: Path) -> None:
+    evil, victim, late = (FreshHost(tmp_path, name) for name in ("evil", "victim", "late"))
+    evil.slot = "evil-0"
+    write_wheel(evil.home / "herd/gpt/wheels", "6.66")  # under the key of the other job
+    assert room.provide(evil) == []
+    room.retain(evil)
+    assert room.provide(victim, beside=(evil,)) == []
+    assert victim.run_in(KEY, "tiny") == "tiny 1.0"
+    assert (room.times("installed"), room.times("copied")) == (2, 0)
+    room.retain(victim, evil)
+    victim.down = True
+    assert room.provide(late, beside=(evil,)) == []
+    assert room.told[-1][1]["source"] == "this machine"
+    assert late.run_in(KEY, "tiny") == "tiny 1.0"
+
+
+@needs_uv
+def test_a_record_that_another_job_forged_is_not_followed(room: Room, tmp_path: Path) -> None:
+    evil, victim = FreshHost(tmp_path, "evil"), FreshHost(tmp_path, "victim")
+    evil.slot = "evil-0"
+    write_wheel(evil.home / "herd/gpt/wheels", "6.66")
+    assert room.provide(evil, key="f" * 16) == []
+    records = evil.home / ".tpuherd/environments"
+    (records / f"{KEY}.json").write_text((records / f"{'f' * 16}.json").read_text())
+    assert room.provide(victim, beside=(evil,)) == []
+    assert victim.run_in(KEY, "tiny") == "tiny 1.0"
+    assert room.times("copied") == 0
+
+
+def test_names_of_jobs_and_platforms_lead_to_one_copy_only(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    note_environment(archive, "gpt", KEY, "linux-1", "mine")
+    for job in (f"gpt-{KEY}", f"gpt@{KEY}", "gp", "g*", "../gpt", "GPT"):
+        note_environment(archive, job, KEY, "linux-1", "another's")
+    assert known_environments(archive, "gpt", KEY) == {"linux-1": "mine"}
 
 
 @needs_uv

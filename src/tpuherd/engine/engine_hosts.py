@@ -57,11 +57,11 @@ class EngineHosts:
         )
         return (await ship(taken, dest, links, archive=self.archive)).failed
 
-    def known_environments(self, key: str) -> Mapping[str, str]:
-        return known_environments(self.archive, key)
+    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
+        return known_environments(self.archive, job, key)
 
-    def note_environment(self, key: str, platform: str, snapshot: str) -> None:
-        note_environment(self.archive, key, platform, snapshot)
+    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
+        note_environment(self.archive, job, key, platform, snapshot)
 
     def is_complete(self, snapshot: str) -> bool:
         with self.archive.blobs.shared_lock():

@@ -1,8 +1,10 @@
 """Brings a job's Python environment to the hosts of a gang.
 
 `provide_environment` asks every host what it has (`environment.look`). If some lack it, another
-host that has it passes it on; else this machine ships it; else the first host installs it, as a
-setup step, and passes it on. At last every host takes it into use (`environment.use`).
+host of the job that has it passes it on; else this machine ships the job's copy; else the first
+host installs it, as a setup step, and passes it on. At last every host takes it into use
+(`environment.use`). Nothing passes between jobs: whoever controls a host of one could run its own
+code in the other.
 The host's side is tpuherd_host/agent/environments.
 """
 
@@ -27,7 +29,7 @@ from tpuherd.targets import node_title
 from tpuherd_host.agent.environments.environment_folders import environment_dest
 from tpuherd_host.agent.environments.installer_output import UNFIT
 
-NEIGHBOURS_MAX = 8  #: hosts of other nodes that are asked for it
+NEIGHBOURS_MAX = 8  #: hosts of the job's other nodes that are asked for it
 NEIGHBOUR_S = 10.0  #: for their answer: they may be about to go
 
 
@@ -51,7 +53,7 @@ class GangCalls(Protocol):
     """What the hosts of all gangs are reached by: a GangClient."""
 
     means: WatcherDeps
-    installing: defaultdict[str, asyncio.Lock]  #: one installation at a time, by environment
+    installing: defaultdict[str, asyncio.Lock]  #: one installation at a time, by job and key
 
     def linked_hosts(self) -> list[HostWatcher]: ...
 
@@ -92,7 +94,7 @@ def snapshots_of_jobs(desired: DesiredState, hosts: HostsPort) -> Mapping[str, l
         if slot is not None and (row.document.get("python") or row.document.get("requirements")):
             spec = desired.launch(slot).environment
             if spec is not None and spec.key:
-                found.setdefault(job, []).extend(hosts.known_environments(spec.key).values())
+                found.setdefault(job, []).extend(hosts.known_environments(job, spec.key).values())
     return found
 
 
@@ -145,39 +147,41 @@ async def fill_members(
     lacking = [one for one in members if not one.look.placed]
     if not lacking:
         return []
-    platform = members[0].look.platform
-    async with gang.installing[f"{spec.key} {platform}"]:
+    job, platform = members[0].watch.job, members[0].look.platform
+    async with gang.installing[f"{job} {spec.key} {platform}"]:
         origin = await find_origin(gang, members, spec)
         if origin is None:
             made = await install_on_host(gang, lacking[0], order, secrets)
             if isinstance(made, HostFailure):
                 return [made]
             origin = made
-        note_origin(gang, origin, spec, platform)
+        note_origin(gang, origin, spec, members[0])
     return await ship_to_members(gang, lacking, spec, origin)
 
 
-def note_origin(gang: GangCalls, origin: Origin, spec: EnvironmentSpec, platform: str) -> None:
+def note_origin(gang: GangCalls, origin: Origin, spec: EnvironmentSpec, member: Member) -> None:
     """Report what was installed or fetched just now, and remember it if there is no other copy."""
     hosts, made = gang.means.hosts, origin.made
-    known = hosts.known_environments(spec.key).get(platform)
+    job, platform = member.watch.job, member.look.platform
+    known = hosts.known_environments(job, spec.key).get(platform)
     if made is not None and known != origin.snapshot:
         report_installation(gang, made, spec, lent=origin.lent)
     if not spec.bucket or (made is not None and not made.look.kept and not made.look.source):
-        hosts.note_environment(spec.key, platform, origin.snapshot)
+        hosts.note_environment(job, spec.key, platform, origin.snapshot)
 
 
 async def find_origin(
     gang: GangCalls, members: Sequence[Member], spec: EnvironmentSpec
 ) -> Origin | None:
-    """A host that has it, the nearest first, else this machine; None if it must be installed."""
+    """A host of the job that has it, the nearest first, else this machine; None if it must be
+    installed."""
     for one in members:
         if one.look.snapshot and one.watch.link is not None:
             made = one if one.look.tool and not one.look.placed else None
             return Origin(snapshot=one.look.snapshot, link=one.watch.link, made=made)
     gang_hosts = [one.watch for one in members]
-    zone = gang_hosts[0].host.zone
-    others = [one for one in gang.linked_hosts() if one not in gang_hosts]
+    job, zone = gang_hosts[0].job, gang_hosts[0].host.zone
+    others = [one for one in gang.linked_hosts() if one.job == job and one not in gang_hosts]
     others.sort(key=lambda one: (one.host.zone != zone, one.status.name))
 
     async def look(watch: HostWatcher) -> Member:
@@ -188,7 +192,7 @@ async def find_origin(
             link, snapshot = found.watch.link, found.look.snapshot
             if snapshot and link is not None:
                 return Origin(snapshot=snapshot, link=link)
-    known = gang.means.hosts.known_environments(spec.key).get(members[0].look.platform)
+    known = gang.means.hosts.known_environments(job, spec.key).get(members[0].look.platform)
     if known is not None and gang.means.hosts.is_complete(known):
         return Origin(snapshot=known, link=None)
     return None

@@ -61,7 +61,7 @@ class GangClient:
         self._changed: set[str] = set()  #: bids whose statuses are others since
         self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
-        #: One installation at a time of the same environment.
+        #: One installation at a time of a job's environment.
         self.installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def host_statuses(self) -> Mapping[str, tuple[HostStatus, ...]]:
@@ -187,7 +187,7 @@ class GangClient:
             try:
                 return await self.means.hosts.ship(snapshot, dest, links)
             except NotFound:
-                await self._recover_code(job_of(watches[0].slot), snapshot)
+                await self._recover_code(watches[0].job, snapshot)
             return await self.means.hosts.ship(snapshot, dest, links)
 
     async def retain_code(self, codes: Mapping[str, Collection[str]]) -> None:
@@ -207,7 +207,7 @@ class GangClient:
             watch.link
             for many in self._watches.values()
             for watch in many
-            if watch.link is not None and job_of(watch.slot) == job
+            if watch.link is not None and watch.job == job
         ]
         await self.means.hosts.recover_snapshot(snapshot, links)
 
@@ -398,8 +398,3 @@ def command_arguments(order: LaunchSpec, env: Json) -> Json:
         words = order.argv or ("$SHELL", "-c", order.shell)
         return {"argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]}
     return {"argv": list(order.argv)} if order.argv else {"shell": order.shell}
-
-
-def job_of(slot: str) -> str:
-    """gpt for gpt-0."""
-    return slot.rpartition("-")[0]

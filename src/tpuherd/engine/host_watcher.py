@@ -90,6 +90,11 @@ class HostWatcher:
         self._means = means
 
     @property
+    def job(self) -> str:
+        """gpt for the slot gpt-0."""
+        return self.slot.rpartition("-")[0]
+
+    @property
     def status(self) -> HostStatus:
         """The host's status as last reported."""
         return self._status
