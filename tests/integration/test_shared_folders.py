@@ -1,13 +1,14 @@
 """A folder can be shared with hosts: they read it, and their writes to it are discarded."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.integration.running_hosts import WALLED, host_rig, need, run, view
-from tpuherd_sim.hosts.shared_folders import shared_folders
+from tpuherd_sim.hosts.shared_folders import closed_folders, shared_folders
 
 pytestmark = pytest.mark.real
 VENV = Path(sys.prefix)
@@ -31,6 +32,25 @@ def test_files_of_a_virtual_environment_are_found(tmp_path: Path) -> None:
     assert shared_folders(tmp_path / "link") == sorted(
         map(str, (base, source, venv, tmp_path / "link"))
     )
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="without root, hosts are processes of this user")
+def test_offers_that_the_hosts_user_can_not_read_are_named_and_hosts_run(tmp_path: Path) -> None:
+    need("processes")
+    closed = tmp_path / "mine"
+    (closed / "venv").mkdir(parents=True)
+    closed.chmod(0o700)
+
+    async def story() -> None:
+        async with host_rig("processes", offers=(closed / "venv",)) as here:
+            (host,) = await here.apply(view())
+            await host.ensure_account("alice")
+            assert (await run(host, "ls -A $HOME", user="alice")).text == ".bashrc\n.profile"
+            (sentence,) = here.pool.missing
+            (folder,) = closed_folders([str(closed)])  # pytest's own folders may be private too
+            assert f"`chmod o+x {folder}`" in sentence
+
+    asyncio.run(story())
 
 
 @pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="runs in no virtual environment")

@@ -24,7 +24,7 @@ from tpuherd_sim.hosts.machine_limits import boot_error_reason
 from tpuherd_sim.hosts.messages import Message
 from tpuherd_sim.hosts.running_host import RunningHost
 from tpuherd_sim.hosts.sftp_server import find_program
-from tpuherd_sim.hosts.shared_folders import shared_folders
+from tpuherd_sim.hosts.shared_folders import closed_folders, shared_folders
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.model.http_types import Request
 
@@ -102,9 +102,22 @@ class HostPool:
                 self.missing.append(refusal_sentence(mode, error))
                 await self.end_zygote()
             else:
+                self.name_closed_offers()
                 return
         await self.close()
         raise OSError(1, "hosts can't run here: " + "; ".join(self.missing))
+
+    def name_closed_offers(self) -> None:
+        """Record which offered folders hosts can't read: as processes of root's world, they are
+        another user's.
+        """
+        if self.mode != "processes" or os.getuid() != 0:
+            return
+        for folder in closed_folders(shared_folders(*self.make.offers)):
+            self.note_problem(
+                f"hosts run as another user here and can't read what is offered in {folder}: "
+                f"`chmod o+x {folder}`, or offer an environment that lies elsewhere"
+            )
 
     async def run_task_group(self, ready: asyncio.Event) -> None:
         """The parent of all tasks that belong to hosts."""

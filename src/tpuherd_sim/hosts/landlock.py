@@ -48,10 +48,8 @@ def restrict_host(plan: Message) -> None:
     rules = struct.pack("QQQ", handled, 0, SCOPES if abi >= 6 else 0)[: 24 if abi >= 6 else 8]
     file = check_result(libc.syscall(CREATE_RULES, rules, len(rules), 0), "Landlock")
     try:
-        for path in (*MAY_LOOK, *plan["offers"], plan["refusals"]):
+        for path in (*MAY_LOOK, *plan["offers"], plan["refusals"], plan["skel"]):
             allow_path(file, path, LOOK & handled)
-        here = str(Path(__file__).parent)
-        allow_path(file, here, LOOK & handled)
         allow_path(file, "/dev", (LOOK | WRITE) & handled)
         for path in ("/dev/shm", plan["corner"]):  # /tmp is the machine's; TMPDIR names another
             allow_path(file, path, handled)

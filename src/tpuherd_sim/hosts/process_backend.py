@@ -11,6 +11,7 @@ from tpuherd_sim.hosts import init, landlock, syscalls
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 from tpuherd_sim.hosts.messages import Message
 
+ROOTFS_FILES = Path(__file__).with_name("rootfs_files")
 REFUSED = """
     apt apt-get dpkg halt init kexec mkfs mount poweroff reboot service shutdown su sudo systemctl
     telinit umount
@@ -53,6 +54,8 @@ class ProcessBackend:
         self.offers: list[str] = order["offers"]
         self.refusals = self.folder / "refusals"
         self.make_refusals()
+        self.skel = self.folder / "skel"  # the hosts' user may not be able to read our own files
+        shutil.copytree(ROOTFS_FILES / "etc/skel", self.skel, dirs_exist_ok=True)
         syscalls.adopt_orphans()
         signal.signal(signal.SIGTERM, lambda *_: self.exit_now())
         syscalls.die_with_parent(signal.SIGTERM)
@@ -72,6 +75,7 @@ class ProcessBackend:
         if os.getuid() == 0:
             os.chown(corner, HOSTS_UID, HOSTS_UID)
         plan |= {"corner": str(corner), "refusals": str(self.refusals), "offers": self.offers}
+        plan["skel"] = str(self.skel)
         pid = os.fork()
         if pid == 0:
             self.become_host(link, plan)

@@ -119,6 +119,7 @@ class SharedSandbox:
         self.external: str = plan["external"] or "127.0.0.1"
         self.settings: dict[str, str] = plan["settings"]
         self.refusals: str = plan["refusals"]
+        self.skel: str = plan["skel"]
         for name in ("home", "dev", "etc", "tmp"):
             (self.folder / name).mkdir(exist_ok=True)
         for name in devices.chip_files(plan):
@@ -139,8 +140,7 @@ class SharedSandbox:
 
     def ensure_login(self, name: str) -> Login:
         if self.find_login(name) is None:
-            shutil.copytree(Path(__file__).with_name("rootfs_files") / "etc/skel",
-                            self.folder / "home" / name)  # fmt: skip
+            shutil.copytree(self.skel, self.folder / "home" / name)
         login = self.find_login(name)
         assert login is not None
         return login

@@ -1,5 +1,7 @@
 """Finds the folders that hosts must see for a virtual environment to work in them."""
 
+import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 SEEN_ANYWAY = Path("/usr")
@@ -17,6 +19,17 @@ def shared_folders(*folders: Path) -> list[str]:
         if not path.is_relative_to(SEEN_ANYWAY) and not any(map(path.is_relative_to, kept)):
             kept.append(path)
     return [str(path) for path in kept]
+
+
+def closed_folders(paths: Iterable[str]) -> list[str]:
+    """Return the outermost folders on these paths that keep other users of the machine out."""
+    closed = []
+    for path in map(Path, paths):
+        for folder in (*reversed(path.parents), path):
+            if not folder.stat().st_mode & stat.S_IXOTH:
+                closed.append(str(folder))
+                break
+    return list(dict.fromkeys(closed))
 
 
 def base_prefix(folder: Path) -> Path | None:
