@@ -7,7 +7,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of programs: what Python compiles once, no other process compiles again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
+.PHONY: help demo test near test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
 	screenshots constraints clean
 
 help:  ## show this list
@@ -33,6 +33,9 @@ TESTS := $(PY) -m pytest --ignore=tests/rules --ignore=tests/site -n $(WORKERS) 
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
 	@$(TESTS) -m "$(TIERS)" $(ARGS)
+
+near: $(READY)  ## the short tests that import what `git diff` touched, or what changed since BASE=REVISION
+	@$(PY) scripts/near.py $(or $(BASE),HEAD) $(PY) -m pytest -n $(WORKERS) --dist loadfile -m "$(TIERS)" $(ARGS)
 
 test-long: $(READY)  ## the longer tests (tests/tiers.py), which .ci/run runs too
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
