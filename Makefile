@@ -7,7 +7,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of programs: what Python compiles once, no other process compiles again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test near test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
+.PHONY: help demo test near accept test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
 	screenshots constraints clean
 
 help:  ## show this list
@@ -36,6 +36,12 @@ test: $(READY)  ## all tests of minutes that this machine can run; lists what wa
 
 near: $(READY)  ## the short tests that import what `git diff` touched, or what changed since BASE=REVISION
 	@$(PY) scripts/near.py $(or $(BASE),HEAD) $(PY) -m pytest -n $(WORKERS) --dist loadfile -m "$(TIERS)" $(ARGS)
+
+# The tests that compare what commands print with files in tests/scenarios/cli.
+GOLDEN := tests/simulated/test_help_pages.py
+accept: $(READY)  ## write what commands print into tests/scenarios/cli; read the diff before you commit it
+	@HERD_ACCEPT=1 $(PY) -m pytest $(GOLDEN) -n 2 $(ARGS)
+	@git status --short tests/scenarios/cli
 
 test-long: $(READY)  ## the longer tests (tests/tiers.py), which .ci/run runs too
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
