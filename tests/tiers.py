@@ -48,6 +48,7 @@ LONG = (
     "integration/test_engine_life.py::test_a_lost_store_is_rebuilt_from_the_cloud",
     "integration/test_engine_life.py::test_a_running_setup_is_shown_and_can_be_replaced",
     "integration/test_engine_life.py::test_an_attempt_outlives_its_engine_and_is_not_started_again",
+    "integration/test_engine_life.py::test_an_engine_below_the_least_version_waits_or_ends_with_its_sentence",
     "integration/test_engine_life.py::test_an_engine_is_killed_again_and_again",
     "integration/test_engine_life.py::test_outputs_are_collected_before_the_node_goes",
     "integration/test_engine_life.py::test_secrets_reach_setup_and_command_and_no_log",

@@ -299,7 +299,10 @@ class Store(Protocol):
         ...
 
     def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
-        """Return the lease's new epoch; None while another live engine has it."""
+        """Return the lease's new epoch; None while another live engine has it.
+
+        InvalidInput: the store names a later version as the least that may lead.
+        """
         ...
 
     def renew_lease(self, epoch: int, now: float) -> None:

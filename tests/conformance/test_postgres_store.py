@@ -13,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.postgres import Postgres, started_postgres
-from tests.conformance.test_store import NOW, TTL_S, event, holder, new_job
+from tests.conformance.test_store import (
+    NOW,
+    TTL_S,
+    event,
+    expect_first_leader,
+    fill_store_of_format_6,
+    holder,
+    new_job,
+)
 from tests.conformance.world import until
 from tpuherd.engine.engine_process import release_when_possible
 from tpuherd.errors import (
@@ -37,6 +45,13 @@ from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse
 from tpuherd.store.change_kind import move_to_file, move_to_server
 from tpuherd.store.database import Database
 from tpuherd.store.open_database import connect_server, open_database, refuse_other_login
+from tpuherd.store.postgres_server import (
+    PostgresConnection,
+    log_in,
+    migrate_tables,
+    read_format,
+)
+from tpuherd.store.schema import STEPS
 
 SECRET = "s3cr3t-canary"
 LEAD = """
@@ -160,6 +175,17 @@ def test_a_newer_database_and_one_that_does_not_exist_are_refused(
     with pytest.raises(NotFound, match="does not exist") as told:
         open_server(server.address("nowhere"), tmp_path)
     assert told.value.hint == "create it: createdb nowhere"
+
+
+def test_a_database_without_a_least_leader_gets_one_from_whoever_leads(
+    address: StoreAddress, tmp_path: Path
+) -> None:
+    with closing(log_in(address, "project-demo")) as raw:
+        migrate_tables(raw, "project-demo", STEPS[:4])
+        assert read_format(raw) == 6
+        fill_store_of_format_6(PostgresConnection(raw))
+    with closing(open_server(address, tmp_path)) as store:
+        expect_first_leader(store)
 
 
 def test_a_full_disk_of_the_server_loses_nothing(

@@ -20,7 +20,9 @@ from tpuherd.ports import LeaseHolder, Store
 from tpuherd.settings.folders import LocalFolders
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.settings.store_address import StoreAddress
-from tpuherd.store import job_table, schema
+from tpuherd.store import event_table as log
+from tpuherd.store import job_table, lease, schema
+from tpuherd.store.connection import Connection
 from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
 from tpuherd.store.event_table import CHANGE_KINDS
@@ -293,6 +295,27 @@ def test_the_epoch_rises_even_if_the_clock_goes_back(open_store: Open) -> None:
     assert store.take_lease(holder(), NOW - 3600, TTL_S) == first + 1
 
 
+def test_an_engine_below_the_least_version_does_not_lead(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer, older = open_store(), open_store()
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr("tpuherd.store.lease.LEADER", lease.LEADER + 1)
+        epoch = newer.take_lease(holder(), NOW, TTL_S)
+        assert epoch is not None
+        assert older.take_lease(holder(), NOW + 1, TTL_S) is None  # it leads: no reason to refuse
+        newer.release_lease(epoch)
+    for store in (older, newer):
+        with pytest.raises(InvalidInput, match="led by an engine of a newer herd") as refused:
+            store.take_lease(holder(), NOW + 2, TTL_S)
+        assert "start the engine of the newer one" in refused.value.hint
+    assert older.lease_holder(NOW + 3) is None
+    older.put_job(new_job(), [event(1)])  # commands go on
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr("tpuherd.store.lease.LEADER", lease.LEADER + 1)
+        assert newer.take_lease(holder(), NOW + 4, TTL_S) is not None
+
+
 def test_a_dead_engine_of_this_machine_is_replaced_at_once(open_store: Open) -> None:
     store, other = open_store(), open_store()
     assert isinstance(store, Database)
@@ -513,6 +536,38 @@ def test_an_older_store_is_migrated_step_by_step(tmp_path: Path) -> None:
         schema.migrate_schema(connection, [*steps, "CREATE TABLE less (one); nonsense"])
     assert schema.schema_version(connection) == schema.OLDEST + len(schema.STEPS)
     connection.close()
+
+
+def test_a_store_without_a_least_leader_gets_one_from_whoever_leads(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+        schema.migrate_schema(connection, schema.STEPS[:4])
+        assert schema.schema_version(connection) == 6
+        fill_store_of_format_6(connection)
+    with closing(Database(tmp_path, NOW)) as store:
+        expect_first_leader(store)
+
+
+def fill_store_of_format_6(connection: Connection) -> None:
+    """What an engine that has ended leaves."""
+    job_table.put_job(connection, new_job(), None)
+    log.append_events(connection, [event(1)])
+    connection.execute(
+        "INSERT INTO lease (one, ttl_s, pid, host, who, epoch, taken_at, until)"
+        " VALUES (1, 15, 1, 'elsewhere', 'ann@x', 77, 1, 0)"
+    )
+
+
+def expect_first_leader(store: Database) -> None:
+    """All is there as before, and the first engine names the least version."""
+    assert list(store.stored_jobs()) == ["gpt"]
+    assert [one.kind for _, one in store.read_events()] == ["bid.requested"]
+    with store._driver.read_transaction() as connection:
+        assert lease.read_least_leader(connection) == 0
+    epoch = store.take_lease(holder(), NOW, TTL_S)
+    assert epoch is not None
+    assert epoch > 77
+    with store._driver.read_transaction() as connection:
+        assert lease.read_least_leader(connection) == lease.LEADER
 
 
 def test_jobs_from_before_users_were_kept_belong_to_nobody_in_particular(tmp_path: Path) -> None:

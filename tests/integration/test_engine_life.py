@@ -4,8 +4,11 @@ import os
 import random
 import signal
 import socket
+import sqlite3
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,35 @@ def test_of_two_engines_started_at_once_one_remains(user: Owner) -> None:
     assert (started.facts["pid"], started.facts["host"]) == (first, socket.gethostname())
     assert user.herd("engine", "start").returncode == 0
     assert user.engine() == first
+
+
+def set_least_leader(user: Owner, version: int) -> None:
+    with closing(sqlite3.connect(user.store_folder / "store.db")) as store, store:
+        store.execute("UPDATE lease SET least_leader = ?", (version,))
+
+
+def test_an_engine_below_the_least_version_waits_or_ends_with_its_sentence(user: Owner) -> None:
+    user.job("gpt", "sleep 1000")
+    user.happened("attempt.started")
+    assert user.herd("engine", "stop").returncode == 0
+    set_least_leader(user, 99)
+    for how in ("run", "start"):
+        done = user.herd("engine", how)
+        assert done.returncode != 0
+        assert "were led by an engine of a newer herd" in done.stderr
+        assert "upgrade: pip install --upgrade tpuherd" in done.stderr
+    assert user.herd("ls").returncode == 0
+    done = user.herd("stop", "gpt")  # it is stored, and the user hears why nothing happens
+    assert done.returncode != 0
+    assert "start the engine of the newer one" in done.stderr
+    with user.begun("engine", "run", "--stand-by", stderr=subprocess.PIPE) as waiting:
+        assert waiting.stderr is not None
+        assert "were led by an engine of a newer herd" in waiting.stderr.readline()
+        assert user.engine() is None
+        set_least_leader(user, 0)
+        until(lambda: user.engine() == waiting.pid, "the engine to lead", seconds=30)
+        waiting.terminate()
+    assert len(user.events("attempt.launched")) == 1
 
 
 def test_term_ends_the_engine_at_once_and_nothing_else(user: Owner) -> None:

@@ -32,10 +32,11 @@ def open_store(scope: ProjectScope) -> Database:
 
 
 def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
-    """Start the engine if none runs and a job may need it."""
+    """Start the engine if none runs and a job may need it; InvalidInput if it may not lead."""
     store = open_store(place)
     try:
         if not is_engine_running(store, WallClock().now()) and has_unsettled_changes(store, place):
+            store.require_leader()
             spawn_engine(place, environ)
     finally:
         store.close()
@@ -92,6 +93,7 @@ async def start_engine(place: ProjectAccess, environ: Mapping[str, str]) -> Mapp
     store = open_store(place)
     try:
         if store.lease_holder(WallClock().now()) is None:
+            store.require_leader()
             spawn_engine(place, environ)
             if not await wait_until(lambda: has_started_work(store), START_S):
                 raise NotReached(

@@ -155,6 +155,11 @@ class Database:
         with self._driver.read_transaction() as connection:
             return log.latest_time(connection)
 
+    def require_leader(self) -> None:
+        """Raise InvalidInput if the engine of this herd is too old to lead."""
+        with self._driver.read_transaction() as connection:
+            lease.require_leader(connection)
+
     def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
         self._epoch = None
         with self._driver.write_transaction() as connection:

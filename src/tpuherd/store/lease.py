@@ -9,10 +9,13 @@ import fcntl
 import os
 from pathlib import Path
 
-from tpuherd.errors import Superseded
+from tpuherd.errors import InvalidInput, Superseded
 from tpuherd.ports import LeaseHolder
 from tpuherd.store.connection import Connection
 
+#: The version of this engine as a leader. Raise it when an earlier engine would harm what one of
+#: this version has started: the store then refuses the earlier one.
+LEADER = 1
 COLUMNS = "pid, host, who, epoch, taken_at, until"
 
 
@@ -27,14 +30,33 @@ def read_lease(connection: Connection) -> LeaseHolder | None:
 
 def take_lease(connection: Connection, holder: LeaseHolder, now: float, ttl_s: float) -> int:
     """Take it, within a transaction; the new epoch is larger than every earlier one."""
+    require_leader(connection)
     before = read_lease(connection)
     epoch = max(int(now * 1000), 1 if before is None else before.epoch + 1)
     connection.execute("DELETE FROM lease")
     connection.execute(
-        f"INSERT INTO lease (one, ttl_s, {COLUMNS}) VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-        (ttl_s, holder.pid, holder.host, holder.who, epoch, now, now + ttl_s),
+        f"INSERT INTO lease (one, ttl_s, least_leader, {COLUMNS})"
+        " VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (ttl_s, LEADER, holder.pid, holder.host, holder.who, epoch, now, now + ttl_s),
     )
     return epoch
+
+
+def require_leader(connection: Connection) -> None:
+    """Raise InvalidInput if an engine of a later version has led: then none below it may."""
+    least = read_least_leader(connection)
+    if least > LEADER:
+        raise InvalidInput(
+            "the jobs of this store were led by an engine of a newer herd, and this one's would"
+            f" harm them (it is of version {LEADER}, and {least} is the least that may lead)",
+            hint="upgrade: pip install --upgrade tpuherd, or start the engine of the newer one",
+        )
+
+
+def read_least_leader(connection: Connection) -> int:
+    """The least version of an engine that may lead: that of the last one; 0 before the first."""
+    row = connection.execute("SELECT least_leader FROM lease").fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def renew_lease(connection: Connection, epoch: int, now: float) -> None:

@@ -42,6 +42,8 @@ STEPS: Sequence[str] = (
     # Whose each job is, and what all users of a store agree on: their shares.
     "ALTER TABLE jobs ADD COLUMN owned_by TEXT NOT NULL DEFAULT '';"
     " CREATE TABLE settings (name TEXT PRIMARY KEY, document TEXT NOT NULL) WITHOUT ROWID",
+    # The least version of an engine that may lead.
+    "ALTER TABLE lease ADD COLUMN least_leader INTEGER NOT NULL DEFAULT 0",
 )
 
 
