@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulated.sync_hosts import NearHost, NearStream, herd, write
+from tests.simulated.sync_hosts import NearHost, NearStream, ShipRig, herd, write
 from tpuherd.clock import WallClock
 from tpuherd.engine.engine_hosts import EngineHosts
 from tpuherd.engine.gang_client import GangClient
@@ -189,6 +189,24 @@ def test_folders_arrive_with_their_modes_and_no_privileged_bits(tmp_path: Path) 
         assert asyncio.run(copy_from(["out"], [host], tmp_path / "back")).failed == {}
         assert (tmp_path / "back/out/tool").stat().st_mode & 0o7777 == 0o755
         assert (tmp_path / "back/out/closed").stat().st_mode & 0o7777 == 0o755
+
+
+def test_what_a_host_made_is_not_carried_over_through_a_link_of_the_new_code(
+    tmp_path: Path,
+) -> None:
+    home, rig, (host,) = victim(tmp_path), ShipRig(tmp_path), herd(tmp_path, 1)
+    before = all_facts(home)
+    write(rig.code, {"data/a": "1", "train.py": ""})
+    assert rig.ship([host]).failed == {}
+    write(host.home, {"c/data/authorized_keys2": EVIL, "c/notes/x": "kept"})
+    (rig.code / "data/a").unlink()
+    (rig.code / "data").rmdir()
+    (rig.code / "data").symlink_to(home)
+    assert rig.ship([host]).failed == {}
+    assert (host.home / "c/data").readlink() == home
+    assert (host.home / "c/notes/x").read_text() == "kept"
+    assert all_facts(home) == before
+    assert [path.read_text() for path in host.home.rglob("authorized_keys2")] == [EVIL]
 
 
 class SwappingHost(NearHost):
