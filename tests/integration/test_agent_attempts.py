@@ -320,7 +320,38 @@ def test_a_notice_is_reported_at_once_and_lets_the_trainer_save(home: Agents) ->
         socket_file.close()
 
 
+def ending_word(home: Agents) -> Path:
+    """Give the host a `systemctl` that answers with this file's content."""
+    word, folder = home.home / "state", home.home / "programs"
+    folder.mkdir()
+    script = f"#!/bin/sh\n[ $1 = is-system-running ] && cat {word}; touch {folder}/asked\n"
+    (folder / "systemctl").write_text(script)
+    (folder / "systemctl").chmod(0o755)
+    home.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
+    word.write_text("running\n")
+    return word
+
+
+@pytest.mark.parametrize("state", ["running\n", "degraded\n", "", None])
+def test_a_mere_signal_is_no_notice(home: Agents, state: str | None) -> None:
+    word = ending_word(home)
+    word.unlink() if state is None else word.write_text(state)
+    client = home.attach(epoch=1)
+    begun(client, "x-1", shell="while [ ! -e end ]; do sleep 0.02; done")
+    for pid in (client.process.pid, client.hello["pid"], home.supervisor_pid(client)):
+        os.kill(pid, signal.SIGTERM)
+    until((home.home / "programs/asked").exists)
+    told = home.attach()
+    assert told.hello["pid"] == client.hello["pid"]
+    assert told.call("attempts")["notices"] == {}
+    (home.home / "end").touch()
+    work, _ = client.records(client.ask("follow", attempt="x-1"))
+    assert (work["exit"], work["signal"], work["why"]) == (0, None, "")
+    assert [event for event in client.events if event["event"] == "notice"] == []
+
+
 def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
+    ending_word(home).write_text("stopping\n")
     change, never, asked = threading.Event(), threading.Event(), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as socket_file:
         said = (socket_file, change, asked, never)

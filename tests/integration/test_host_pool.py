@@ -74,6 +74,21 @@ def test_power_off_ends_everything_at_once_and_is_not_reported(mode: str) -> Non
     asyncio.run(story())
 
 
+def test_a_host_says_that_it_shuts_down(mode: str) -> None:
+    async def story() -> None:
+        async with host_rig(mode) as here:
+            (host,) = await here.apply(view())
+            ask = "systemctl is-system-running"
+            assert (await run(host, ask)).text == "running"
+            await host.terminate_all()
+            assert (await run(host, ask)).text == "stopping"
+            await here.change("a-0", on=False)
+            again = await here.change("a-0", on=True, boot=1)
+            assert again is not None and (await run(again, ask)).text == "running"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("how", ["sudo reboot", "sudo shutdown -r now", "sudo systemctl reboot"])
 def test_a_reboot_from_inside_is_reported_and_keeps_the_disk(walled: str, how: str) -> None:
     async def story() -> None:

@@ -5,9 +5,10 @@ import os
 import pwd
 import signal
 import socket
+import subprocess
 import sys
 import zlib
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 from tpuherd_host.agent import processes
 from tpuherd_host.agent.attach import SOCKET
@@ -19,6 +20,10 @@ from tpuherd_host.agent.metadata_requests import server_address
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
+
+#: `systemctl` asks the host's init. The shell lets it outlive the SIGTERM of the shutdown.
+ASK_INIT = ("sh", "-c", "trap '' TERM; exec systemctl is-system-running")
+ASK_INIT_S = 5.0
 
 
 def live(loop: EventLoop, supervisor: Tuple[socket.socket, int], ready: Callable[[], None]) -> None:
@@ -71,27 +76,47 @@ def adopt_tasks(loop: EventLoop) -> None:
 
 
 def start_background(loop: EventLoop) -> None:
-    """Start the watchers of the metadata server, and handle signals."""
+    """Start the watchers of the metadata server, and handle signals.
+
+    A SIGTERM may be a user's `pkill python3`: it counts only while the host shuts down.
+    """
 
     where = server_address(loop.paths.environment)
 
     def tell(key: str, value: str) -> None:
         loop.post_event(messages.HostNotice(key, value))
 
-    def last_word() -> None:
-        preemption_notice.report_current("preempted", where, tell)
-        loop.start_leaving()
+    def report_shutdown() -> None:
+        if is_shutting_down(loop.paths.environment):
+            tell("shutdown", "TERM")
+            preemption_notice.report_current("preempted", where, tell)
+            loop.start_leaving()
 
-    def leave(*_: Any) -> None:
-        tell("shutdown", "TERM")
-        _thread.start_new_thread(last_word, ())
+    def on_terminate(*_: Any) -> None:
+        _thread.start_new_thread(report_shutdown, ())
 
     for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, on_terminate)
     _thread.stack_size(256 << 10)
     preemption_notice.start_watchers(where, tell)
     listen_for_reports(loop)
+
+
+def is_shutting_down(environment: Mapping[str, str]) -> bool:
+    """Whether the host's init says that it is going down; without an answer it is not."""
+    try:
+        told = subprocess.run(
+            ASK_INIT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=ASK_INIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return told.stdout.strip() == b"stopping"
 
 
 def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from tpuherd_sim.hosts import landlock, messages, rootfs, spawn, syscalls
@@ -15,6 +16,7 @@ from tpuherd_sim.hosts.program_sandbox import NamespaceSandbox, Sandbox, SharedS
 
 PROCESSES_MAX, FILES_MAX = 8192, 1 << 16
 REBOOT, OFF, HALT = 5, 4, 3  #: signals of systemd's init, counted from SIGRTMIN
+STOPPING = "/run/stopping"  #: there from the begin of a shutdown on; the host's systemctl reads it
 FAREWELL_MS = 500  #: between SIGTERM and the end
 
 Reply = tuple[Message, list[int]]
@@ -52,6 +54,7 @@ def run_shared(link: socket.socket, plan: Message) -> None:
     syscalls.set_process_name("tpuherd-host")
     try:
         place = SharedSandbox(plan)
+        place.file_path(STOPPING).unlink(missing_ok=True)
         landlock.restrict_host(plan)
     except OSError as error:
         messages.send_message(link, {"event": "failed", "why": str(error)[:500]})
@@ -153,8 +156,16 @@ class Init:
                 return True
             messages.send_message(self.link, {"event": "exit", "pid": pid, "status": status})
 
+    def announce_end(self) -> None:
+        """Let the host's systemctl say that the host is stopping."""
+        mark = self.place.file_path(STOPPING)
+        with suppress(OSError):  # a full disk, or a root user who broke the files
+            mark.parent.mkdir(exist_ok=True)
+            mark.touch()
+
     def shut_down(self, how: int) -> None:
         """Send SIGTERM to all processes, wait a moment and power off."""
+        self.announce_end()
         try:
             os.kill(-1, signal.SIGTERM)
             waiting = select.poll()
@@ -236,6 +247,7 @@ class Init:
         return {}, [link.detach()]
 
     def terminate_all(self, _: Message, __: list[int]) -> Reply:
+        self.announce_end()
         spawn.terminate_all(self.place)
         return {}, []
 

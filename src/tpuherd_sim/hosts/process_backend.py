@@ -22,6 +22,16 @@ echo "${0##*/}: refused, because this host is not isolated from this machine \
 (which allows no user namespaces) and the command could harm it" >&2
 exit 1
 """
+SYSTEMCTL = (
+    """#!/bin/sh
+if [ "$*" = is-system-running ]; then
+  [ ! -e "$TMPDIR/../run/stopping" ] && echo running && exit
+  echo stopping
+  exit 1
+fi
+"""
+    + REFUSAL
+)
 CAREFUL_RM = """#!/bin/sh
 for word in "$@"; do
   case $word in
@@ -64,7 +74,8 @@ class ProcessBackend:
         """Install programs that refuse, first in the hosts' PATH."""
         self.refusals.mkdir(exist_ok=True)
         names = REFUSED if landlock.can_block_signals() else REFUSED + REFUSED_WITHOUT_WALLS
-        for name, text in (dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM}).items():
+        programs = dict.fromkeys(names, REFUSAL) | {"rm": CAREFUL_RM, "systemctl": SYSTEMCTL}
+        for name, text in programs.items():
             (self.refusals / name).write_text(text)
             (self.refusals / name).chmod(0o755)
 
