@@ -42,8 +42,7 @@ GIVE_UP_S = 300.0
 TIME_SCALE = "12"  #: a pod is READY after 8 to 25 s: later than its hosts answer, as in reality
 PARTS = ("detect", "ask", "cloud", "notice READY", "set up", "launch", "start")
 MODES: Mapping[str, Sequence[str]] = {
-    "off": (), "on": ("boot", "python", "checkpoint"), "boot": ("boot",), "python": ("python",),
-    "checkpoint": ("checkpoint",),
+    "off": (), "on": ("boot", "checkpoint"), "boot": ("boot",), "checkpoint": ("checkpoint",),
 }  # fmt: skip
 
 

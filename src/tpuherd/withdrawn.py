@@ -5,6 +5,11 @@ from collections.abc import Sequence
 #: By command or subcommand that was withdrawn: what does its work now.
 COMMANDS: dict[str, str] = {}
 
+#: By field of a job and a value that it no longer has: what is different without it.
+VALUES = {
+    ("head_start", "python"): "the command's Python starts with its attempt, about a second later",
+}
+
 #: By the word of another tool: what it is called here.
 WORDS = {
     "launch": "herd run",
@@ -41,3 +46,13 @@ def replacement_sentence(words: Sequence[str]) -> str:
 def option_sentence(option: str) -> str:
     """Return the sentence for an option of another tool, or ""."""
     return f"no such option {option}; use {OPTIONS[option]}" if option in OPTIONS else ""
+
+
+def without_withdrawn(field: str, value: object) -> tuple[object, list[str]]:
+    """Return a field's value without what it no longer has, and a sentence for each such part."""
+    named = value if isinstance(value, list | tuple) else [value]
+    gone = [one for one in named if isinstance(one, str) and (field, one) in VALUES]
+    if not gone:
+        return value, []
+    rest = [one for one in named if one not in gone]
+    return rest, [f"{one} was withdrawn and is ignored: {VALUES[field, one]}" for one in gone]

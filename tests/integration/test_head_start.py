@@ -7,7 +7,7 @@ from tests.integration.engines import owner
 pytestmark = pytest.mark.real
 
 
-def test_hosts_are_set_up_and_python_waits_before_the_node_is_ready() -> None:
+def test_hosts_are_set_up_before_the_node_is_ready() -> None:
     """At this time scale a node is READY half a minute after its hosts answer."""
     with owner("--time-scale", "5") as user:
         user.job(

@@ -169,6 +169,9 @@ def test_reading_commands_keep_no_engine_alive(user: Owner) -> None:
     assert found["slots"] == ["gpt-0", "gpt-1"]
     assert found["per_hour"]["least"] == pytest.approx(2 * 4 * 0.9215)
     assert found["offers"][0]["zone"] == "us-central2-b"
+    withdrawn = user.herd(*words, "--set", "run=x", "--set", "head_start=python")
+    assert withdrawn.returncode == 0
+    assert "herd run: head_start: python was withdrawn and is ignored: " in withdrawn.stderr
     assert of_json(user, "ls") == []
 
 

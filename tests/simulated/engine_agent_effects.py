@@ -179,7 +179,6 @@ EFFECTS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.SendLog: pour,
     messages.CloseConnection: hang,
     messages.SpawnProcess: spawn,
-    messages.StartEarly: lambda machine, effect: None,  # it would only save time
     messages.SendSignal: send_signal,
     messages.SweepProcesses: sweep,
     messages.FindChipUsers: look_at_chips,

@@ -196,7 +196,6 @@ def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
         outputs=("out",) if told["outputs"] else (),
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
-        starts_early=True,
         fetches_checkpoint="HERD_CHECKPOINT" in env,
     )
 

@@ -90,7 +90,6 @@ def test_the_hosts_words_have_names_of_variables_and_no_values() -> None:
     plan = {"image": "img:1", "names": ["KEY", "LR"], "mounts": ["/d", "/mnt/ckpt"], "shell": True}
     assert json.loads(words[3]) == plan
     assert command_arguments(spec, {"KEY": "s3cret", "LR": "0.1"}) == {"argv": words}
-    assert not spec.starts_early
 
 
 def test_the_container_is_the_host_but_for_its_files() -> None:

@@ -193,5 +193,3 @@ def test_a_cluster_starts_in_place_of_the_command(run: str | list[str], words: l
     assert command_arguments(spec, {}) == {
         "argv": ["python3", "-m", "tpuherd_host.ray_cluster", *words]
     }
-    assert not spec.starts_early
-    assert order(run=run).starts_early

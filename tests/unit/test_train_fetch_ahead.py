@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tpuherd_host.agent.early.rpc_fetch import parse_result
+from tpuherd_host.agent.rpc_fetch import parse_result
 from tpuherd_host.agent.state_machine.transition import CallRefused
 from tpuherd_host.train import fetch_ahead
 from tpuherd_host.train.checkpoint_commit import (

@@ -45,7 +45,7 @@ class SetOptions:
 
 async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import open_job_session
-    from tpuherd.cli.submit_job import print_mistakes
+    from tpuherd.cli.submit_job import print_ignored, print_mistakes
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
     from tpuherd.jobs.submit import change_job
 
@@ -59,6 +59,7 @@ async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "Ho
         made = await change_job(asked.name, page, here)
         if page.mistakes:
             return await print_mistakes(page, "", said_by, console)
+        await print_ignored(page, "", said_by, console)
         if made is None:
             return ABORTED
     await print_change(asked, made, console)

@@ -84,6 +84,7 @@ async def submit_page(
         found = await check_submission(page, base, asked.goal, here)
         if found is None:
             return await print_mistakes(page, asked.said.file or "", asked.command_name, console)
+        await print_ignored(page, asked.said.file or "", asked.command_name, console)
         if asked.dry:
             notes = python_notes(found.job, found.offers, base, simulated=bool(here.place.world))
             before = here.store.stored_jobs().get(found.job.name)
@@ -120,6 +121,12 @@ async def print_mistakes(page: YamlDocument, file: str, name: str, console: Cons
     for one in sorted(page.mistakes, key=lambda each: each.line):
         await console.print_notice(f"{name}: {one.format_line(file)}")
     return MISUSED
+
+
+async def print_ignored(page: YamlDocument, file: str, name: str, console: Console) -> None:
+    """Print what the job says and herd no longer does."""
+    for one in page.notices:
+        await console.print_notice(f"{name}: {one.format_line(file)}")
 
 
 def offers_table(offers: Sequence[Offer]) -> str:

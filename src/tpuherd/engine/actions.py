@@ -17,7 +17,6 @@ from tpuherd.model.slot_history import BidRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
-    Goal,
     HistoryEvent,
     Launch,
     Prepare,
@@ -29,7 +28,6 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd.planner.bid_status import host_fingerprint
-from tpuherd.planner.gang_actions import attempt_name
 from tpuherd.ports import BidRefused, CloudPort, Survey
 from tpuherd.store.log_store import JOB_BYTES_MAX, JOB_LOGS_MAX, LogInfo, LogStore, log_host
 from tpuherd.sweeps.trial_env import launch_spec_for_item, launch_spec_for_trial
@@ -168,41 +166,16 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
         message += f": provide it with herd run{there}"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
-    launch = next_launch(bench, prepare, slot) if order.starts_early else None
-    if launch is not None:
-        order = add_lifetime(bench, order, launch)
     return await bench.gang_client.prepare_hosts(
-        prepare.bid, row.snapshot if row else "", order, secrets, launch
+        prepare.bid, row.snapshot if row else "", order, secrets
     )
-
-
-def next_launch(bench: ActionContext, prepare: Prepare, slot: Slot) -> Launch | None:
-    """The launch that will follow, as far as it is known; None if it is not known well enough."""
-    if slot.goal is not Goal.RUN or slot.trials:
-        return None
-    slot_history = bench.history.slots.get(slot.name, SlotHistory())
-    number = slot_history.attempts + 1
-    return Launch(
-        bid=prepare.bid,
-        slot=slot.name,
-        attempt=attempt_name(slot.name, number, bench.owner),
-        number=number,
-        resume=slot_history.first_launch_at is not None,
-        code_digest=prepare.code_digest,
-        boots=(),
-    )
-
-
-def add_lifetime(bench: ActionContext, order: LaunchSpec, launch: Launch) -> LaunchSpec:
-    """Add what is known of the lifetime of such nodes to the command's variables."""
-    life = lifetime_env(bench.history, launch.slot, launch.bid)
-    return replace(order, env={**life, **order.env})
 
 
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
     """Start the command on all hosts, or on none."""
     order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
-    order = add_lifetime(bench, order, launch)
+    life = lifetime_env(bench.history, launch.slot, launch.bid)
+    order = replace(order, env={**life, **order.env})
     sweep = bench.history.sweeps.get(job, Sweep())
     if launch.trial is not None:
         order = launch_spec_of_trial(order, sweep, launch)

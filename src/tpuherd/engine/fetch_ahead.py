@@ -1,7 +1,7 @@
 """Has the hosts of a gang fetch the run's checkpoint while they are set up.
 
 Nobody waits for it: an attempt that starts earlier, or a host where it fails, reads the checkpoint
-where it is. The host's side is tpuherd_host/agent/early/rpc_fetch.py.
+where it is. The host's side is tpuherd_host/agent/rpc_fetch.py.
 """
 
 from collections.abc import Mapping, Sequence

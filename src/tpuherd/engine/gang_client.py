@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -41,7 +41,6 @@ from tpuherd_host.agent.snapshots.tree import error_text
 DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
 LEASE_S = 300.0  #: between renewals of the agents' leases
 DRAIN_S = 120.0  #: for the rest of a log, before a node is deleted
-EARLY_S = 5.0  #: for a host to take the order for an early start
 SETUPS_MAX = 200  #: setup ids in a row that a host may report as taken
 
 Json = Mapping[str, Any]
@@ -114,13 +113,9 @@ class GangClient:
         self._setups.pop(watch.status.name, None)
 
     async def prepare_hosts(
-        self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str],
-        launch: Launch | None = None,
-    ) -> list[HostFailure]:  # fmt: skip
-        """Ship the code to all hosts, then set them up; return the failures by host.
-
-        `launch`: the attempt that will follow; its program may start early on each host.
-        """
+        self, bid: str, snapshot: str, order: LaunchSpec, secrets: Mapping[str, str]
+    ) -> list[HostFailure]:
+        """Ship the code to all hosts, then set them up; return the failures by host."""
         watches = self._watches.get(bid, [])
         missing = [unreached_failure(one) for one in watches if one.link is None]
         if missing or not watches:
@@ -142,41 +137,26 @@ class GangClient:
         failures = await mount_nfs_folders(self, watches, order.nfs)
         if failures:
             return failures
-        failures = await self._run_setup(bid, order, secrets, launch)
+        failures = await self._run_setup(bid, order, secrets)
         if failures or not order.image:
             return failures
         return await provide_image(self, watches, order.image)
 
     async def _run_setup(
-        self, bid: str, order: LaunchSpec, secrets: Mapping[str, str], launch: Launch | None
+        self, bid: str, order: LaunchSpec, secrets: Mapping[str, str]
     ) -> list[HostFailure]:
-        """Run the user's setup on all hosts, then start the program of `launch` early."""
+        """Run the user's setup on all hosts."""
         watches = self._watches.get(bid, [])
+        if not order.setup:
+            return []
         name = f"{bid}-setup-{sha256(json.dumps(order.setup).encode()).hexdigest()[:6]}"
 
         async def set_up(watch: HostWatcher) -> HostFailure | None:
-            failure = None
-            if order.setup:
-                steps = stagger_steps(order.setup, watches.index(watch), len(watches))
-                arguments = {"steps": steps, "secrets": dict(secrets)}
-                failure = await self.set_up_host(watch, name, arguments)
-            if failure is None and launch is not None:
-                await self._start_early(watch, watches, launch, order, secrets)
-            return failure
+            steps = stagger_steps(order.setup, watches.index(watch), len(watches))
+            return await self.set_up_host(watch, name, {"steps": steps, "secrets": dict(secrets)})
 
         found = await self.run_on_all(watches, set_up)
         return [one for one in found if isinstance(one, HostFailure)]
-
-    async def _start_early(
-        self, watch: HostWatcher, watches: Sequence[HostWatcher], launch: Launch,
-        order: LaunchSpec, secrets: Mapping[str, str],
-    ) -> None:  # fmt: skip
-        """Have a host start the program of the next attempt, which waits. It only saves time."""
-        hosts = [one.host for one in watches]
-        place = gang_env.gang_environment(hosts, watches.index(watch), launch)
-        verb = start_arguments(launch, order, {**order.env, **secrets, **place, **order.trial})
-        with suppress(HerdError, TimeoutError):
-            await call_agent(watch, "start.early", verb, EARLY_S)
 
     async def _ship_code(
         self, watches: Sequence[HostWatcher], snapshot: str, dest: str

@@ -69,7 +69,6 @@ def build_launch_spec(
         outputs=job.outputs,
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
-        starts_early="python" in job.head_start and not (job.cluster or job.image),
         fetches_checkpoint="checkpoint" in job.head_start,
     )
 

@@ -10,6 +10,7 @@ from tpuherd.jobfile.fields import ALSO, FIELDS
 from tpuherd.jobfile.job_spec import JobSpec, NodeRetention, Retry, Secret
 from tpuherd.jobfile.yaml_with_lines import Mistake, YamlDocument, read_yaml
 from tpuherd.near_names import near_names
+from tpuherd.withdrawn import without_withdrawn
 
 __all__ = [
     "JobSpec",
@@ -55,6 +56,8 @@ def read_document(
             continue
         if name in AS_WRITTEN and isinstance(value, Mapping):
             value = {key: text_as_written(page, (name, key), below) for key, below in value.items()}
+        value, ignored = without_withdrawn(name, value)
+        page.notices += [page.mistake_at((name,), one) for one in ignored]
         found = read_field(name, value, page)
         if found is not None:
             values[name] = found

@@ -36,6 +36,7 @@ class YamlDocument:
     lines: dict[FieldPath, int] = field(default_factory=dict)
     texts: dict[FieldPath, str] = field(default_factory=dict)  #: plain values as written
     mistakes: list[Mistake] = field(default_factory=list)
+    notices: list[Mistake] = field(default_factory=list)  #: what is ignored, for who wrote it
 
     def line_of(self, where: FieldPath) -> int:
         """Return the line of a value, or of the nearest value that contains it."""
@@ -45,9 +46,12 @@ class YamlDocument:
         return 0
 
     def add_mistake(self, where: FieldPath, sentence: str) -> None:
+        self.mistakes.append(self.mistake_at(where, sentence))
+
+    def mistake_at(self, where: FieldPath, sentence: str) -> Mistake:
         name = show_in_line(format_path(where), PATH_MAX)
         sentence = show_in_line(sentence, SENTENCE_MAX)
-        self.mistakes.append(Mistake(line=self.line_of(where), field=name, sentence=sentence))
+        return Mistake(line=self.line_of(where), field=name, sentence=sentence)
 
 
 class UnreadableYaml(Exception):

@@ -56,6 +56,5 @@ class LaunchSpec:
     outputs: tuple[str, ...] = ()  #: paths to fetch, relative to `directory`
     grace_s: float = 30.0
     notice_grace_s: float = 25.0
-    starts_early: bool = False  #: the command may start before its attempt, and wait
     fetches_checkpoint: bool = False  #: hosts copy the checkpoint to their disks before the attempt
     trial: Mapping[str, str] = field(default_factory=dict)  #: variables that override all others

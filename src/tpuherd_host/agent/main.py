@@ -6,7 +6,7 @@ from typing import List
 PREFIX, SUFFIX = "agent-", ".pyz"
 USAGE = (
     "usage: agent.pyz attach|serve|version|holders|listeners PORT…|environment RECIPE|image NAME"
-    "|container PLAN COMMAND…|early …\n"
+    "|container PLAN COMMAND…\n"
 )
 
 
@@ -37,10 +37,6 @@ def main(words: List[str], pyz: str, protocol: int) -> int:
         from tpuherd_host.agent.environments.installation import run_installation
 
         return run_installation(words[1])
-    if words[:1] == ["early"] and len(words) > 1:
-        from tpuherd_host.agent.early.gate import run_early
-
-        return run_early(words[1:])
     if words[:1] == ["image"] and len(words) == 2:
         from tpuherd_host.agent.containers.pull_image import run_pull
 

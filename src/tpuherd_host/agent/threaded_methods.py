@@ -2,8 +2,8 @@
 
 from typing import Dict
 
+from tpuherd_host.agent import rpc_fetch
 from tpuherd_host.agent.containers import pull_image
-from tpuherd_host.agent.early import rpc_fetch
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import check_facts, clean, host_facts, host_usage, stack_traces
 from tpuherd_host.agent.nfs import rpc_nfs

@@ -11,19 +11,10 @@ from multiprocessing import current_process, parent_process
 
 #: Read when the package is loaded, to measure the startup of the process.
 BEGAN = time.time()
-_STARTED_AT = 0.0  #: of a program that had started early and waited; else the kernel knows
-
-
-def begin_now() -> None:
-    """Count the startup of this process from now on."""
-    global BEGAN, _STARTED_AT
-    BEGAN = _STARTED_AT = time.time()
 
 
 def process_start_time() -> float:
     """Return when the kernel started this process, in seconds since 1970."""
-    if _STARTED_AT:
-        return _STARTED_AT
     try:
         with open("/proc/self/stat") as file:
             ticks = int(file.read().rpartition(")")[2].split()[19])

@@ -6,7 +6,6 @@ import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from tpuherd_host.agent import processes, threaded_rpc
-from tpuherd_host.agent.early.early_command import early_argv
 from tpuherd_host.agent.effects import process_supervisor, sampling, task_io, task_store
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.step_reports import VARIABLE, socket_path
@@ -14,7 +13,7 @@ from tpuherd_host.agent.environments.environment_folders import activation_varia
 from tpuherd_host.agent.frames import pack_data
 from tpuherd_host.agent.host import apt_lock, chip_users
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import ATTEMPT, COMMAND, Ending, Task
+from tpuherd_host.agent.state_machine.state import COMMAND, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
 UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
@@ -94,8 +93,13 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         why = "this host has no environment: set python or requirements in the job"
         runtime.add_event(messages.SpawnFailed(work.id, 125, why))
         return
+    stage = work.stages[work.stage]
+    shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
     order = {
-        **describe_process(runtime, work, env),
+        "id": work.id,
+        "argv": replace_words(stage.argv, shell),
+        "env": env,
+        "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
         "folder": folder,
         "let": runtime.outputs_done,
         "hush": work.kind == COMMAND and not work.stdin,
@@ -106,43 +110,10 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
     runtime.outputs_done.clear()
 
 
-def describe_process(
-    runtime: AgentRuntime, work: Task, env: Mapping[str, Optional[str]]
-) -> Dict[str, Any]:
-    """Return what the supervisor starts, and for which slot."""
-    stage = work.stages[work.stage]
-    shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
-    return {
-        "id": work.id,
-        "slot": f"{work.owner} {work.slot}" if work.kind == ATTEMPT else "",
-        "argv": replace_words(stage.argv, shell),
-        "env": env,
-        "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
-    }
-
-
 def replace_words(argv: Sequence[str], shell: str) -> List[str]:
     """Fill in what differs between hosts: the login's shell, the agent's file and its Python."""
     known = {"$SHELL": shell, "$AGENT": agent_file(), "$PYTHON": sys.executable}
     return [known.get(word, word) for word in argv]
-
-
-def start_early(runtime: AgentRuntime, effect: messages.StartEarly) -> None:
-    """Have the supervisor start a program that waits for its attempt, if the command is one that
-    can. Nothing is lost if that fails."""
-    work = effect.work._replace(stage=len(effect.work.stages) - 1)
-    agent = agent_file()
-    argv = early_argv(work.stages[-1].argv, agent) if agent.endswith(".pyz") else None
-    if argv is None:
-        return
-    try:
-        env = process_environment(runtime, work)
-    except FileNotFoundError:
-        return
-    order = describe_process(runtime, work, env)
-    order["early_argv"] = [order["argv"][0] if word == "$SHELL" else word for word in argv]
-    assert runtime.supervisor is not None
-    runtime.supervisor.sendall(process_supervisor.pack_message({**order, "let": []}))
 
 
 #: How the hosts of a gang find each other; values of the image or the login are not used.
@@ -314,7 +285,6 @@ EFFECT_HANDLERS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
     messages.GrantThreadCredit: grant_thread_credit,
     messages.DropThread: drop_thread,
     messages.SpawnProcess: spawn_process,
-    messages.StartEarly: start_early,
     messages.CheckAdopted: check_adopted,
     messages.SendSignal: send_signal,
     messages.SweepProcesses: sweep_processes,

@@ -22,8 +22,6 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from tpuherd_host.agent.early.early_starts import EarlyStarts, close_all
-
 LENGTH = struct.Struct(">I")
 SILENT_S = 0.05  #: a silent process is reported after this time; many end sooner
 LINGER_S = 120.0  #: it keeps the last output of its commands this long for another agent
@@ -102,7 +100,8 @@ def spawn_on_pipes(order: Mapping[str, Any]) -> int:
         return exec_program(order["argv"], order["env"], begin)
     finally:
         os.chdir("/")
-        close_all(files)
+        for file in files:
+            os.close(file)
 
 
 def open_ends(order: Mapping[str, Any], files: List[int]) -> None:
@@ -196,7 +195,6 @@ class Supervisor:
         self.poll = select.poll()
         self.rest = bytearray()
         self.left_at = 0.0
-        self.early = EarlyStarts(spawn_on_pipes, start_ticks)
 
     def run(self) -> None:
         """Run until the agent and all processes are gone."""
@@ -221,7 +219,6 @@ class Supervisor:
                     self.poll.unregister(file)
                     self.line = None
                     self.left_at = time.monotonic()
-                    self.early.end_all()
             self.report_running()
 
     def poll_timeout_ms(self) -> Optional[float]:
@@ -263,10 +260,7 @@ class Supervisor:
         for order in take_messages(self.rest):
             for id in order["let"]:
                 self.release_output(id)
-            if "early_argv" in order:
-                self.early.begin({**order, "env": self.merge_variables(order)})
-            else:
-                self.spawn_child(order)
+            self.spawn_child(order)
         return bool(piece)
 
     def send_message(self, content: Dict[str, Any]) -> None:
@@ -288,7 +282,7 @@ class Supervisor:
             if not order["tty"]:
                 flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
                 self.kept[id] = [os.open(order[end], flags) for end in ("out", "err")]
-            pid = spawn_on_terminal(order) if order["tty"] else self.hand_over_or_spawn(order)
+            pid = spawn_on_terminal(order) if order["tty"] else spawn_on_pipes(order)
         except StartError as unborn:
             self.release_output(id)
             self.send_message({"id": id, "failed": unborn.args})
@@ -312,17 +306,6 @@ class Supervisor:
     def merge_variables(self, order: Mapping[str, Any]) -> Dict[str, str]:
         env = {**self.login, **order["env"]}
         return {name: value for name, value in env.items() if value is not None}
-
-    def hand_over_or_spawn(self, order: Mapping[str, Any]) -> int:
-        """Let the program that has started early for this be it; else start a process."""
-        files: List[int] = []
-        if order.get("slot") not in self.early.waiting:
-            return spawn_on_pipes(order)
-        try:
-            open_ends(order, files)
-            return self.early.hand_over(order, files) or spawn_on_pipes(order)
-        finally:
-            close_all(files)
 
     def reap_children(self) -> None:
         """Report processes that ended; also reap orphans."""

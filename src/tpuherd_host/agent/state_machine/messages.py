@@ -190,13 +190,6 @@ class SpawnProcess(NamedTuple):
     work: Task
 
 
-class StartEarly(NamedTuple):
-    """Start the program of an attempt, which waits until the attempt starts; the agent does not
-    know this task."""
-
-    work: Task
-
-
 class FeedInput(NamedTuple):
     """Bytes for the task's standard input; None closes it."""
 
@@ -330,8 +323,7 @@ Event = Union[
     ThreadSent, ThreadRead, ThreadAnswered, ThreadEvent, TasksCleaned, TimerFired,
 ]  # fmt: skip
 Effect = Union[
-    SendFrame, SendLog, CloseConnection, SpawnProcess, StartEarly, FeedInput, SendSignal,
-    SweepProcesses,
+    SendFrame, SendLog, CloseConnection, SpawnProcess, FeedInput, SendSignal, SweepProcesses,
     ResizeTerminal, FindChipUsers, FindAptHolder, CheckAdopted, AppendNote, PauseOutput,
     ReadLogTail, SaveTask, ForgetTask, SaveEpochs, SaveStamp, ReadSample, StartThread,
     PassThreadData, GrantThreadCredit, DropThread,

@@ -3,7 +3,7 @@
 from typing import Any, Optional
 
 from tpuherd_host.agent.state_machine.deadman import CallArguments, with_lease
-from tpuherd_host.agent.state_machine.messages import AppendNote, StartEarly, StepReported
+from tpuherd_host.agent.state_machine.messages import AppendNote, StepReported
 from tpuherd_host.agent.state_machine.rpc_commands import (
     await_task_end,
     display_title,
@@ -57,19 +57,6 @@ def start_attempt(
     lease_s = parse_fields(content, lease_s=float).get("lease_s")
     work = transition.save_task(with_lease(work, lease_s, transition.now))
     return {**task_json(begin_stage(transition, work)), "again": False}
-
-
-def start_early(
-    transition: Transition, one: Connection, call: int, content: CallArguments
-) -> CallArguments:
-    """Start an attempt's program, which waits for `start`. The attempt itself does not exist yet,
-    and starts as well without this."""
-    check_epoch(transition, one)
-    work = build_attempt(transition, one, require_id(content, "attempt"), content)
-    if work.id not in transition.state.works:
-        refuse_second_attempt(transition, work.slot)
-        transition.add_effects(StartEarly(work))
-    return {}
 
 
 def refuse_second_attempt(transition: Transition, slot: str) -> None:

@@ -46,15 +46,12 @@ Commands
   close_stdin {"id"} → {}
   forget   {"id"} → {}; "busy" while it runs
 
-Attempts. start, start.early, halt and lease need an epoch in the hello, at least the owner's
+Attempts. start, halt and lease need an epoch in the hello, at least the owner's
 highest so far.
   start    {"attempt","slot","number","argv" | "shell","env"={},"directory"=null,"setup"=[STEP],
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Never started twice; "busy" while another of its slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (step_reports.py).
-  start.early  as start → {}: if the command is a Python program, it starts, imports JAX, and waits.
-           `start` of the same attempt lets it run; anything else ends it. It is not an attempt:
-           no list has it.
   attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are included. The
            list is complete: other attempts of this owner do not run here. A starting agent
            stops tasks without a record (grace 30 s) and reports them as "lost".
@@ -187,7 +184,6 @@ PURE: Dict[str, MethodHandler] = {
     "close_stdin": rpc_commands.end_input,
     "forget": rpc_commands.forget_command,
     "start": rpc_attempts.start_attempt,
-    "start.early": rpc_attempts.start_early,
     "attempts": rpc_attempts.list_attempts,
     "follow": rpc_commands.follow_task,
     "halt": rpc_attempts.halt_attempt,

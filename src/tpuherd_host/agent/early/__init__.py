@@ -1,1 +1,0 @@
-"""Python programs that start before their attempt does, and wait."""
