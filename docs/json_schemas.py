@@ -260,7 +260,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         )
     ),
     "herd smi --json": list_of(CHIP),
-    "herd stacks TARGET --json": list_of(PROCESS_STACK),
+    "herd profile TARGET --stacks --json": list_of(PROCESS_STACK),
     "herd profile TARGET --json": PROFILE,
     "herd nfs status TARGET --json": list_of(NFS_HOST),
     "herd run --json": MADE,
@@ -315,8 +315,8 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "waiting_for": (TEXT, "what remained at --timeout, and why; else empty"),
     }),
     "herd gc --json": schema_of(results.Leftovers),
-    "herd adopt --json": schema_of(results.Adoption),
-    "herd plan --json": schema_of(results.Plan),
+    "herd engine adopt --json": schema_of(results.Adoption),
+    "herd engine plan --json": schema_of(results.Plan),
 }  # fmt: skip
 
 SCHEMAS = {

@@ -74,7 +74,7 @@ class World:
         if self.page is not None:
             self.page.terminate()
             self.page.wait()
-        for words in (("engine", "stop"), ("daemon", "stop")):
+        for words in (("engine", "stop"), ("engine", "daemon", "stop")):
             self.herd(*words, check=False)
         self.herd("sim", "stop", "--state-dir", self.folder, check=False)
 

@@ -84,7 +84,11 @@ class Home:
         try:
             yield
         finally:
-            for words in (("engine", "stop"), ("daemon", "stop"), ("sim", "stop", *state)):
+            for words in (
+                ("engine", "stop"),
+                ("engine", "daemon", "stop"),
+                ("sim", "stop", *state),
+            ):
                 self.herd(*words, check=False)
 
     @contextmanager

@@ -21,10 +21,10 @@ from tpuherd.daemon.handshake import (
     install_stamp,
 )
 
-#: Commands that the daemon runs, with their former names. All others, and help, run here.
-IN_DAEMON = OWN_COMMAND | {
-    *("exec", "ssh", "cp", "sync", "clean", "chips", "holders", "logs", "hosts", "forward"),
-    *("smi", "stacks", "ssh-config", "ssh-proxy", "nfs"),
+#: Commands that the daemon runs. All others, and help, run here.
+IN_DAEMON = {
+    *(OWN_COMMAND, "exec", "ssh", "cp", "sync", "clean", "logs", "hosts", "forward"),
+    *("smi", "chips", "ssh-proxy", "nfs"),
 }
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above
@@ -34,7 +34,7 @@ TRANSPORT = 255
 BUSY = -1  #: not an exit status
 ALONE = (
     b"herd: the daemon runs another version of herd and is busy;"
-    b" this command runs without it (see `herd daemon status`)\n"
+    b" this command runs without it (see `herd engine daemon status`)\n"
 )
 #: What the daemon gets of our environment. No secret is in it but the password of the store.
 VARIABLES = (
@@ -56,10 +56,10 @@ def main() -> None:
     if arguments == ["--version"]:
         print(f"herd {__version__}")
         return
-    if arguments in (["--help"], ["-h"]):
-        from tpuherd.cli.command_table import help_page
+    if arguments in (["--help"], ["-h"], ["--all"]):
+        from tpuherd.cli.command_table import all_commands_page, help_page
 
-        print(help_page(), end="")
+        print(all_commands_page() if arguments == ["--all"] else help_page(), end="")
         return
     if arguments[:1] == ["ssh-proxy"] and len(arguments) > 2:
         from tpuherd import ssh_proxy
@@ -255,7 +255,7 @@ def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
     """Start a daemon, unless another process is doing so, and return a connection to it."""
     import fcntl
 
-    if first_command(arguments)[0] in OWN_COMMAND:
+    if first_command(arguments)[0] == OWN_COMMAND:
         return None  # its status or its end need no new one
     os.makedirs(place, mode=0o700, exist_ok=True)
     lock = os.open(f"{place}/{STARTING}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

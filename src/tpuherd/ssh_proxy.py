@@ -36,7 +36,7 @@ def run(arguments: "Sequence[str]", run_command: "RunCommand") -> int:
     try:
         take_environment(arguments[0])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return refuse(f"{arguments[0]} can't be read; run herd ssh-config")
+        return refuse(f"{arguments[0]} can't be read; run herd ssh --config")
     status, out, err = capture_command(["ssh-proxy", *arguments], run_command)
     if status:
         return refuse(err.removeprefix("herd ssh-proxy: ") or "herd could not find the host")

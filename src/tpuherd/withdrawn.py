@@ -3,7 +3,17 @@
 from collections.abc import Sequence
 
 #: By command or subcommand that was withdrawn: what does its work now.
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "plan": "herd engine plan",
+    "adopt": "herd engine adopt",
+    "store": "herd engine store",
+    "daemon": "herd engine daemon",
+    "keeper": "herd engine daemon",
+    "holders": "herd smi JOB --processes",
+    "scale": "herd set JOB copies=N",
+    "ssh-config": "herd ssh --config",
+    "doctor": "herd check",
+}
 
 #: By field of a job and a value that it no longer has: what is different without it.
 VALUES = {

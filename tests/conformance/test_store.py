@@ -519,7 +519,7 @@ def test_a_store_of_an_earlier_format_is_refused(tmp_path: Path, version: int) -
     with pytest.raises(InvalidInput, match="written by an older herd") as refused:
         Database(tmp_path, NOW)
     assert "move it away" in refused.value.hint
-    assert "herd adopt" in refused.value.hint
+    assert "herd engine adopt" in refused.value.hint
     assert not list(tmp_path.glob("*.broken-*"))
 
 

@@ -124,7 +124,7 @@ def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
         done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout) == (0, "here\n")  # in its own process
         assert done.stderr.startswith("herd: the daemon runs another version of herd")
-        asked = [*other, "daemon", "status"]
+        asked = [*other, "engine", "daemon", "status"]
         done = subprocess.run(asked, env=user.env, capture_output=True, text=True, timeout=60)
         assert f"pid {first}" in done.stdout, done.stderr
         assert busy.communicate(timeout=20)[0] == "done\n"
@@ -175,15 +175,15 @@ def test_a_long_path_works(owner: User) -> None:
 
 
 def test_the_daemon_shows_its_status_and_stops_on_request(user: User) -> None:
-    absent = user.herd("daemon", "status")
+    absent = user.herd("engine", "daemon", "status")
     assert absent.returncode == 7
     assert "no daemon runs" in absent.stderr
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 30") as busy:
         assert line(busy) == "begun\n"
-        status = user.herd("daemon", "status").stdout
+        status = user.herd("engine", "daemon", "status").stdout
         assert f"pid {user.daemon_pid()}" in status
         assert "runs exec pod/w0 -c echo begun; sleep 30" in status
-        assert user.herd("daemon", "stop").returncode == 1
-        assert user.herd("daemon", "stop", "--now").stdout == "Stopped the daemon\n"
+        assert user.herd("engine", "daemon", "stop").returncode == 1
+        assert user.herd("engine", "daemon", "stop", "--now").stdout == "Stopped the daemon\n"
         assert busy.wait(10) == 255
     until(lambda: user.daemon_pid() is None, "the keeper to end", seconds=5)

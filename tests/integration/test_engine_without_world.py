@@ -98,6 +98,6 @@ def test_an_engine_finds_its_world_at_another_address(world: Path) -> None:
     start = ("sim", "start", "--detach", "--hosts", "none", "--port", str(port), *place)
     assert port != before
     assert said(world, *start)[0] == 0
-    assert said(world, "scale", "gpt", "2")[0] == 0
+    assert said(world, "set", "gpt", "copies=2")[0] == 0
     until(lambda: "bid.accepted" in said(world, "events", "gpt-1")[1], "an answer from there")
     assert pid(world) == engine

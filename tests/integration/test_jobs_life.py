@@ -43,7 +43,8 @@ def of_json(user: Owner, *words: str) -> Any:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     dry = " --dry-run" if "--dry-run" in words else ""
-    keys = [f"herd {words[0]}{dry} --json", f"herd {words[0]} NAME --json"]
+    named = " ".join(words[:2]) if words[0] == "engine" else words[0]
+    keys = [f"herd {named}{dry} --json", f"herd {named} NAME --json"]
     jsonschema.validate(found, next(SCHEMAS[key] for key in keys if key in SCHEMAS))
     return found
 
@@ -127,12 +128,12 @@ def test_json_output_of_commands(user: Owner) -> None:
     words = ("--name", "dev", "--accelerator", "v4-8", "--set", "workdir=")
     assert of_json(user, "up", *words)["did"] == "submitted"
     assert of_json(user, "up", *words)["did"] == "unchanged"
-    assert of_json(user, "plan")["states"].keys() == {"dev-0"}
+    assert of_json(user, "engine", "plan")["states"].keys() == {"dev-0"}
     assert of_json(user, "set", "dev", "max_cost=5")["needs"] == "nothing"
     assert of_json(user, "stop", "dev") == [{"job": "dev", "changed": True}]
-    assert of_json(user, "plan", "dev")["frozen"] == ""
+    assert of_json(user, "engine", "plan", "dev")["frozen"] == ""
     assert of_json(user, "resume", "dev") == [{"job": "dev", "changed": True}]
-    assert of_json(user, "adopt")["adopted"] == []
+    assert of_json(user, "engine", "adopt")["adopted"] == []
     assert of_json(user, "down", "dev", "--yes")["all_deleted"] is True
 
 
@@ -180,10 +181,10 @@ def test_scaling_removes_the_last_copies_and_touches_no_other(user: Owner) -> No
     user.job("gpt", "sleep 60", copies=2, accelerator="v4-8")
     user.job("gptx", "sleep 60", accelerator="v4-8")
     user.happened("attempt.started", many=begun + 3)
-    refused = user.herd("scale", "gpt", "1")
+    refused = user.herd("set", "gpt", "copies=1")
     assert refused.returncode == 2
     assert "1 of its nodes is deleted, with what runs there" in refused.stderr
-    assert of_json(user, "scale", "gpt", "1", "--yes")["difference"] == ["copies: 2 → 1"]
+    assert of_json(user, "set", "gpt", "copies=1", "--yes")["difference"] == ["copies: 2 → 1"]
     until(
         lambda: not any(one.startswith("gpt-1-") for one in bids(user)), "gpt-1 to go", seconds=60
     )
@@ -220,7 +221,7 @@ def test_a_lost_store_is_adopted_and_orphans_are_shown(user: Owner) -> None:
     assert user.herd("gc", stray["name"]).returncode == 2  # there is no terminal to ask
     assert user.herd("gc", stray["name"], "--yes").returncode == 0
     until(lambda: stray["name"] not in bids(user), "it to go", seconds=60)
-    assert "mine-0" in user.herd("adopt").stdout
+    assert "mine-0" in user.herd("engine", "adopt").stdout
     assert user.herd("wait", "mine", seconds=180).returncode == 0
     assert not user.events("attempt.launched") or all(
         event.facts["number"] == 1 for event in user.events("attempt.launched")
@@ -236,9 +237,9 @@ def test_nodes_of_another_owner_are_left_alone_until_adopted(user: Owner, tmp_pa
     assert other.herd("down", "--all", "--yes").stdout == "Nothing to delete\n"
     assert bids(user)
     (name,) = bids(user)
-    assert other.herd("adopt", "zzz").returncode == 4
+    assert other.herd("engine", "adopt", "zzz").returncode == 4
     user.herd("engine", "stop")
-    assert of_json(other, "adopt", name.rpartition("-")[2])["jobs"] == ["gpt"]
+    assert of_json(other, "engine", "adopt", name.rpartition("-")[2])["jobs"] == ["gpt"]
     assert [one["job"] for one in of_json(other, "ls")] == ["gpt"]
     assert other.herd("down", "gpt", "--yes").returncode == 0
     assert not bids(user)

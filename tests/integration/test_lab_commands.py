@@ -45,7 +45,7 @@ ALLOWED = (
     "report gpt",
     "events gpt",
     "series gpt",
-    "plan",
+    "engine plan",
     "quota",
     "capacity",
     "metrics",

@@ -125,7 +125,7 @@ def test_a_store_that_can_not_be_used_is_one_sentence(
 ) -> None:  # fmt: skip
     named = url.format(folder=server.folder, secret=SECRET, port=odd_port, database=database)
     monkeypatch.setenv("HERD_STORE", named)
-    for command in (("ls",), ("engine", "run"), ("store", "move", "here")):
+    for command in (("ls",), ("engine", "run"), ("engine", "store", "move", "here")):
         found, said = herd(*command)
         assert (found, words in said) == (status, True), (command, said)
         assert said.count("\n") == 1, said
@@ -178,7 +178,7 @@ def test_the_password_is_in_no_file_process_or_report(
     for form in forms(SECRET):
         assert form not in (said + page).encode() + arguments
         assert [str(file) for file, text in texts.items() if form in text] == []
-    assert herd("store", "move", url)[0] == 2  # its arguments are for all to see
+    assert herd("engine", "store", "move", url)[0] == 2  # its arguments are for all to see
     assert herd("context", "add", "lab", "--world", "world", "--store", url)[0] == 2
 
 

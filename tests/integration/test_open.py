@@ -176,7 +176,7 @@ def stand_in(me: Owner) -> Path:
 
 
 def test_code_is_called_with_a_name_that_ssh_knows(me: Owner) -> None:
-    assert me.herd("ssh-config").returncode == 0
+    assert me.herd("ssh", "--config").returncode == 0
     env = {"PATH": f"{stand_in(me)}:{me.env['PATH']}"}
     assert me.herd("open", "code", "dev", "runs", env=env).returncode == 5
     option, remote, folder = (me.home / "code.txt").read_text().splitlines()

@@ -112,7 +112,7 @@ def test_a_host_that_is_stuck_stands_out(user: Owner) -> None:
     assert "odd-0/w1 (1 of 2 hosts)" in head.splitlines()[-3]
     assert "read_slowly" not in rest
     rows = json.loads(user.herd("stacks", "odd", "--json").stdout)
-    jsonschema.validate(rows, SCHEMAS["herd stacks TARGET --json"])
+    jsonschema.validate(rows, SCHEMAS["herd profile TARGET --stacks --json"])
     assert {row["host"] for row in rows} == {"odd-0/w0", "odd-0/w1"}
     refused = user.herd("profile", "odd", "--seconds", "1")
     assert refused.returncode == 2

@@ -1,4 +1,4 @@
-"""Real ssh, scp, rsync and sftp reach hosts by name after `herd ssh-config`."""
+"""Real ssh, scp, rsync and sftp reach hosts by name after `herd ssh --config`."""
 
 import filecmp
 import json
@@ -41,7 +41,10 @@ def me() -> Iterator[Owner]:
         try:
             for words in (
                 ("up", "--name", "dev", "--accelerator", "v4-16", "--yes"),
-                ("ssh-config",),
+                (
+                    "ssh",
+                    "--config",
+                ),
             ):
                 done = user.herd(*words)
                 assert done.returncode == 0, done.stderr
@@ -111,7 +114,7 @@ def test_a_session_outlives_the_daemon(me: Owner) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
-        assert me.herd("daemon", "stop", "--now").returncode == 0
+        assert me.herd("engine", "daemon", "stop", "--now").returncode == 0
         assert process.communicate("still\n", timeout=20)[0] == "still\n"
 
 
@@ -132,9 +135,9 @@ def test_a_damaged_file_of_ours_stops_no_job(me: Owner) -> None:
         done = me.herd("set", "dev", "max_cost=1000", "--yes")
         assert done.returncode == 0, done.stderr
         assert f"the names for ssh are as before: {odd} can't be used" in done.stderr
-        refused = me.herd("ssh-config")
+        refused = me.herd("ssh", "--config")
         assert refused.returncode == 2
-        assert "delete it, then run herd ssh-config" in refused.stderr
+        assert "delete it, then run herd ssh --config" in refused.stderr
     finally:
         odd.unlink()
 
@@ -145,14 +148,14 @@ def test_a_name_of_two_projects_is_refused_and_the_longer_one_works(me: Owner) -
     twin = json.loads((folder / f"{suffix}.json").read_text()) | {"key": "another"}
     (folder / "twin.json").write_text(json.dumps(twin))
     try:
-        assert me.herd("ssh-config").returncode == 0
+        assert me.herd("ssh", "--config").returncode == 0
         done = ssh(me, "dev-0", "true")
         assert done.returncode == 255
         assert f"dev-0 is in 2 projects: write dev-0.{suffix} or dev-0.twin" in done.stderr
         assert ssh(me, f"dev-0-w1.{suffix}", "hostname").stdout.endswith("-w-1\n")
     finally:
         (folder / "twin.json").unlink()
-        assert me.herd("ssh-config").returncode == 0
+        assert me.herd("ssh", "--config").returncode == 0
 
 
 def test_the_way_of_a_context_is_taken_whatever_context_is_current(me: Owner) -> None:
@@ -164,7 +167,7 @@ def test_the_way_of_a_context_is_taken_whatever_context_is_current(me: Owner) ->
     assert add.returncode == 0, add.stderr
     assert me.herd("context", "add", "other", "--world", "/nowhere").returncode == 0
     try:
-        assert me.herd("ssh-config", env={"HERD_CONTEXT": "lab"}).returncode == 0
+        assert me.herd("ssh", "--config", env={"HERD_CONTEXT": "lab"}).returncode == 0
         assert me.herd("context", "use", "other").returncode == 0
         done = ssh(me, "-o", "ControlPath=none", "dev-0-w1", "hostname")
         assert done.stdout.endswith("-w-1\n"), done.stderr
@@ -172,7 +175,7 @@ def test_the_way_of_a_context_is_taken_whatever_context_is_current(me: Owner) ->
     finally:
         for name in ("lab", "other"):
             me.herd("context", "remove", name)
-        assert me.herd("ssh-config").returncode == 0
+        assert me.herd("ssh", "--config").returncode == 0
 
 
 def test_a_name_leads_to_the_next_node_and_says_what_is_wrong_until_then(me: Owner) -> None:
@@ -206,6 +209,6 @@ def test_removing_leaves_the_users_file_as_it_was(me: Owner) -> None:
     known = ssh(me, "-G", "elsewhere").stdout
     assert "hostname elsewhere.example\n" in known and "proxycommand" not in known
     file.write_text(file.read_text().replace(theirs, theirs + "    Bad[\n"))
-    assert me.herd("ssh-config", "--remove").returncode == 0
+    assert me.herd("ssh", "--config", "remove").returncode == 0
     assert file.read_text() == theirs + "    Bad[\n"
-    assert me.herd("ssh-config", "--remove").stdout.startswith("the world in")
+    assert me.herd("ssh", "--config", "remove").stdout.startswith("the world in")

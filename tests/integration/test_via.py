@@ -104,7 +104,7 @@ def test_names_for_ssh_are_those_of_existing_nodes(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     user.says("up", "--name", "dev", "--accelerator", "v4-8", "--yes")
     until(user.all_there_is, "a node", seconds=60)
-    until(lambda: "dev-0-w0" in user.says("ssh-config"), "its host", seconds=60)
+    until(lambda: "dev-0-w0" in user.says("ssh", "--config"), "its host", seconds=60)
     assert not user.store_folder.exists()
     words = ["ssh", "-F", str(user.home / ".ssh/config"), "dev-0", "whoami"]
 

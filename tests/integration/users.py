@@ -99,7 +99,7 @@ class User:
 
     def leave(self) -> None:
         """His keeper ends, too."""
-        self.herd("keeper", "stop", "--now")
+        self.herd("engine", "daemon", "stop", "--now")
 
 
 @contextmanager

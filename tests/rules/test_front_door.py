@@ -12,7 +12,7 @@ import pytest
 
 import tpuherd
 from tpuherd.cli import main as command_line
-from tpuherd.cli.command_table import ALIASES, SECTIONS, help_page
+from tpuherd.cli.command_table import ALIASES, FIRST, SECTIONS, all_commands_page, help_page
 from tpuherd.cli.examples import EXAMPLES
 from tpuherd.commands.terminal_facts import choose_colour
 
@@ -104,11 +104,19 @@ for words in {lines!r}:
 def test_the_command_page_lists_every_option_and_command() -> None:
     for parameter in command_line.herd.params:
         for option in parameter.opts:
-            assert option in help_page(), option
+            assert option in all_commands_page(), option
     for section in SECTIONS.values():
         for name, (sentence, _) in section.items():
-            assert re.search(rf"^  {name} +{re.escape(sentence)}$", help_page(), re.M)
+            assert re.search(rf"^  {name} +{re.escape(sentence)}$", all_commands_page(), re.M)
+            assert (f"\n  {name} " in help_page()) is (name in FIRST)
+    assert max(map(len, all_commands_page().splitlines())) <= 80
+
+
+def test_the_first_page_of_help_fits_a_small_screen() -> None:
+    assert len(FIRST) == 14
+    assert len(help_page().splitlines()) <= 24
     assert max(map(len, help_page().splitlines())) <= 80
+    assert herd("--all").stdout == all_commands_page()
 
 
 def help_pages() -> Iterator[tuple[str, str]]:
@@ -141,7 +149,7 @@ def test_every_help_page_ends_with_examples() -> None:
             r"\n\nExamples?:\n" + "".join(f"  {re.escape(one)}\n?" for one in lines), page
         )
         assert all(f"herd {words.partition(' FILE')[0]}" in one for one in lines[:1]) or (
-            words in ("context", "engine", "daemon", "sim")
+            words in ("context", "engine", "engine daemon", "sim")
         )
 
 
@@ -155,7 +163,7 @@ ODD = re.compile(
 def test_help_is_written_in_plain_words() -> None:
     found = [(words, ODD.findall(page)) for words, page in help_pages() if ODD.search(page)]
     assert not found
-    assert not ODD.search(help_page())
+    assert not ODD.search(help_page() + all_commands_page())
 
 
 def test_every_command_and_option_has_a_description() -> None:
@@ -185,13 +193,15 @@ def test_a_misspelled_word_is_one_sentence_and_exit_2(words: list[str], sentence
     assert done.stderr.count("\n") == 1
 
 
-def test_former_command_names_work_and_are_hidden(capsys: pytest.CaptureFixture[str]) -> None:
-    for old, new in ALIASES.items():
-        assert command_line.run([new, "--help"]) == 0
+def test_words_that_people_search_for_are_options_of_a_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for word, (command, option) in ALIASES.items():
+        assert command_line.run([command, option, "--help"]) == 0
         page = capsys.readouterr().out
-        assert command_line.run([old, "--help"]) == 0
-        assert capsys.readouterr().out.replace(old, new) == page
-        assert old not in help_page()
+        assert command_line.run([word, "--help"]) == 0
+        assert capsys.readouterr().out == page
+        assert f"\n  {word} " not in all_commands_page()
 
 
 def test_herd_without_a_command_prints_the_page_and_fails() -> None:

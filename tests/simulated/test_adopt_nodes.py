@@ -132,10 +132,11 @@ def test_a_node_that_is_not_ready_or_not_free_is_refused(rig: SubmitRig) -> None
     for changes, says in [
         ({"state": "PREEMPTED"}, "pod can't be adopted: it is PREEMPTED, not READY"),
         ({"adopted": f"old-0-g1-{mine}"},
-         "pod is old-0 of your herd already; `herd status old`, or `herd adopt` if no job of this"
-         " name exists"),
+         "pod is old-0 of your herd already; `herd status old`, or `herd engine adopt` if no"
+         " job of this name exists"),
         ({"request": "gpt-0-g1-zzz"},
-         "pod belongs to another herd user; `herd adopt zzz` takes over everything of theirs"),
+         "pod belongs to another herd user; `herd engine adopt zzz` takes over everything of"
+         " theirs"),
     ]:  # fmt: skip
         rig.nodes = [replace(node("pod"), **changes)]  # type: ignore[arg-type]
         assert refusal(rig, "pod") == says

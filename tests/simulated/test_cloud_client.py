@@ -191,7 +191,7 @@ def test_a_node_that_ignores_project_keys_gets_its_own_and_keeps_the_rest() -> N
 
 
 def test_two_processes_that_change_a_nodes_metadata_undo_nothing(tmp_path: Path) -> None:
-    """Such as an engine that adds an SSH key while `herd adopt` writes its card."""
+    """Such as an engine that adds an SSH key while `herd engine adopt` writes its card."""
 
     async def work(user: User) -> None:
         metadata = {"startup-script": "true", "block-project-ssh-keys": "TRUE"}

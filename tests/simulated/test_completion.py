@@ -58,7 +58,7 @@ def test_bash_completes_names_of_jobs(environ: dict[str, str]) -> None:
     assert complete(environ, "wait", "gpt", "re") == ["resnet"]
     assert complete(environ, "exec", "gpt-") == ["gpt-0", "gpt-1"]
     assert complete(environ, "sweep", "best", "g") == ["gpt"]
-    assert complete(environ, "sta") == ["status", "stacks"]
+    assert complete(environ, "st") == ["status", "stop"]
     assert complete(environ, "logs", "--ta") == ["--tail"]
     assert complete(environ, "context", "use", "g") == []
     world = environ.pop("HERD_WORLD")

@@ -214,7 +214,6 @@ def test_words_of_a_command() -> None:
         (("up",), "give a node: herd up FILE"),
         (("down",), "name the jobs: herd down NAME…, or herd down --all"),
         (("down", "gpt", "--all"), "name the jobs"),
-        (("scale", "gpt", "0"), "0 is not in the range"),
         (("stop",), "missing argument"),
     ],
 )

@@ -103,7 +103,9 @@ def test_down_never_claims_that_nothing_is_left(
     assert proxy.asked > truths
 
 
-@pytest.mark.parametrize("words", [["gc"], ["exec", "pend", "--", "true"], ["adopt"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["gc"], ["exec", "pend", "--", "true"], ["engine", "adopt"]], ids=" ".join
+)
 def test_no_other_command_believes_the_proxy(
     proxy: Proxy, words: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -430,7 +430,7 @@ def test_an_exact_name_that_is_in_use_is_refused_with_whose_it_is(rig: SubmitRig
     text = JOB + "node_name: my-tpu"
     mine = project_access.get_owner_id(rig.session.config_folder)
     for bid, says in {
-        "": "herd did not create it: `herd adopt` takes it over, or choose another name",
+        "": "herd did not create it: `herd engine adopt` takes it over, or choose another name",
         "gpt-0-g1-zzz": "it belongs to another herd user: choose another name",
         f"old-0-g1-{mine}": "it belongs to job old: `herd down old`",
     }.items():
@@ -445,7 +445,7 @@ def test_an_exact_name_that_is_in_use_is_refused_with_whose_it_is(rig: SubmitRig
     ]
     assert rig.submit_file(text + "\ncopies: 2") == [
         "job.yaml:4: node_name: a node my-tpu-1 already exists in us-central2-b, and herd did not"
-        " create it: `herd adopt` takes it over, or choose another name"
+        " create it: `herd engine adopt` takes it over, or choose another name"
     ]
     rig.nodes = None  # the cloud is not reached: that is no reason to refuse it
     assert rig.word(text + "\ncopies: 2") == "changed"

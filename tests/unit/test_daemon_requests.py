@@ -24,7 +24,7 @@ from tpuherd.clock import WallClock
 from tpuherd.commands.command_types import HostOutcome, new_command_id, parse_outcome, worst_status
 from tpuherd.commands.failure_table import failure_table, last_lines
 from tpuherd.daemon import handshake
-from tpuherd.daemon.handshake import NO, YES, install_stamp
+from tpuherd.daemon.handshake import NO, OWN_COMMAND, YES, install_stamp
 from tpuherd.daemon.request import (
     LENGTH,
     XUCRED_SIZE,
@@ -53,6 +53,10 @@ FOLDERS = ("tpuherd", "tpuherd/cli", "tpuherd_host", "tpuherd_host/agent")
         ("-q -v logs pod", True),
         ("sim start", False),
         ("sim exec", False),
+        ("engine daemon status", True),
+        ("--world w engine daemon stop --now", True),
+        ("engine status", False),
+        ("exec engine daemon", True),
         ("--world", False),
         ("", False),
     ],
@@ -63,8 +67,8 @@ def test_which_commands_go_to_the_daemon(line: str, kept: bool) -> None:
 
 def test_every_daemon_command_exists() -> None:
     there = set(SECTIONS["Hosts"]) - {"open", "profile"}  # they start programs of their user
-    others = {alias for alias, name in ALIASES.items() if name in there}
-    assert there | others | set(HIDDEN) == launcher.IN_DAEMON
+    others = {alias for alias, words in ALIASES.items() if words[0] in there}
+    assert {OWN_COMMAND} | there | others | set(HIDDEN) == launcher.IN_DAEMON
 
 
 def test_a_request_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How `herd stacks` folds stacks: equal ones once, the odd host first."""
+"""How `herd profile --stacks` folds stacks: equal ones once, the odd host first."""
 
 import pytest
 

@@ -93,7 +93,7 @@ async def remove_dead_sockets(machine: Machine) -> Sequence[str]:
 async def stop_old_daemon(machine: Machine) -> Sequence[str]:
     if await stop_daemon(machine.environ):
         return ["stopped the old daemon; the next command on a host starts a new one"]
-    return ["the old daemon is busy and was left alone: herd daemon stop --now"]
+    return ["the old daemon is busy and was left alone: herd engine daemon stop --now"]
 
 
 #: By the `fix` of a result.

@@ -193,7 +193,9 @@ def judge_daemon(
             "daemon",
             CheckStatus.WARNING,
             f"the daemon (pid {pid}) {old}{f', and is busy: {busy}' if busy else ''}",
-            "herd daemon stop --now (commands on hosts go on)" if busy else "herd daemon stop",
+            "herd engine daemon stop --now (commands on hosts go on)"
+            if busy
+            else "herd engine daemon stop",
             "" if busy else "old-daemon",
         )
     return machine_result("daemon", CheckStatus.OK, f"pid {pid}, version {version}")

@@ -190,8 +190,8 @@ class CancellableRun:
 
 
 async def ask_daemon(environ: Mapping[str, str]) -> Mapping[str, Any] | None:
-    """Return what `herd daemon status --json` prints; None if no daemon runs."""
-    words = (sys.executable, "-P", "-m", LAUNCHER, "daemon", "status", "--json")
+    """Return what `herd engine daemon status --json` prints; None if no daemon runs."""
+    words = (sys.executable, "-P", "-m", LAUNCHER, "engine", "daemon", "status", "--json")
     done = await run_program(words, environ)
     if done.status != 0:
         return None
@@ -201,7 +201,9 @@ async def ask_daemon(environ: Mapping[str, str]) -> Mapping[str, Any] | None:
 
 async def stop_daemon(environ: Mapping[str, str]) -> bool:
     """Stop the daemon unless a command runs in it; whether it stopped."""
-    done = await run_program((sys.executable, "-P", "-m", LAUNCHER, "daemon", "stop"), environ)
+    done = await run_program(
+        (sys.executable, "-P", "-m", LAUNCHER, "engine", "daemon", "stop"), environ
+    )
     return done.status == 0
 
 

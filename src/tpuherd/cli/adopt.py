@@ -1,4 +1,4 @@
-"""`herd adopt`: takes over nodes of a lost store, of another owner, or of other tools."""
+"""`herd engine adopt`: takes over nodes of a lost store, of another owner, or of other tools."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,19 +31,21 @@ def adopt(names: tuple[str, ...], file: str | None, yes: bool, json_: bool) -> P
     """
     if file is not None:
         if not names:
-            raise click.UsageError("name the nodes: herd adopt NODE… --job FILE")
-        return make_parsed_command("herd adopt", partial(run_adopt_nodes, names, file, yes, json_))
+            raise click.UsageError("name the nodes: herd engine adopt NODE… --job FILE")
+        return make_parsed_command(
+            "herd engine adopt", partial(run_adopt_nodes, names, file, yes, json_)
+        )
     if len(names) > 1:
-        raise click.UsageError("to adopt nodes, give their job: herd adopt NODE… --job FILE")
+        raise click.UsageError("to adopt nodes, give their job: herd engine adopt NODE… --job FILE")
     owner = names[0] if names else None
-    return make_parsed_command("herd adopt", partial(run_adopt, owner, json_))
+    return make_parsed_command("herd engine adopt", partial(run_adopt, owner, json_))
 
 
 async def run_adopt(owner: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.adopt_resources import adopt_resources
 
-    async with open_job_session(console, home, "herd adopt") as here:
+    async with open_job_session(console, home, "herd engine adopt") as here:
         found = await adopt_resources(owner, here)
     if json_:
         await print_json(console, found)
@@ -72,11 +74,11 @@ async def run_adopt_nodes(
     from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 
     page, base = read_job_input(JobArguments(file=file, fields={}), console.folder)
-    async with open_job_session(console, home, "herd adopt", yes=yes) as here:
+    async with open_job_session(console, home, "herd engine adopt", yes=yes) as here:
         nodes = await find_nodes(names, here)
         checked = await check_adoption(nodes, page, base, here)
         if checked is None:
-            return await print_mistakes(page, file, "herd adopt", console)
+            return await print_mistakes(page, file, "herd engine adopt", console)
         found = await adopt_nodes(checked, here)
         if found is None:
             return ABORTED
@@ -88,7 +90,8 @@ async def run_adopt_nodes(
         await print_lines(console, f"Adopted {name} as {ask.slot}")
     if job.run is not None and console.said.loud >= 0:
         await console.print_notice(
-            f"herd adopt: {job.name}'s command starts there next to what runs already;"
-            f" `herd chips {job.name}` shows who uses the chips, `herd clean {job.name}` frees them"
+            f"herd engine adopt: {job.name}'s command starts there next to what runs already;"
+            f" `herd smi {job.name} --processes` shows who uses the chips,"
+            f" `herd clean {job.name}` frees them"
         )
     return 0

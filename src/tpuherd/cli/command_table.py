@@ -1,4 +1,8 @@
-"""The table of all commands, and the page of `herd --help`. Imports nothing: it must be quick."""
+"""The table of all commands, and the pages of `herd --help` and `--all`. Loads nothing."""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: By section and name: what the command does, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
@@ -22,17 +26,14 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "capacity": ("Show how zones have answered requests.", "tpuherd.cli.capacity:capacity"),
         "metrics": ("Print metrics for Prometheus.", "tpuherd.cli.metrics:metrics"),
         "notify": ("Send messages when jobs end, fail or wait.", "tpuherd.cli.notify:notify"),
-        "plan": ("Show what the engine would do now, and why.", "tpuherd.cli.plan:plan"),
         "sweep": ("Try many parameters on many nodes.", "tpuherd.cli.sweep:sweep"),
         "map": ("Run a command for each line of a file.", "tpuherd.cli.map:map_"),
-        "scale": ("Change a job's number of copies.", "tpuherd.cli.set_:scale"),
         "set": ("Change fields of a job.", "tpuherd.cli.set_:set_"),
         "stop": ("Stop jobs and give their nodes back.", "tpuherd.cli.stop:stop"),
         "resume": ("Resume jobs that were stopped or gave up.", "tpuherd.cli.stop:resume"),
         "down": ("Delete jobs and everything they hold.", "tpuherd.cli.down:down"),
         "gc": ("List cloud resources that herd created but no job uses.", "tpuherd.cli.gc:gc"),
         "export": ("Write a job for Kubernetes or Slurm.", "tpuherd.cli.export:export"),
-        "adopt": ("Take over nodes of a lost store or of other tools.", "tpuherd.cli.adopt:adopt"),
         "levanter": (
             "Run Levanter with the options of its scripts.",
             "tpuherd.cli.levanter:levanter",
@@ -47,8 +48,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "setup": ("Prepare a cloud project for TPUs.", "tpuherd.cli.setup:setup"),
-        "store": ("Move your jobs into PostgreSQL, or back.", "tpuherd.cli.store:store"),
-        "engine": ("Inspect, start or stop the engine of your jobs.", "tpuherd.cli.engine:engine"),
+        "engine": (
+            "Inspect the engine, its plan, its store, the daemon.",
+            "tpuherd.cli.engine:engine",
+        ),
     },
     "Hosts": {
         "exec": ("Run a command on many hosts at once.", "tpuherd.cli.exec:exec_"),
@@ -60,19 +63,12 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "nfs": ("Share one folder by NFS on all hosts.", "tpuherd.cli.nfs:nfs"),
         "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
         "open": ("Open a host in VS Code, Jupyter and others.", "tpuherd.cli.open_:open_"),
-        "ssh-config": ("Give hosts names for ssh.", "tpuherd.cli.ssh_config:ssh_config"),
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),
         "logs": ("Show the output of hosts, even of deleted ones.", "tpuherd.cli.logs:logs"),
-        "chips": ("Show which processes use the TPU chips.", "tpuherd.cli.chips:chips"),
         "smi": ("Show what every chip of every host does.", "tpuherd.cli.smi:smi"),
-        "stacks": ("Show where a job's processes are.", "tpuherd.cli.stacks:stacks"),
         "profile": ("Take a trace of a running job.", "tpuherd.cli.profile:profile"),
         "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),
-        "daemon": (
-            "Inspect or stop the daemon that keeps SSH connections.",
-            "tpuherd.cli.daemon:daemon",
-        ),
     },
     "Simulator": {
         "sim": ("Start, inspect and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
@@ -90,31 +86,56 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
 }
 #: Commands that other programs call, which help does not show.
 HIDDEN = {"ssh-proxy": "tpuherd.cli.ssh_proxy:ssh_proxy"}
-#: Other names of commands, which help does not show.
-ALIASES = {"keeper": "daemon", "holders": "chips", "doctor": "check"}
+#: Words that people search for, which help does not show: what they stand for.
+ALIASES = {"chips": ("smi", "--processes"), "stacks": ("profile", "--stacks")}
+#: The commands of a first week, which `herd --help` shows.
+FIRST = "run ls status logs why stop down ssh exec cp sync check context sim".split()
 
 HEAD = """\
 Usage: herd [OPTIONS] COMMAND [ARGS]...
 
   Run jobs and commands on Cloud TPU pods, real or simulated.
+
 """
 
 OPTIONS = """
+  --world DIRECTORY  Use the simulated world there, not Google Cloud.
+  -q, -v             Print less, or more.
+  --all              Show all commands and options; `herd COMMAND --help` one.
+"""
+
+ALL_OPTIONS = """
 Options (--world, -q and -v also after the command):
   --world DIRECTORY  Use the simulated world in DIRECTORY instead of Google
                      Cloud; the same as HERD_WORLD.
   -q, --quiet        Print only what was asked for.
   -v, --verbose      Print more; twice for everything.
   --version          Show the version.
-  -h, --help         Show this page; `herd COMMAND --help` explains a command.
+  --all              Show this page.
+  -h, --help         Show the first commands; `herd COMMAND --help` one.
 """
 
 
 def help_page() -> str:
-    """Return the text of `herd --help`."""
-    text = HEAD
+    """Return the text of `herd --help`: the commands of a first week."""
+    commands = {name: row for section in SECTIONS.values() for name, row in section.items()}
+    return HEAD + "".join(help_line(name, commands[name][0]) for name in FIRST) + OPTIONS
+
+
+def all_commands_page() -> str:
+    """Return the text of `herd --all`."""
+    text = HEAD.rstrip() + "\n"
     for title, commands in SECTIONS.items():
         text += f"\n{title}:\n"
-        for name, (sentence, _) in commands.items():
-            text += f"  {name:<17}  {sentence}\n"
-    return text + OPTIONS
+        text += "".join(help_line(name, sentence) for name, (sentence, _) in commands.items())
+    return text + ALL_OPTIONS
+
+
+def help_line(name: str, sentence: str) -> str:
+    return f"  {name:<17}  {sentence}\n"
+
+
+def expand_alias(arguments: "Sequence[str]", at: int) -> list[str]:
+    """Replace the word at that place, the command's, by what it stands for."""
+    words = ALIASES.get(arguments[at], arguments[at : at + 1]) if at < len(arguments) else ()
+    return [*arguments[:at], *words, *arguments[at + 1 :]]

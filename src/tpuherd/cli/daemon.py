@@ -1,4 +1,4 @@
-"""`herd daemon`: shows or stops the process that holds the SSH connections of commands."""
+"""`herd engine daemon`: shows or stops the process that holds the SSH connections of commands."""
 
 import json
 from functools import partial
@@ -28,20 +28,20 @@ def daemon() -> None:
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
     """Show its pid and version, the projects it is connected to, and the running commands."""
-    return make_parsed_command("herd daemon status", partial(run_daemon_status, json_))
+    return make_parsed_command("herd engine daemon status", partial(run_daemon_status, json_))
 
 
 @daemon.command()
 @click.option("--now", is_flag=True, help="Even while commands run; on hosts they continue.")
 def stop(now: bool) -> ParsedCommand:
     """Stop it and close its connections; commands on hosts continue."""
-    return make_parsed_command("herd daemon stop", partial(run_daemon_stop, now))
+    return make_parsed_command("herd engine daemon stop", partial(run_daemon_stop, now))
 
 
 async def run_daemon_status(json_: bool, console: "Console", home: "HostAccess") -> int:
     standing = home.daemon_status()
     if standing is None:
-        await console.print_notice(f"herd daemon status: {ABSENT}")
+        await console.print_notice(f"herd engine daemon status: {ABSENT}")
         return UNREACHED
     if json_:
         await console.write(json.dumps(standing, indent=2).encode() + b"\n")
@@ -57,10 +57,12 @@ async def run_daemon_status(json_: bool, console: "Console", home: "HostAccess")
 
 async def run_daemon_stop(now: bool, console: "Console", home: "HostAccess") -> int:
     if home.daemon_status() is None:
-        await console.print_notice(f"herd daemon stop: {ABSENT}")
+        await console.print_notice(f"herd engine daemon stop: {ABSENT}")
         return 0
     if home.stop_daemon(now=now):
         await console.write(b"Stopped the daemon\n")
         return 0
-    await console.print_notice("herd daemon stop: commands are running; --now stops it anyway")
+    await console.print_notice(
+        "herd engine daemon stop: commands are running; --now stops it anyway"
+    )
     return FAILED

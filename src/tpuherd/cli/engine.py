@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tpuherd.cli.adopt import adopt
 from tpuherd.cli.anywhere import named_world
+from tpuherd.cli.daemon import daemon
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
+from tpuherd.cli.plan import plan
 from tpuherd.cli.print_text import print_text
+from tpuherd.cli.store import store
 from tpuherd.errors import HerdError
 from tpuherd.exit_status import UNREACHED
 from tpuherd.settings import project_access
@@ -25,9 +29,9 @@ LOGS = ("engine.log.1", "engine.log")
 NONE = "no engine is running; the next command that needs it starts it"
 
 
-@click.group()
+@click.group(commands=[plan, adopt, store, daemon])
 def engine() -> None:
-    """Inspect, start, stop or move the process that keeps your jobs running."""
+    """Inspect the process that keeps your jobs running, its plan, its store and the daemon."""
 
 
 @engine.command()

@@ -62,4 +62,7 @@ def orphans_table(orphans: Sequence["Orphan"], width: int | None = None) -> str:
     rows = [("NAME", "ZONE", "STATE", "PER HOUR", "DELETE WITH")]
     for one in orphans:
         rows.append((one.name, one.zone, one.state, format_dollars(one.per_hour), one.command))
-    return format_table(rows, width=width) + "\n`herd adopt` takes over those whose job is known."
+    return (
+        format_table(rows, width=width)
+        + "\n`herd engine adopt` takes over those whose job is known."
+    )

@@ -13,7 +13,13 @@ from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
 from tpuherd.cli.anywhere import add_global_options, count_global_words
-from tpuherd.cli.command_table import ALIASES, HIDDEN, SECTIONS, help_page
+from tpuherd.cli.command_table import (
+    HIDDEN,
+    SECTIONS,
+    all_commands_page,
+    expand_alias,
+    help_page,
+)
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
 from tpuherd.cli.print_text import print_text
@@ -24,7 +30,7 @@ from tpuherd.withdrawn import option_sentence, replacement_sentence
 
 INTERRUPTED = 130
 MISUSED = 2
-OTHER_NAMES = frozenset(("context", "sim", "engine", "daemon"))  #: their NAMEs are not of jobs
+OTHER_NAMES = frozenset(("context", "sim"))  #: their NAMEs are not of jobs
 BROKEN_PIPE = 141
 
 PLACES = {name: place for commands in SECTIONS.values() for name, (_, place) in commands.items()}
@@ -37,7 +43,6 @@ class LazyGroup(click.Group):
         return list(PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        cmd_name = ALIASES.get(cmd_name, cmd_name)
         place = PLACES.get(cmd_name) or HIDDEN.get(cmd_name)
         if place is None:
             return None
@@ -59,9 +64,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in PLACES.keys() | ALIASES.keys() | HIDDEN.keys() and not args[0].startswith(
-            "-"
-        ):
+        if args[0] not in PLACES.keys() | HIDDEN.keys() and not args[0].startswith("-"):
             raise click.UsageError(unknown_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
 
@@ -75,12 +78,19 @@ def unknown_command(word: str) -> str:
     return f"unknown command {word}; {advice}"
 
 
+def show_all_commands(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo(all_commands_page(), nl=False)
+        ctx.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--world", envvar="HERD_WORLD", type=click.Path(file_okay=False, path_type=Path), default=None
 )
 @click.option("-q", "--quiet", is_flag=True)
 @click.option("-v", "--verbose", count=True)
+@click.option("--all", is_flag=True, is_eager=True, expose_value=False, callback=show_all_commands)
 @click.version_option(__version__, message="herd %(version)s")
 @click.pass_context
 def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
@@ -104,9 +114,10 @@ def run(
 
     What works on jobs or hosts is returned by click as a ParsedCommand, which `do` runs.
     """
+    arguments = expand_alias(arguments, count_global_words(arguments))
     try:
         result = herd.main(
-            list(arguments),
+            arguments,
             prog_name="herd",
             standalone_mode=False,
             color=choose_colour(environ),

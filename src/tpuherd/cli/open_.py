@@ -88,7 +88,7 @@ def make_server_command(program: str, target: str, folder: str, said: Any) -> Pa
 def code(target: str, folder: str) -> ParsedCommand:
     """Open FOLDER of the first host of TARGET in VS Code, by its extension Remote - SSH.
 
-    The default is the job's code, or else the home folder. It needs `herd ssh-config`, so that
+    The default is the job's code, or else the home folder. It needs `herd ssh --config`, so that
     VS Code finds the host and follows it to the next node.
     """
     from tpuherd.cli.open_programs import run_open_code

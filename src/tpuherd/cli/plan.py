@@ -1,4 +1,4 @@
-"""`herd plan`: shows what the planner would do now, in its own sentences."""
+"""`herd engine plan`: shows what the planner would do now, in its own sentences."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,14 +23,14 @@ def plan(name: str | None, json_: bool) -> ParsedCommand:
 
     It surveys the cloud once and changes nothing.
     """
-    return make_parsed_command("herd plan", partial(run_plan, name, json_))
+    return make_parsed_command("herd engine plan", partial(run_plan, name, json_))
 
 
 async def run_plan(name: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
     from tpuherd.jobs.preview_plan import preview_plan
 
-    async with open_job_session(console, home, "herd plan") as here:
+    async with open_job_session(console, home, "herd engine plan") as here:
         found = await preview_plan(name, here)
     if json_:
         await print_json(console, found)

@@ -43,16 +43,27 @@ class ProfileOptions:
     "--output", type=click.Path(path_type=Path, file_okay=False), metavar="DIRECTORY",
     help="Where to put the trace; default: profile-TARGET. Earlier traces there stay.",
 )  # fmt: skip
+@click.option("--stacks", is_flag=True, help="Show where its processes are now; take no trace.")
 @click.option("--no-open", is_flag=True, help="Do not start TensorBoard.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON; TensorBoard is not started.")
 @click.option("-y", "--yes", is_flag=True, help="Also on nodes of other herd users.")
-def profile(target: str, json_: bool, **said: "float | Path | bool | None") -> ParsedCommand:
+def profile(
+    target: str, json_: bool, stacks: bool, **said: "float | Path | bool | None"
+) -> ParsedCommand:
     """Trace the script that runs on TARGET, on all of its hosts at once, and open the trace.
 
     The trace shows each operation on the chips and what the host does meanwhile. JAX's own profiler
     takes it, so the job must have `profiler: true`, and its script must use tpuherd_host.train. You
     see how much slower steps were while it traced.
+
+    --stacks shows the stacks of all threads of the attempts instead, innermost call first. Equal
+    ones are shown once, those of the fewest hosts first: a host that hangs stands out. Python's
+    frames come from py-spy where the host has it, else from a script that uses tpuherd_host.train.
     """
+    if stacks:
+        if said["output"] is not None or said["no_open"]:
+            raise click.UsageError("--stacks takes no trace: of the options it takes only --json")
+        return make_parsed_command("herd profile", partial(run_stacks, target, json_))
     options = ProfileOptions(target=target, json_=json_, **said)  # type: ignore[arg-type]
     return make_parsed_command("herd profile", partial(run_profile, options))
 
@@ -120,3 +131,19 @@ async def open_trace(folder: Path, options: ProfileOptions, console: "Console") 
         await console.print_text(f"look at it with: {program} --logdir {folder}{missing}")
         return
     await run_program(LocalProgram(argv=(program, "--logdir", str(folder)), advice=""), console)
+
+
+async def run_stacks(target: str, json_: bool, console: "Console", home: "HostAccess") -> int:
+    from tpuherd.commands.ask_hosts import report_unreached
+    from tpuherd.commands.dump_stacks import dump_stacks
+    from tpuherd.views.printable import json_text
+    from tpuherd.views.stack_groups import list_stack_objects, stack_text
+
+    place, reach = await home.open_remote(console)
+    dumps, results = await dump_stacks(target, place, reach)
+    if json_:
+        text = json_text(list_stack_objects(dumps), indent=2) + "\n"
+        await console.write(text.encode(errors="replace"))
+    elif dumps:
+        await console.print_text(stack_text(dumps))
+    return await report_unreached(results, console)

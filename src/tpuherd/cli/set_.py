@@ -1,4 +1,4 @@
-"""`herd set` and `herd scale`: change fields of a job."""
+"""`herd set`: changes fields of a job."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -81,19 +81,3 @@ async def print_change(asked: SetOptions, made: "SubmitResult", console: "Consol
         await console.print_notice(f"{stored_job.job} already has these values")
     else:
         await print_lines(console, "\n".join((*change.lines, change.sentence)))
-
-
-@click.command()
-@click.argument("name")
-@click.argument("copies", type=click.IntRange(1))
-@other_user
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def scale(name: str, copies: int, user: str | None, yes: bool, json_: bool) -> ParsedCommand:
-    """Change the number of copies of a job to COPIES.
-
-    Existing copies keep running. If there are too many, the last ones are removed, after a
-    question.
-    """
-    setting = SetOptions(name=name, words=(f"copies={copies}",), user=user, yes=yes, json_=json_)
-    return make_parsed_command("herd scale", partial(run_set, setting, "herd scale"))

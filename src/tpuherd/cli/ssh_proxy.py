@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("login")
 @click.option("--carry", is_flag=True, help="Carry the bytes, too.")
 def ssh_proxy(file: Path, name: str, login: str, carry: bool) -> ParsedCommand:
-    """Connect ssh to the host NAME of the project in FILE; `herd ssh-config` writes such lines."""
+    """Connect ssh to the host NAME of the project in FILE; `herd ssh --config` writes this."""
     from tpuherd.commands.ssh_route import SshRequest
 
     request = SshRequest(name=name, suffix=file.stem, login=login)

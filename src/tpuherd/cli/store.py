@@ -1,4 +1,4 @@
-"""`herd store`: where the jobs are kept, and moving them."""
+"""`herd engine store`: where the jobs are kept, and moving them."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ def move(target: str) -> ParsedCommand:
     No engine may run meanwhile: herd engine stop. From then on the old store refuses to open. To
     finish an interrupted move, repeat it. Logs, series, code and secrets stay on this machine.
     """
-    return make_parsed_command("herd store move", partial(run_store_move, target))
+    return make_parsed_command("herd engine store move", partial(run_store_move, target))
 
 
 async def run_store_move(target: str, console: "Console", home: "HostAccess") -> int:
@@ -44,7 +44,7 @@ async def run_store_move(target: str, console: "Console", home: "HostAccess") ->
         if scope.database is None:
             raise InvalidInput(
                 "the jobs are in a file on this machine",
-                hint="name the database that has them: HERD_STORE=URL herd store move here",
+                hint="name the database that has them: HERD_STORE=URL herd engine store move here",
             )
         said = move_store_here(scope, scope.database, now)
     else:

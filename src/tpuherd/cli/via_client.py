@@ -32,9 +32,10 @@ from tpuherd.targets import is_path
 #: Commands that run here: they concern this machine, or copy many files.
 HERE = frozenset(
     """
-    context setup sim cp sync hosts forward daemon keeper ssh-config open
+    context setup sim cp sync hosts forward open
     """.split()
 )
+HERE_BELOW = (["engine", "move"], ["engine", "daemon"])
 PROGRAM = "HERD_SSH"  #: the ssh program with options
 READY, ABSENT, OLDER, STRANGE = 0, 214, 215, 213
 MASTER_S = 120
@@ -265,7 +266,9 @@ def is_remote_command(arguments: Sequence[str]) -> bool:
         return False
     if words[0] == "explain" and (len(words) < 2 or is_path(words[1]) or Path(words[1]).is_file()):
         return False  # a log of this machine
-    return words[0] not in HERE and words[:2] != ["engine", "move"]
+    if words[0] == "ssh" and arguments[arguments.index("ssh") + 1 :][:1] == ["--config"]:
+        return False
+    return words[0] not in HERE and words[:2] not in HERE_BELOW
 
 
 def needs_upload(words: Sequence[str]) -> bool:

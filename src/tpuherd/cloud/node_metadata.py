@@ -2,8 +2,8 @@
 
 A node's metadata has no fingerprint: a change replaces all of it, a moment after the call. Two
 writers that read before either change is applied undo one another, such as an engine that adds an
-SSH key and `herd adopt`, which writes a card. Nodes do not wait for each other: a hundred of them
-may become READY at once.
+SSH key and `herd engine adopt`, which writes a card. Nodes do not wait for each other: a hundred of
+them may become READY at once.
 """
 
 import asyncio

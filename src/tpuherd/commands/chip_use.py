@@ -1,6 +1,6 @@
 """Parses what an agent says of its host's chips and machine: typed, bounded, or refused. Pure.
 
-`herd chips` and `herd smi` both read who holds the chips here.
+`herd smi --processes` and `herd smi` both read who holds the chips here.
 """
 
 from collections.abc import Mapping

@@ -84,7 +84,7 @@ def find_installed_name(host: Host, place: "ProjectAccess", user: "UserConfig") 
         if mine and known in plan.names[mine.suffix]:
             return known
     raise InvalidInput(
-        f"ssh does not know {name}, by which VS Code finds it", hint="run herd ssh-config first"
+        f"ssh does not know {name}, by which VS Code finds it", hint="run herd ssh --config first"
     )
 
 

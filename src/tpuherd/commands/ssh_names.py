@@ -75,7 +75,7 @@ async def list_known_nodes(reach: RemoteSession, console: Console) -> tuple[str,
     try:
         survey = await reach.directory.list_nodes()
     except HerdError as error:
-        await console.print_notice(f"herd ssh-config: {error.sentence}; only jobs have names now")
+        await console.print_notice(f"herd ssh --config: {error.sentence}; only jobs have names now")
         return ()
     return list_node_names(known_node(node, owners) for node in survey.nodes)
 

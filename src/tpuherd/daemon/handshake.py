@@ -10,8 +10,7 @@ PROTOCOL = b"herd-keeper-1"  #: raised when the format of requests changes
 SOCKET = "keeper.sock"
 YES, NO = b"y", b"n"  #: the answers to a request; with NO nothing was started
 OTHER = b"o"  #: nothing was started either: another version is loaded, and busy
-#: The two names of the command that inspects the daemon, the former one last.
-OWN_COMMAND = frozenset(("daemon", "keeper"))
+OWN_COMMAND = "engine daemon"  #: inspects the daemon
 VALUED = "--world"  #: the only option before a command that takes a value
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 #: The packages whose modules a daemon may have loaded.
@@ -49,10 +48,13 @@ def module_stamps() -> list[tuple[str, int, int]]:
 
 def first_command(arguments: "Sequence[str]") -> "tuple[str, Sequence[str]]":
     """Return the command's name, or "", and all arguments before a `--`."""
-    rest = iter(arguments)
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    words: list[str] = []
+    rest = iter(before)
     for word in rest:
         if word == VALUED:
             next(rest, None)
         elif not word.startswith("-"):
-            return word, arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "", arguments
+            words.append(word)
+    own = " ".join(words[:2]) == OWN_COMMAND
+    return OWN_COMMAND if own else words[0] if words else "", before

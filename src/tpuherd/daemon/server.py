@@ -76,7 +76,7 @@ class Daemon:
         return place, await self._places.get_session(place)
 
     def daemon_status(self) -> Mapping[str, object]:
-        """Return what `herd daemon status` shows."""
+        """Return what `herd engine daemon status` shows."""
         return {
             "pid": os.getpid(),
             "version": __version__,
@@ -121,7 +121,7 @@ class Daemon:
         watch.cancel()
         tasks = list(self._commands)
         for task in tasks:
-            if self._commands[task]:  # but not `herd daemon stop`, which still answers
+            if self._commands[task]:  # but not `herd engine daemon stop`, which still answers
                 task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._places.close()
@@ -193,7 +193,7 @@ class Daemon:
         """Return YES; for another installation OTHER while busy, else NO, and end."""
         if request.stamp != self._stamp and self._has_same_modules(request.stamp):
             self._stamp = request.stamp
-        if request.stamp == self._stamp or first_command(request.arguments)[0] in OWN_COMMAND:
+        if request.stamp == self._stamp or first_command(request.arguments)[0] == OWN_COMMAND:
             return YES
         if self._is_busy():
             return OTHER
@@ -210,7 +210,7 @@ class Daemon:
         me = asyncio.current_task()
         assert me is not None
         command, status, out, err = parse_command_line(request)
-        if command is not None and not command.name.startswith("herd daemon"):
+        if command is not None and not command.name.startswith("herd engine daemon"):
             self._commands[me] = " ".join(request.arguments)[:200]
         colour = choose_colour(request.environ)
         console = Console(files, request.folder, request.environ, colour=colour)

@@ -26,7 +26,7 @@ CHIP_RULES = (
         chips=True,
         cause="the lock file belongs to another user, or a process that this user can't see holds"
         " the chips; the file alone is no lock",
-        fix="`herd chips NODE` shows who holds them. If nobody does:"
+        fix="`herd smi NODE --processes` shows who holds them. If nobody does:"
         " `sudo rm /tmp/libtpu_lockfile` on this host. Start all runs as the same user",
         source="libtpu 0.0.51; jax#10192",
         evidence="measured, source",
@@ -51,8 +51,8 @@ CHIP_RULES = (
         chips=True,
         cause="the lock file belongs to another user or a process holds the chips, in the words of"
         " newer versions",
-        fix="`herd chips NODE` shows who holds them. If nobody does, remove /tmp/libtpu_lockfile,"
-        " /tmp/libtpu_lock_UID and ~/.libtpu_lockfile",
+        fix="`herd smi NODE --processes` shows who holds them. If nobody does, remove"
+        " /tmp/libtpu_lockfile, /tmp/libtpu_lock_UID and ~/.libtpu_lockfile",
         source="openxla/xla tpu_initialize_util.cc",
         evidence="source",
     ),
@@ -125,8 +125,8 @@ CHIP_RULES = (
         generic=True,
         cause="JAX found no chips and runs on the CPU, a hundred times slower: they are held by"
         " another process or are not there",
-        fix="set JAX_PLATFORMS=tpu,cpu so that it fails instead; `herd chips NODE` shows who holds"
-        " the chips",
+        fix="set JAX_PLATFORMS=tpu,cpu so that it fails instead; `herd smi NODE --processes` shows"
+        " who holds the chips",
         source="jax#10192, jax#12416",
         evidence="report",
     ),
@@ -186,8 +186,8 @@ CHIP_RULES = (
         chips=True,
         generic=True,
         cause="the chips of this host did not come up, and no known reason stands beside it",
-        fix=f"read the rest of the line; `herd chips NODE` shows who holds the chips; else"
-        f" {NEW_NODE}",
+        fix=f"read the rest of the line; `herd smi NODE --processes` shows who holds the chips;"
+        f" else {NEW_NODE}",
         source="libtpu 0.0.51; jax/_src/xla_bridge.py",
         evidence="measured",
     ),

@@ -26,7 +26,7 @@ CLUSTER_RULES = (
         hint=True,
         cause="other hosts are missing after {seconds} seconds: not started, still installing, or"
         " ended while importing",
-        fix=f"compare the processes of all hosts (`herd chips NODE`); {TOGETHER}",
+        fix=f"compare the processes of all hosts (`herd smi NODE --processes`); {TOGETHER}",
         source="jax/_src/xla_bridge.py; jax#19971, jax#12456, jax#22436",
         evidence="source, report",
     ),

@@ -24,7 +24,7 @@ OOM_RULES = (
         words=("Error allocating device buffer",),
         cause="the chip's memory is full or in pieces: another program is on the chips, or arrays"
         " are still referenced",
-        fix=f"`herd chips NODE` shows who uses the chips; {SMALLER}",
+        fix=f"`herd smi NODE --processes` shows who uses the chips; {SMALLER}",
         source="openxla/xla docs/errors/error_0100.md",
         evidence="source",
     ),

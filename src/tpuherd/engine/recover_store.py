@@ -30,7 +30,7 @@ def recover_store(
             return False  # a lost job's node there would become an orphan
         known = parts.store.stored_jobs()
         if lost is None and not past.is_blank():
-            return True  # a job was submitted meanwhile: herd adopt does it
+            return True  # a job was submitted meanwhile: herd engine adopt does it
         dropped = past.dropped_jobs()
         observations = [
             one

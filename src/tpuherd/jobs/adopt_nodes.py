@@ -89,12 +89,12 @@ def refuse_unusable(node: Node, here: Session) -> None:
             here.check_user(stored)
         raise InvalidInput(
             f"{node.name} is {named.slot} of your herd already",
-            hint=f"`herd status {named.job}`, or `herd adopt` if no job of this name exists",
+            hint=f"`herd status {named.job}`, or `herd engine adopt` if no job of this name exists",
         )
     if named is not None:
         raise InvalidInput(
             f"{node.name} belongs to another herd user",
-            hint=f"`herd adopt {named.owner}` takes over everything of theirs",
+            hint=f"`herd engine adopt {named.owner}` takes over everything of theirs",
         )
     if not node.ready:
         raise InvalidInput(f"{node.name} can't be adopted: it is {node.state}, not READY")
@@ -218,7 +218,7 @@ async def write_cards(adoption: NodeAdoption, stored: StoredJob, here: Session) 
 
 
 async def remove_cards(nodes: Sequence[Node], cloud: Cloud) -> None:
-    """Undo; a node whose card can't be removed is shown by `herd gc` and `herd adopt`."""
+    """Undo; a node whose card can't be removed is shown by `herd gc` and `herd engine adopt`."""
     for node in nodes:
         try:
             await cloud.write_card(node.zone, node.name, None)

@@ -11,7 +11,9 @@ def move_store_to(scope: ProjectScope, url: str, environ: Mapping[str, str], now
     """Move the jobs into PostgreSQL; return a sentence for the user."""
     address = load_address(url, environ)
     if scope.database is not None and scope.database.url != address.url:
-        raise InvalidInput(f"the jobs are in {scope.database.title}", hint="herd store move here")
+        raise InvalidInput(
+            f"the jobs are in {scope.database.title}", hint="herd engine store move here"
+        )
     from tpuherd.store.change_kind import move_to_server
 
     many = move_to_server(scope, address, now, login=resolve_login(environ))

@@ -110,7 +110,7 @@ def node_holder(bid: str, job: str, owners: Collection[str]) -> str:
     """Return whose node it is, with what to do; "" if it is the job's own."""
     found = split_bid_name(bid)
     if found is None:
-        return "herd did not create it: `herd adopt` takes it over, or choose another name"
+        return "herd did not create it: `herd engine adopt` takes it over, or choose another name"
     if found.owner not in owners:
         return "it belongs to another herd user: choose another name"
     return "" if found.job == job else f"it belongs to job {found.job}: `herd down {found.job}`"

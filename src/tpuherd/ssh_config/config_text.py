@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tpuherd.errors import InvalidInput
 
-BEGIN = "# >>> herd ssh-config >>>"
-END = "# <<< herd ssh-config <<<"
-NOTE = "# These lines are herd's; `herd ssh-config --remove` deletes them."
-HEAD = "# Written by herd, which changes it as your jobs change: see `herd ssh-config --help`.\n"
+BEGIN = "# >>> herd ssh --config >>>"
+END = "# <<< herd ssh --config <<<"
+NOTE = "# These lines are herd's; `herd ssh --config remove` deletes them."
+HEAD = "# Written by herd, which changes it as your jobs change: see `herd ssh --config --help`.\n"
 ODD_PATH = re.compile(r"[\x00-\x1f\"\\$%*?\[\]]")  #: ssh would read them as something else
 HOST_LINE = re.compile(r"[ \t]*Host(?:[ \t]*=[ \t]*|[ \t]+)(.*)", re.I)
 #: A socket's path has at most 104 bytes on macOS, ssh first binds one with 17 more, and %C is 40.

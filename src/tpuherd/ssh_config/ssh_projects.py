@@ -61,7 +61,7 @@ def read_project(file: Path) -> SshProject:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(
             f"{file} can't be used ({type(error).__name__}: {error})",
-            hint="delete it, then run herd ssh-config",
+            hint="delete it, then run herd ssh --config",
         ) from error
 
 

@@ -70,7 +70,7 @@ def leave_file(folder: Path, address: StoreAddress, now: float) -> dict[str, str
 
 def hold_alone(store: Database, now: float) -> int:
     """Take the lease, so that no engine runs."""
-    holder = LeaseHolder(pid=os.getpid(), host=socket.gethostname(), who="herd store move")
+    holder = LeaseHolder(pid=os.getpid(), host=socket.gethostname(), who="herd engine store move")
     epoch = store.take_lease(holder, now, LEASE_S)
     if epoch is None:
         raise OperationFailed("an engine is using the store", hint="stop it: herd engine stop")

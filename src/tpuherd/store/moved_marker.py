@@ -15,7 +15,9 @@ from tpuherd.store.corruption import ASIDE, NAME, explain_errors
 MARKER_FILE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
 ARRIVED = "arrived"  #: the token of the last move that arrived here
 SERVER = "PostgreSQL database "  #: how the name of a store there begins
-HERE = "use them there (HERD_STORE=URL), or take them back: HERD_STORE=URL herd store move here"
+HERE = (
+    "use them there (HERD_STORE=URL), or take them back: HERD_STORE=URL herd engine store move here"
+)
 BACK = "herd engine move --back brings it back; herd engine move --to finishes an interrupted move"
 
 

@@ -68,7 +68,8 @@ def refuse_jobs_here(folder: Path, address: StoreAddress) -> None:
     if (folder / NAME).exists() and read_moved_marker(folder) is None and has_jobs(folder):
         raise InvalidInput(
             f"this machine's own store has jobs of this project, and so may the {address.title}",
-            hint="take them there, without HERD_STORE or the context's store: herd store move URL",
+            hint="take them there, without HERD_STORE or the context's store:"
+            " herd engine store move URL",
         )
 
 

@@ -107,7 +107,8 @@ def outdated_error(connection: sqlite3.Connection) -> InvalidInput:
     ((_, _, file),) = connection.execute("PRAGMA database_list").fetchall()
     return InvalidInput(
         f"the store {file} was written by an older herd, whose format this herd cannot read",
-        hint=f"move it away (mv {file} {file}.old), then take the running nodes over: herd adopt",
+        hint=f"move it away (mv {file} {file}.old), then take the running nodes over:"
+        " herd engine adopt",
     )
 
 

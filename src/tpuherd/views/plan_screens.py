@@ -1,4 +1,4 @@
-"""`herd plan` and `herd capacity` on a terminal."""
+"""`herd engine plan` and `herd capacity` on a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ def plan_screen(
     colour: bool,
     width: int,
 ) -> str:
-    """`herd plan`: what each slot does, then + requests and - withdrawals."""
+    """`herd engine plan`: what each slot does, then + requests and - withdrawals."""
     parts = []
     if frozen:
         mark = paint_text(WARNING.sign, WARNING.tint, colour=colour)
