@@ -27,7 +27,6 @@ from tpuherd.diagnosis.explain import FindingRole
 from tpuherd.diagnosis.rule import RuleClass
 from tpuherd.exports import write_export
 from tpuherd.jobfile.fields import TIERS, ChangeImpact
-from tpuherd_sim.compare.differences import KINDS
 
 LINE: Schema = {
     "type": "object",
@@ -285,25 +284,6 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "remedy": (TEXT, "how to mend it; empty if all is well"),
         "fix": (TEXT, "what --fix would repair; empty: nothing"),
     })),
-    "herd record status --json": object_of({
-        "recording": (FLAG, "whether this project is being recorded now"),
-        "file": (or_null(TEXT), "the transcript; null: there is none"),
-        "until": (or_null(NUMBER), "when it ends by itself, in seconds since 1970"),
-        "bytes": (or_null(COUNT), "its size"),
-    }),
-    "herd sim compare TRANSCRIPT --json": object_of({
-        "cloud": (TEXT, "what was recorded: google or world"),
-        "exchanges": (COUNT, "how many requests were compared"),
-        "hosts": (COUNT, "how many hosts"),
-        "skipped": (COUNT, "lines that were cut or malformed"),
-        "differences": (list_of(object_of({
-            "kind": ({"enum": list(KINDS)}, "its kind"),
-            "subject": (TEXT, "the field, method, state or entry"),
-            "sentence": (TEXT, "what is different"),
-            "line": (COUNT, "of the transcript, where it is seen first"),
-            "times": (COUNT, "how often it is seen"),
-        })), "each once"),
-    }),
     "herd set NAME --json": SET,
     "herd scale NAME --json": SET,
     "herd stop NAME --json": TURNED,

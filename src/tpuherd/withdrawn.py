@@ -13,6 +13,8 @@ COMMANDS = {
     "scale": "herd set JOB copies=N",
     "ssh-config": "herd ssh --config",
     "doctor": "herd check",
+    "record": "tools/record.py in a checkout",
+    "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
 }
 
 #: By field of a job and a value that it no longer has: what is different without it.

@@ -189,27 +189,3 @@ def test_chips_in_use_show_what_the_host_says_and_idle_ones_say_why(user: User) 
     table = user.herd("smi", "pod/w1")
     assert table.stdout.count("accel") == 4
     assert "no program uses the chips" in table.stdout
-
-
-def test_a_recorded_pod_is_as_the_model_says(user: User, tmp_path: Path) -> None:
-    """A transcript of real processes, with the facts of real hosts, has no difference."""
-    file = tmp_path / "t.jsonl"
-    assert user.herd("record", "start", file).returncode == 0
-    hold = "exec 3</dev/accel0; echo held; cat"
-    with user.begun("exec", "pod/w0", "-c", hold, stdin=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdin is not None
-        assert "held" in holder.stdout.readline()
-        done = user.herd("record", "hosts", "pod/w[0-1]")
-        holder.stdin.close()
-        holder.wait()
-    assert done.returncode == 0, done.stderr
-    assert user.herd("hosts", "pod").returncode == 0
-    assert user.herd("record", "stop").returncode == 0
-    done = user.herd("sim", "compare", file)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert "and 2 hosts of a simulated world" in done.stdout
-    hosts = [line for line in file.read_text().splitlines() if '"kind":"host"' in line]
-    assert sorted("tpu.runtime.hbm.memory.total.bytes" in line for line in hosts) == [False, True]
-    for name in ("pod", "demo", "127.", user.home.name):
-        assert name not in file.read_text()

@@ -52,7 +52,6 @@ NOT_RUN = {
     "docs/howto/containers.md": JOB,
     "docs/howto/real-project.md": GOOGLE,
     "docs/howto/recipes.md": JOB,
-    "docs/howto/record.md": GOOGLE,
     "docs/howto/scenarios.md": "its trace runs in integration/test_docs_run.py",
     "docs/howto/servers.md": TOOL,
     "docs/howto/setup.md": GOOGLE,

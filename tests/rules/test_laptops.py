@@ -16,7 +16,6 @@ LINUX = (
     "tpuherd_host/agent/",
     "tpuherd_host/bucket_probe.py",
     "tpuherd_host/ray_cluster/",
-    "tpuherd_host/record_probe.py",
     "tpuherd/remote/bootstrap_on_host.py",
 )
 #: Names of functions and constants that macOS lacks, or where they mean something else.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tpuherd.transcripts.placeholders import Placeholders
 from tpuherd.transcripts.redact_text import KnownValue, is_secret_name, redact_text
 
-HIDE = Placeholders(key=b"k" * 32, start=0.0)
+HIDE = Placeholders(key=b"k" * 32)
 #: Assembled here, so that scanners for keys do not find this file.
 PEM = (
     "-----BEGIN OPENSSH PRIVATE " + "KEY-----\nb3BlbnNza\nQAAAA\n-----END OPENSSH PRIVATE KEY-----"

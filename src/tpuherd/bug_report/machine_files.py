@@ -14,7 +14,6 @@ from typing import Any
 from tpuherd._version import __version__
 from tpuherd.bug_report.report_file import ReportFile, json_file
 from tpuherd.checks.machine_facts import Machine, nearest_existing, read_path
-from tpuherd.settings import recordings
 from tpuherd.settings.contexts_file import FILE as CONTEXTS
 from tpuherd.store import sample_file, schema
 from tpuherd_host.agent.frames import PROTOCOL as AGENT_PROTOCOL
@@ -42,7 +41,6 @@ def versions_file() -> ReportFile:
             "store": schema.OLDEST + len(schema.STEPS) - 1,
             "oldest_store": schema.OLDEST,
             "series": sample_file.FORMAT,
-            "transcript": recordings.FORMAT,
             "agent": AGENT_PROTOCOL,
         },
     }

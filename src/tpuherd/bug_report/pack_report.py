@@ -35,7 +35,7 @@ def redact_files(
     files: Iterable[ReportFile], known: Sequence[KnownValue]
 ) -> tuple[list[ReportFile], Counter[str]]:
     """Return the files without secrets, in their texts and their names."""
-    hide = Placeholders(key=os.urandom(KEY_BYTES), start=0.0)
+    hide = Placeholders(key=os.urandom(KEY_BYTES))
     counts: Counter[str] = Counter()
     shown = []
     for file in files:

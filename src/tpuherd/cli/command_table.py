@@ -72,10 +72,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Simulator": {
         "sim": ("Start, inspect and disturb a simulated Cloud TPU.", "tpuherd.cli.sim:sim"),
-        "record": (
-            "Record the traffic with the cloud, without names.",
-            "tpuherd.cli.record:record",
-        ),
     },
     "Shell": {
         "completion": (

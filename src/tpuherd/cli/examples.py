@@ -181,15 +181,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd sim policies --traces spot-traces --policy tpuherd --json",
         "herd sim policies --sweep all --seeds 3",
     ),
-    "sim compare": ("herd sim compare herd-transcript.jsonl",),
     "sim log": ("herd sim log -f",),
     "sim env": ('eval "$(herd sim env)"',),
-    "record": ("herd record start", "herd record stop"),
-    "record start": ("herd record start", "herd record start v5e.jsonl --for 3d"),
-    "record stop": ("herd record stop",),
-    "record status": ("herd record status",),
-    "record show": ("herd record show herd-transcript.jsonl",),
-    "record hosts": ("herd record hosts gpt/w0",),
     "completion": ('eval "$(herd completion bash)"', "herd completion fish | source"),
 }
 

@@ -64,26 +64,6 @@ class RequestAuth(Protocol):
 QueryValue = str | int | list[str]  #: a list repeats the parameter
 
 
-class ExchangeNote:
-    """What becomes of one request; this one is not recorded."""
-
-    def record_reply(self, status: int, body: bytes) -> None:
-        """The cloud replied."""
-
-    def record_failure(self, failure: str) -> None:
-        """There was no reply; `failure` is a word of ours."""
-
-
-class ExchangeRecorder(Protocol):
-    """Where requests are recorded."""
-
-    def begin_exchange(
-        self, method: str, url: str, query: Mapping[str, QueryValue], body: Json | None
-    ) -> ExchangeNote:
-        """A request is about to be sent."""
-        ...
-
-
 class RestClient:
     """Sends requests to the cloud's services."""
 
@@ -92,12 +72,10 @@ class RestClient:
         client: LazyHttpClient | httpx2.AsyncClient,
         urls: ServiceUrls,
         bearer: RequestAuth,
-        recorder: ExchangeRecorder | None = None,
     ) -> None:
         self.client = client
         self.urls = urls
         self.bearer = bearer
-        self.recorder = recorder  #: writes transcripts while the project is recorded
         self.reads = 0  #: number of GET requests so far
 
     async def call_tpu(
@@ -170,11 +148,6 @@ class RestClient:
         self.reads += method == "GET"
         params = {name: word for name, word in query.items() if word != ""}
         service = url.partition("/v")[0]
-        note = (
-            self.recorder.begin_exchange(method, url, params, body)
-            if self.recorder is not None
-            else ExchangeNote()
-        )
         try:
             async with (
                 asyncio.timeout(CALL_S),
@@ -182,20 +155,14 @@ class RestClient:
                     method, url, json=body, params=params, headers=dict(headers)
                 ) as answer,
             ):
-                content = await read_body(answer)
-                note.record_reply(answer.status_code, content)
-                return read_json(answer, content)
+                return read_json(answer, await read_body(answer))
         except httpx2.TimeoutException as error:
-            note.record_failure("no answer in time")
             raise NotReached(f"the cloud did not answer within {TIMEOUT_S:g} s") from error
         except TimeoutError as error:
-            note.record_failure("incomplete in time")
             raise NotReached(f"the cloud's reply was not complete within {CALL_S:g} s") from error
         except httpx2.InvalidURL as error:  # made of a name in an earlier answer
-            note.record_failure("not sent")
             raise MalformedAnswer(f"{service} gave a name that no URL can have: {error}") from error
         except httpx2.HTTPError as error:
-            note.record_failure("connection failed")
             kind = NotListening if isinstance(error, httpx2.ConnectError) else NotReached
             raise kind(
                 f"the cloud at {service} can't be reached ({error})",

@@ -10,14 +10,7 @@ from collections.abc import Mapping
 
 from tpuherd.clock import Clock
 from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
-from tpuherd.cloud.rest import (
-    ErrorReply,
-    ExchangeRecorder,
-    Json,
-    QueryValue,
-    RequestAuth,
-    RestClient,
-)
+from tpuherd.cloud.rest import ErrorReply, Json, QueryValue, RequestAuth, RestClient
 from tpuherd.errors import HerdError, NotListening
 from tpuherd.settings.endpoints import ServiceUrls
 
@@ -36,9 +29,8 @@ class RetryingRest(RestClient):
         urls: ServiceUrls,
         bearer: RequestAuth,
         clock: Clock,
-        recorder: ExchangeRecorder | None = None,
     ) -> None:
-        super().__init__(client, urls, bearer, recorder)
+        super().__init__(client, urls, bearer)
         self._clock = clock
 
     async def _request_json(

@@ -20,9 +20,7 @@ from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 #: The agent, and modules for attempts: the archive is on their path.
 PACKAGE = Path(tpuherd_host.__file__).parent
 #: Programs that hosts get on their standard input when they are used.
-SENT_ALONE = frozenset(
-    ("bucket_probe.py", "collective_probe.py", "open_server.py", "record_probe.py")
-)
+SENT_ALONE = frozenset(("bucket_probe.py", "collective_probe.py", "open_server.py"))
 EPOCH = (1980, 1, 1, 0, 0, 0)  #: the earliest date that a zip can hold
 MAIN = f"""\
 import sys

@@ -16,7 +16,6 @@ from tpuherd.cloud.auth import AnonymousAuth, GoogleAuth
 from tpuherd.cloud.lazy_http import LazyHttpClient
 from tpuherd.cloud.node_cache import NodeCache
 from tpuherd.cloud.nodes_api import Cloud
-from tpuherd.cloud.record_traffic import TrafficRecorder
 from tpuherd.cloud.rest import RequestAuth, RestClient, google_http_client, world_http_client
 from tpuherd.cloud.retrying_rest import RetryingRest
 from tpuherd.remote.agent_bundle import current_agent
@@ -27,7 +26,6 @@ from tpuherd.remote.iap_tunnel import IapRelay
 from tpuherd.remote.resolve_hosts import CloudNodeDirectory, RemoteSession
 from tpuherd.settings.endpoints import IAP_URL
 from tpuherd.settings.project_access import ProjectAccess, find_owner_id, local_user, own_owner_ids
-from tpuherd.settings.recordings import recording_flag
 from tpuherd_host.agent.frames import PROTOCOL
 
 DESCRIPTORS = 65_536
@@ -83,11 +81,10 @@ async def open_cloud(
         bearer: RequestAuth = (
             AnonymousAuth() if place.world else GoogleAuth(place.credentials, http, clock)
         )
-        recorder = TrafficRecorder(recording_flag(place), clock)
         rest = (
-            RetryingRest(http, place.urls, bearer, clock, recorder)
+            RetryingRest(http, place.urls, bearer, clock)
             if retries
-            else RestClient(http, place.urls, bearer, recorder)
+            else RestClient(http, place.urls, bearer)
         )
         yield Cloud(
             rest, place.project, project_keys=place.project_keys, clock=clock,

@@ -1,1 +1,1 @@
-"""What a transcript keeps of the traffic with a cloud: shapes and known words, never names."""
+"""Text that may be shown to others: without secrets and names."""
