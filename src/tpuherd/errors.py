@@ -1,13 +1,25 @@
 """The errors that users see: one sentence, and a hint."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
 
 class HerdError(Exception):
     """An error for the user, in one sentence; `hint` says what to do next."""
+
+    status: int = 0  #: the HTTP status of the cloud's reply that it stands for; 0: of none
+    reply: Mapping[str, Any] = MappingProxyType({})  #: that reply's error object
 
     def __init__(self, sentence: str, *, hint: str = "") -> None:
         super().__init__(sentence)
         self.sentence = sentence
         self.hint = hint
+
+    def carry_reply(self, status: int, reply: Mapping[str, Any]) -> Self:
+        """Keep the cloud's reply, which decides what follows; the sentence is for people."""
+        self.status, self.reply = status, reply
+        return self
 
 
 class NotFound(HerdError):
@@ -36,6 +48,10 @@ class IdentityMismatch(HerdError):
 
 class InvalidInput(HerdError):
     """The request makes no sense."""
+
+
+class NotConfirmed(InvalidInput):
+    """The call needs a confirmation, and the caller gave none."""
 
 
 class Superseded(HerdError):

@@ -38,7 +38,6 @@ from tpuherd.cloud.project_policy_api import held_project_permissions, project_r
 from tpuherd.cloud.projects_api import get_project
 from tpuherd.cloud.quota_api import list_quota_limits
 from tpuherd.cloud.regions_api import list_address_limits
-from tpuherd.cloud.rest import ErrorReply
 from tpuherd.cloud.services_api import list_enabled_services
 from tpuherd.errors import HerdError, NoLogin, NotAllowed, NotFound
 from tpuherd.jobfile.data_egress import used_locations
@@ -144,9 +143,9 @@ async def check_services(view: CloudView) -> Sequence[CheckResult]:
 
 def is_disabled(answer: object) -> bool:
     """Whether an answer is Google's refusal because the API is not enabled."""
-    reply = answer.__cause__ if isinstance(answer, NotAllowed) else None
-    return isinstance(reply, ErrorReply) and (
-        error_info(reply.content).get("reason") == "SERVICE_DISABLED"
+    return (
+        isinstance(answer, NotAllowed)
+        and error_info(answer.reply).get("reason") == "SERVICE_DISABLED"
     )
 
 

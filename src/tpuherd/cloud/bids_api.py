@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import error_replies, nodes_api, parse, request_bodies, state_mapping
 from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.parse import Node, QueuedResource
-from tpuherd.cloud.rest import ErrorReply
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
@@ -111,11 +109,7 @@ class BidsApi:
 
     async def _is_already_created(self, ask: Ask, order: NodeSpec, error: HerdError) -> bool:
         """Whether it was refused because an earlier call already created it."""
-        reply = error.__cause__
-        if (
-            not isinstance(reply, ErrorReply)
-            or error_replies.parse_error(reply.content, reply.status).code != 6
-        ):
+        if not error.status or error_replies.parse_error(error.reply, error.status).code != 6:
             return False
         path = self._zone_path(ask.offer.zone)
         if ask.offer.kind is RequestKind.QUEUED:
@@ -253,11 +247,10 @@ def name_in_use_error(node: str, zone: str) -> BidRefused:
 
 def creation_error(error: HerdError, tier: str) -> HerdError:
     """What a failed create means: a refusal, invalid credentials, or an unknown outcome."""
-    reply: Any = error.__cause__
-    if not isinstance(reply, ErrorReply):
+    if not error.status:
         return error
-    found = error_replies.parse_error(reply.content, reply.status)
-    if reply.status >= 500:
+    found = error_replies.parse_error(error.reply, error.status)
+    if error.status >= 500:
         return NotReached(found.sentence)
     if found.code == error_replies.UNAUTHENTICATED:
         return error

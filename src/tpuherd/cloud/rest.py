@@ -39,14 +39,8 @@ class CloudConflict(OperationFailed):
     """Another client changed it meanwhile, or it is busy: read it again."""
 
 
-class ErrorReply(Exception):
-    """The cloud's error reply, as the cause of the error that we raise."""
-
-    def __init__(self, status: int, content: object) -> None:
-        super().__init__(f"HTTP status {status}")
-        error = content.get("error") if isinstance(content, dict) else None
-        self.status = status
-        self.content: Mapping[str, Any] = error if isinstance(error, dict) else {}
+class ConnectionCut(NotReached):
+    """The connection broke before the whole reply was there: another try may help."""
 
 
 class RequestAuth(Protocol):
@@ -128,12 +122,7 @@ class RestClient:
         try:
             return await self._send_request(method, url, body, query, headers)
         except NotAllowed as error:
-            reply = error.__cause__
-            if not (
-                isinstance(reply, ErrorReply)
-                and reply.status == 401
-                and self.bearer.invalidate_headers(headers)
-            ):
+            if error.status != 401 or not self.bearer.invalidate_headers(headers):
                 raise
         return await self._send_request(method, url, body, query, await self.bearer.auth_headers())
 
@@ -163,7 +152,7 @@ class RestClient:
         except httpx2.InvalidURL as error:  # made of a name in an earlier answer
             raise MalformedAnswer(f"{service} gave a name that no URL can have: {error}") from error
         except httpx2.HTTPError as error:
-            kind = NotListening if isinstance(error, httpx2.ConnectError) else NotReached
+            kind = NotListening if isinstance(error, httpx2.ConnectError) else ConnectionCut
             raise kind(
                 f"the cloud at {service} can't be reached ({error})",
                 hint="is the network up? For a simulated world: herd sim start",
@@ -190,7 +179,7 @@ def read_json(answer: httpx2.Response, body: bytes) -> Json:
     except (ValueError, RecursionError):
         content = None
     if status >= 400:
-        raise error_for_status(status, content, url) from ErrorReply(status, content)
+        raise error_for_status(status, content, url)
     if not 200 <= status < 300:
         to = f" to {headers['location'][:LOCATION_MAX]}" if "location" in headers else ""
         raise MalformedAnswer(
@@ -222,7 +211,11 @@ def error_for_status(status: int, content: object, url: str = "") -> HerdError:
     reply: Json = error if isinstance(error, dict) else {}
     sentence = reply.get("message")
     sentence = str(sentence or f"the cloud answered with HTTP status {status}").rstrip(".")
-    sentence = sentence[:MESSAGE_MAX]
+    found = described_error(status, sentence[:MESSAGE_MAX], reply, url)
+    return found.carry_reply(status, reply)
+
+
+def described_error(status: int, sentence: str, reply: Json, url: str) -> HerdError:
     if status == 404:
         return NotFound(sentence)
     if status == 401:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from tpuherd.clock import Clock
 from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
-from tpuherd.cloud.rest import ErrorReply, Json, QueryValue, RequestAuth, RestClient
-from tpuherd.errors import HerdError, NotListening
+from tpuherd.cloud.rest import ConnectionCut, Json, QueryValue, RequestAuth, RestClient
+from tpuherd.errors import HerdError
 from tpuherd.settings.endpoints import ServiceUrls
 
 PAUSES_S = (0.3, 1.0, 2.5)
@@ -49,20 +49,15 @@ class RetryingRest(RestClient):
         except HerdError as error:
             if not is_transient(error):
                 raise
-            raise trouble_error(error) from error.__cause__
+            raise trouble_error(error) from error
 
 
 def is_transient(error: HerdError) -> bool:
     """Whether a retry may help: not if nothing listens there, nor after a full timeout."""
-    cause = error.__cause__
-    if isinstance(cause, ErrorReply):
-        return cause.status in PASSING
-    cut = isinstance(cause, httpx2.HTTPError) and not isinstance(cause, httpx2.TimeoutException)
-    return cut and not isinstance(error, NotListening)
+    return error.status in PASSING or isinstance(error, ConnectionCut)
 
 
 def trouble_error(error: HerdError) -> HerdError:
     """The same error, worded as a temporary failure of the cloud."""
-    return type(error)(
-        f"the cloud has a temporary problem: {error.sentence}", hint="try again later"
-    )
+    sentence = f"the cloud has a temporary problem: {error.sentence}"
+    return type(error)(sentence, hint="try again later").carry_reply(error.status, error.reply)

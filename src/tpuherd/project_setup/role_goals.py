@@ -65,10 +65,12 @@ async def make_role(finding: GoalFinding, here: SetupSession) -> Facts:
         await project_policy_api.add_project_role(here.rest, here.project, member, role)
     except NotAllowed as error:
         hint = f"its owner can run: {grant_command(here.project, member, role)}"
-        raise NotAllowed("you may not change the project's roles", hint=hint) from error
+        refused = NotAllowed("you may not change the project's roles", hint=hint)
+        raise refused.carry_reply(error.status, error.reply) from error
     except InvalidInput as error:
         hint = "is the account's name right?"
-        raise InvalidInput(f"{member} can't get {role}: {error.sentence}", hint=hint) from error
+        wrong = InvalidInput(f"{member} can't get {role}: {error.sentence}", hint=hint)
+        raise wrong.carry_reply(error.status, error.reply) from error
     return {"member": member, "role": role}
 
 

@@ -19,7 +19,7 @@ from tpuherd.project_setup import (
     way_goals,
 )
 from tpuherd.project_setup.goals import COMPUTE, OS_LOGIN
-from tpuherd.project_setup.setup_session import SetupSession, is_api_disabled, refusing_reply
+from tpuherd.project_setup.setup_session import SetupSession, is_api_disabled
 from tpuherd.project_setup.setup_types import (
     Facts,
     GoalFinding,
@@ -152,8 +152,7 @@ async def make_goal(goal: SetupGoal, here: SetupSession) -> GoalFinding:
 
 def is_refusal(error: HerdError) -> bool:
     """Whether the cloud has answered no. After other errors the change may still happen."""
-    reply = refusing_reply(error)
-    return reply is not None and reply.status < 500
+    return 0 < error.status < 500
 
 
 def merge_facts(recorded: RecordedChange | None, facts: Facts) -> Facts:

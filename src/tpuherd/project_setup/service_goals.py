@@ -27,7 +27,8 @@ async def make_service(finding: GoalFinding, here: SetupSession) -> Facts:
     try:
         await services_api.enable_service(here.rest, here.project, name, here.clock)
     except (NotFound, InvalidInput) as error:
-        raise InvalidInput(f"{name} can't be enabled: {error.sentence}") from error
+        refusal = InvalidInput(f"{name} can't be enabled: {error.sentence}")
+        raise refusal.carry_reply(error.status, error.reply) from error
     return {}
 
 

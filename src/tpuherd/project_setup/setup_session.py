@@ -7,7 +7,7 @@ from typing import TypeVar
 from tpuherd.clock import Clock
 from tpuherd.cloud import project_policy_api, services_api
 from tpuherd.cloud.error_reasons import error_info
-from tpuherd.cloud.rest import ErrorReply, RestClient
+from tpuherd.cloud.rest import RestClient
 from tpuherd.errors import HerdError
 from tpuherd.project_setup.journal import SetupJournal
 from tpuherd.settings.project_access import ProjectAccess
@@ -67,15 +67,6 @@ class SetupSession:
             await self.clock.sleep(LOOK_S)
 
 
-def refusing_reply(error: BaseException) -> ErrorReply | None:
-    """Return the cloud's reply that caused an error; None if there was none."""
-    cause = error.__cause__
-    if cause is None or isinstance(cause, ErrorReply):
-        return cause
-    return refusing_reply(cause)
-
-
 def is_api_disabled(error: HerdError) -> bool:
     """Whether the cloud refused because the API is not enabled, or not everywhere yet."""
-    reply = refusing_reply(error)
-    return reply is not None and error_info(reply.content).get("reason") == "SERVICE_DISABLED"
+    return error_info(error.reply).get("reason") == "SERVICE_DISABLED"
