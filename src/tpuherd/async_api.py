@@ -13,7 +13,7 @@ from tpuherd.commands.find_logs import LogQuery
 from tpuherd.commands.read_logs import read_logs
 from tpuherd.commands.run_command import run_command
 from tpuherd.commands.ship_code import change_code, ship_folder
-from tpuherd.errors import InvalidInput
+from tpuherd.errors import InvalidInput, NotConfirmed
 from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges, MapOptions
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from tpuherd.cloud.nodes_api import Cloud
 
 T = TypeVar("T")
-SURE = "pass yes=True to confirm"
 
 
 class PresetAnswers:
@@ -82,7 +81,8 @@ class PresetAnswers:
 
     async def ask_confirmation(self, question: str, details: str = "") -> bool:
         if not self.yes:
-            raise InvalidInput(f"{details}\n{question}" if details else question, hint=SURE)
+            sentence = f"{details}\n{question}" if details else question
+            raise NotConfirmed(sentence, hint="pass yes=True to confirm")
         return True
 
 
@@ -144,11 +144,11 @@ class AsyncHerd:
                 return reached[0].cloud
 
             prompter = PresetAnswers(self._environ, yes=yes)
-            yield Session(
-                place=place, store=store, clock=clock, prompter=prompter, cloud=cloud,
-                acting_for=acting_for, naming_user=user_argument,
-            )  # fmt: skip
-            engine_control.ensure_engine(place, self._environ)
+            with engine_control.starting_engine(store, place, self._environ):
+                yield Session(
+                    place=place, store=store, clock=clock, prompter=prompter, cloud=cloud,
+                    acting_for=acting_for, naming_user=user_argument,
+                )  # fmt: skip
 
     async def run(self, job: Job, *, yes: bool = False) -> Submission:
         """Submit a job. `did` is submitted, unchanged, changed, resumed, or restarted if it had
@@ -216,7 +216,7 @@ class AsyncHerd:
             await remove_jobs(found, inventory, here)
             if wait:
                 async for _ in wait_until_gone(found.jobs, here):
-                    engine_control.ensure_engine(here.place, self._environ)
+                    engine_control.ensure_engine(here.store, here.place, self._environ)
             return found.jobs
 
     async def wait(self, *names: str, timeout: float | None = None) -> int:

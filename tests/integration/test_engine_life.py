@@ -15,6 +15,10 @@ import pytest
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner, begin, once_each, owner
+from tpuherd.exit_status import ReaderGone
+from tpuherd.jobs import engine_control
+from tpuherd.settings import project_access
+from tpuherd.store.database import Database
 
 pytestmark = pytest.mark.real
 KILLS = int(os.environ.get("HERD_KILLS", "10"))
@@ -196,3 +200,14 @@ def test_the_stacks_of_a_hanging_command_are_saved(user: Owner) -> None:
     assert "== gpt-0-g1" in text
     assert "sleep 1000" in text
     assert "thread" in text
+
+
+def test_an_engine_is_started_though_nobody_reads_what_a_command_prints(user: Owner) -> None:
+    user.job("gpt", COUNTING)
+    assert user.herd("engine", "stop").returncode == 0
+    place = project_access.resolve_access(user.env, world=user.world.folder)
+    store = Database(user.store_folder, time.time())
+    with pytest.raises(ReaderGone), engine_control.starting_engine(store, place, user.env):
+        raise ReaderGone  # by the first line that a command prints for `| true`
+    until(lambda: store.lease_holder(time.time()), "an engine", seconds=30)
+    store.close()

@@ -1,13 +1,16 @@
 """Which cloud is used, with which identity, and the messages if that is unclear."""
 
 import json
+import re
 import stat
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpuherd.errors import HerdError, InvalidInput, NotAllowed, NotFound, NotReached
+from tpuherd.jobfile.fields import COPIES_MAX, NAME_MAX, SLICES_MAX
 from tpuherd.ports import Host
 from tpuherd.remote.client_key import key_pair
 from tpuherd.settings import host_routes, project_access
@@ -200,8 +203,23 @@ def test_the_key_is_made_once_and_for_us_alone(tmp_path: Path) -> None:
 def test_the_owner_is_made_once(tmp_path: Path) -> None:
     first = project_access.get_owner_id(tmp_path / "config")
     assert first == project_access.get_owner_id(tmp_path / "config")
-    assert len(first) == 3
-    assert first.isalnum()
+    assert re.fullmatch(r"[a-z0-9]{6}", first)
+
+
+def test_an_owner_id_of_before_stays(tmp_path: Path) -> None:
+    (tmp_path / "owner").write_text("7kq")
+    assert project_access.get_owner_id(tmp_path) == "7kq"
+
+
+def test_letters_of_owner_ids_are_equally_likely() -> None:
+    letters = Counter("".join(project_access.new_owner_id() for _ in range(60_000)))
+    assert len(letters) == 36
+    assert max(letters.values()) < 1.1 * min(letters.values())  # 10,000 of each, ± 100
+
+
+def test_the_longest_name_of_a_node_is_short_enough_for_the_cloud() -> None:
+    name = f"{'j' * NAME_MAX}-{COPIES_MAX - 1}-g9999-{project_access.new_owner_id()}"
+    assert len(f"{name}-{SLICES_MAX - 1}") <= 63
 
 
 HOST = Host(

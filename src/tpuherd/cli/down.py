@@ -85,7 +85,7 @@ async def run_down(asked: DownOptions, console: "Console", home: "HostAccess") -
             if not await here.prompter.ask_confirmation(found.question, details):
                 return ABORTED
             await remove_jobs(found, seen, here)
-            engine_control.ensure_engine(here.place, console.environ)
+            engine_control.ensure_engine(here.store, here.place, console.environ)
         end = WaitResult()
         if asked.waits:
             end = await wait_and_report(found.jobs, asked.timeout_s, here, console)
@@ -118,7 +118,7 @@ async def wait_and_report(
         if now >= due and console.said.loud >= 0:
             await here.prompter.show_message(what)
             due = now + TELL_S
-        engine_control.ensure_engine(here.place, console.environ)
+        engine_control.ensure_engine(here.store, here.place, console.environ)
     raise AssertionError("wait_until_gone ends only when nothing is left")
 
 

@@ -1,7 +1,7 @@
 """Opens a Session for one command that changes jobs, and prints for it."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tpuherd.cli.ask_user import TerminalPrompter
@@ -46,17 +46,17 @@ async def open_job_session(
     try:
         await print_notices(console, place.store_folder)
         prompter = TerminalPrompter(console, name, yes=yes)
-        yield Session(
-            place=place,
-            store=store,
-            clock=clock,
-            prompter=prompter,
-            cloud=cloud,
-            acting_for=acting_for or "",
-        )
-        await refresh_ssh_names(place, store, console)
-        if begins:
-            engine_control.ensure_engine(place, console.environ)
+        ending = engine_control.starting_engine(store, place, console.environ)
+        with ending if begins else nullcontext():
+            yield Session(
+                place=place,
+                store=store,
+                clock=clock,
+                prompter=prompter,
+                cloud=cloud,
+                acting_for=acting_for or "",
+            )
+            await refresh_ssh_names(place, store, console)
     finally:
         store.close()
 

@@ -221,10 +221,7 @@ def preempt(
         try:
             done = send_request(facts, "POST", "weather", "preempt", body=body)
         except RequestRejected as denied:
-            there = (
-                f"; {known_nodes_text(facts)}" if "no node or host matches" in str(denied) else ""
-            )
-            raise WorldError(f"{denied}{there}") from denied
+            raise WorldError(f"{denied}; {known_nodes_text(facts)}") from denied
         if json_:
             echo_json(done)
             return

@@ -87,7 +87,7 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
             store.stored_jobs() or not engine_control.has_known_jobs(store)
         ):  # new, or the store was lost
             with suppress(HerdError):
-                engine_control.ensure_engine(place, console.environ)
+                engine_control.ensure_engine(store, place, console.environ)
         yield StoreSession(store=store, clock=clock, console=console, login=login)
     finally:
         store.close()

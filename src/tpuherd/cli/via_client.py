@@ -110,12 +110,12 @@ def find_remote_machine(
             f"HERD_STORE is set, but the commands of {name} run on {via}, which does not get it",
             hint=f"unset it, and name the store: herd context add {name} --store URL",
         )
-    context.pop("account", None)
+    account = context.pop("account", None)
     if not context.get("store"):  # else the users of the store share one
         context.setdefault("login", host_login(environ.get("USER") or project_access.local_user()))
     world = Path(context["world"]).expanduser() if context.get("world") else None
     if world is None:
-        known = project_access.find_credentials(environ, account=content.get("account"))
+        known = project_access.find_credentials(environ, account=account)
         context["project"] = project_access.resolve_project(environ, context, known)
     key = project_settings.project_key(world=world, project=context.get("project", ""))
     letter = {

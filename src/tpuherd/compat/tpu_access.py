@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpuherd.async_api import SURE, AsyncHerd
+from tpuherd.async_api import AsyncHerd
 from tpuherd.clock import WallClock
 from tpuherd.cloud.parse import Node
 from tpuherd.commands.command_types import resolve_hosts
 from tpuherd.compat.kept_contexts import context_file, forget_context
 from tpuherd.compat.levanter import job_name_for_node
-from tpuherd.errors import InvalidInput, NotReached, OperationFailed
+from tpuherd.errors import InvalidInput, NotConfirmed, NotReached, OperationFailed
 from tpuherd.job import Job
 from tpuherd.jobs.engine_control import ensure_engine
 from tpuherd.jobs.remove import wait_until_gone
@@ -147,9 +147,7 @@ class TpuAccess(AsyncHerd):
     async def _submit(self, one: WantedTpu) -> None:
         try:
             await self.up(one.build_job())
-        except InvalidInput as error:
-            if error.hint != SURE:
-                raise
+        except NotConfirmed as error:
             raise InvalidInput(error.sentence.splitlines()[-1], hint=BILLED_HINT) from None
 
     async def _take_over(self, one: WantedTpu) -> None:
@@ -196,7 +194,7 @@ class TpuAccess(AsyncHerd):
         """Wait for the node, and for the queued resource of its job, which goes after it."""
         async with self._open_session() as here:
             async for _ in wait_until_gone([job_name_for_node(host)], here):
-                ensure_engine(here.place, self._environ)
+                ensure_engine(here.store, here.place, self._environ)
         while host in await self.list_nodes(zone):
             await self.clock.sleep(LOOK_S)
 

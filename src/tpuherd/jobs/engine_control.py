@@ -2,13 +2,14 @@
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tpuherd.background import start_process
 from tpuherd.clock import WallClock
-from tpuherd.errors import NotReached, OperationFailed
+from tpuherd.errors import HerdError, NotReached, OperationFailed
 from tpuherd.files import try_lock
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectAccess, ProjectScope
@@ -31,15 +32,25 @@ def open_store(scope: ProjectScope) -> Database:
     return open_database(scope, WallClock().now())
 
 
-def ensure_engine(place: ProjectAccess, environ: Mapping[str, str]) -> None:
+def ensure_engine(store: Database, place: ProjectAccess, environ: Mapping[str, str]) -> None:
     """Start the engine if none runs and a job may need it; InvalidInput if it may not lead."""
-    store = open_store(place)
+    if not is_engine_running(store, WallClock().now()) and has_unsettled_changes(store, place):
+        store.require_leader()
+        spawn_engine(place, environ)
+
+
+@contextmanager
+def starting_engine(
+    store: Database, place: ProjectAccess, environ: Mapping[str, str]
+) -> Iterator[None]:
+    """Start the engine afterwards, also after an error: what was stored before is carried out."""
     try:
-        if not is_engine_running(store, WallClock().now()) and has_unsettled_changes(store, place):
-            store.require_leader()
-            spawn_engine(place, environ)
-    finally:
-        store.close()
+        yield
+    except BaseException:
+        with suppress(HerdError, OSError):
+            ensure_engine(store, place, environ)
+        raise
+    ensure_engine(store, place, environ)
 
 
 def is_engine_running(store: Database, now: float) -> bool:
