@@ -151,7 +151,8 @@ def test_clean_all_ends_all_users_of_the_chips(home: Agents) -> None:
     assert (told["left"], os.waitpid(pid, 0)[1]) == ([], signal.SIGTERM)
     ended = client.event("ended", id="x-1")
     assert ended["signal"] == signal.SIGTERM
-    assert (ended["stopped"], ended["why"]) == (True, "ended by herd clean of test")
+    assert (ended["stopped"], ended["code"]) == (True, "cleaned")
+    assert ended["why"] == "ended by herd clean of test"
 
 
 @pytest.mark.parametrize("agent", ["x-0-a1-me", "x-0-g1-me-setup-1f-0"], ids=["attempt", "setup"])

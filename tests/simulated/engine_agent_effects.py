@@ -7,7 +7,7 @@ from tests.simulated.engine_programs import KILL
 from tpuherd.errors import NotReached
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import Ending
+from tpuherd_host.agent.state_machine.state import UNBORN, Ending
 
 if TYPE_CHECKING:
     from tests.simulated.engine_hosts import Machine
@@ -48,7 +48,8 @@ def spawn(machine: "Machine", effect: messages.SpawnProcess) -> None:
     """Begin the current stage."""
     if machine.view.disk_full:
         why = "the host could not begin it: No space left on device"
-        machine.later(0.0, machine.handle_event, messages.SpawnFailed(effect.work.id, 125, why))
+        failed = messages.SpawnFailed(effect.work.id, 125, why, UNBORN)
+        machine.later(0.0, machine.handle_event, failed)
         return
     machine.save(effect.work, False)
     machine.later(SPAWN_S, machine.begin, effect.work, machine.view.boot)

@@ -234,7 +234,7 @@ class StoredRun:
         if verdict is not None:
             why = facts.pop("why", "it ended")
             self.story.end(verdict, **facts)
-            self.story.events[-1].facts["why"] = f"attempt {self.story.number} ended: {why}"  # type: ignore[index]
+            self.story.events[-1].facts["why"] = why  # type: ignore[index]
 
     def save(self) -> None:
         store = Database(self.scope.store_folder, START)

@@ -144,11 +144,13 @@ def test_a_lasting_refusal_is_told_once_a_day_until_a_grant() -> None:
 
 
 def test_a_cost_limit_is_told_to_who_wants_ends_or_costs() -> None:
-    why = "it has cost 100.01 dollars, the limit is 100.00"
-    (note,) = told([event("slot.gave_up", why=why)], max_cost=100.0, cost=100.01)
+    (note,) = told([event("slot.gave_up", why="w", code="cost")], max_cost=100.0, cost=100.01)
     assert wants_note(Receiver(on=(Topic.COST,)), note)
     assert wants_note(Receiver(on=(Topic.GAVE_UP,)), note)
     assert "So far $100.01" in note.text
+    why = "it has cost 100.01 dollars, the limit is 100.00"  # words without a code, as once stored
+    (old,) = told([event("slot.gave_up", why=why)], max_cost=100.0, cost=100.01)
+    assert old.topics[0] is Topic.GAVE_UP and Topic.COST not in old.topics
 
 
 def test_what_is_of_no_job() -> None:

@@ -18,7 +18,7 @@ from tests.unit.planner_scenes import (  # fmt: skip
     sight,
 )
 from tests.unit.toy_cloud import offer, slot
-from tpuherd.model.observed import HostRun, NodeState, RunState
+from tpuherd.model.observed import EndCode, HostRun, NodeState, RunState
 from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import (
     DesiredSlots,
@@ -60,13 +60,14 @@ def test_an_attempt_stopped_for_stalling_has_stalled() -> None:
     for stalled, kind in ((True, Verdict.STALLED), (False, Verdict.STOPPED)):
         told = replace(ATTEMPT, stopping_at=NOW - 35, stopping_why="w", stalled=stalled)
         found = concluded(RunState.ENDED, told, signal=15, termed=True)
-        assert (found.verdict, found.why) == (kind, "attempt 1 ended: w")
+        assert (found.verdict, found.why) == (kind, "w")
 
 
 def test_an_attempt_that_never_started_says_nothing_about_chips() -> None:
-    found = concluded(RunState.ENDED, exit=1, why=f"{verdict.UNBORN}: the disk is full")
+    why = "no room on the disk"
+    found = concluded(RunState.ENDED, exit=1, why=why, code=EndCode.UNBORN)
     assert found.verdict is Verdict.NODE_FAULT
-    assert found.why.endswith(f": {verdict.UNBORN}: the disk is full")
+    assert found.why.endswith(f": {why}")
 
 
 def test_an_end_without_a_known_cause_is_lost() -> None:

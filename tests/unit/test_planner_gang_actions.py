@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.planner_scenes import NAME, NOW, actions, bid, host, seen, sight
 from tests.unit.toy_cloud import Toy, slot
 from tpuherd.model.observed import HostRun, HostStatus, NodeState, RunState
-from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
+from tpuherd.model.slot_history import AttemptRecord, GiveUpCode, History, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
@@ -25,10 +25,12 @@ from tpuherd.planner.bid_status import NODE_FAILURES_MAX, BidStatus, NodeNeed
 from tpuherd.planner.bidding import COLLECT_S_MAX
 from tpuherd.planner.plan import plan
 from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
+from tpuherd.planner.retry_limits import ReachedLimit
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 from tpuherd.planner.verdict import judge_attempt
 
 STALL_S = 600.0
+LIMIT = ReachedLimit(code=GiveUpCode.LIFETIME, why="so")
 
 
 def case(*bid_statuses: BidStatus, **changes: Any) -> SlotContext:
@@ -174,7 +176,7 @@ def test_the_gang_state_on_a_prepared_node_is_that_of_its_last_attempt() -> None
 
 def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
     ended = launched(ended_at=NOW - 9, verdict=Verdict.SUCCESS)
-    space = product(NodeNeed, ("", "so"), (True, False), (True, False), BidPhase, ("c", "old"))
+    space = product(NodeNeed, (None, LIMIT), (True, False), (True, False), BidPhase, ("c", "old"))
     for need, limit, home, whole, stage, code in space:
         here = stood(stage=stage, whole=whole)
         here.bid = replace(here.bid, prepared=code)
@@ -187,7 +189,7 @@ def test_a_gang_verdict_decides_the_state_unless_setup_is_needed() -> None:
         )
         works = whole and stage in {BidPhase.READY, BidPhase.HIDDEN}
         known = stage not in {BidPhase.UNKNOWN, BidPhase.CALLING}
-        settled = known and home and whole and (need is not NodeNeed.SEEK or bool(limit))
+        settled = known and home and whole and (need is not NodeNeed.SEEK or limit is not None)
         found = gang_actions.gang_state(context, here)
         assert (found is GangState.SUCCEEDED) == (settled or (works and home and code == "c"))
         assert (found is GangState.BARE) == (works and not settled and code != "c")
@@ -244,14 +246,14 @@ def test_an_attempt_runs_if_and_only_if_a_reachable_host_runs_it() -> None:
 
 
 def test_the_goal_and_its_reason_if_it_differs_from_the_job() -> None:
-    space = product(("", "so"), NodeNeed, Goal, (None, 5.0), (None, 6.0))
+    space = product((None, LIMIT), NodeNeed, Goal, (None, 5.0), (None, 6.0))
     for limit, need, goal, done, gave_up in space:
         context = case(
             limit=limit, need=need, slot=slot(goal=goal),
             slot_history=SlotHistory(done_at=done, gave_up_at=gave_up),
         )  # fmt: skip
-        if limit:
-            expected = (Goal.GONE, limit)
+        if limit is not None:
+            expected = (Goal.GONE, limit.why)
         elif need is NodeNeed.NONE or gave_up is not None:
             expected = (Goal.GONE, "it is no longer needed")
         elif goal is Goal.RUN and done is not None:

@@ -549,7 +549,7 @@ def test_a_failed_attempt_waits_its_pause_and_says_why() -> None:
     toy = Toy(slot())
     toy.exit = 1
     toy.run(until=lambda toy: len(toy.kinds("attempt.ended")) == 3)
-    assert "will be tried again soon: attempt 3 ended" in state(toy)
+    assert "will be tried again soon: gpt-0-g1-me/w0 exited with 1" in state(toy)
     assert again(toy).wake_at <= toy.now + 20
 
 

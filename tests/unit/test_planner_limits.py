@@ -10,8 +10,8 @@ import pytest
 from tests.unit.planner_scenes import NAME, NOW, bid
 from tests.unit.toy_cloud import slot
 from tpuherd.history import apply_bid_events, apply_zone_events
-from tpuherd.model.slot_history import AttemptRecord, SlotHistory, Verdict
-from tpuherd.model.slots_and_plan import Goal, Limits
+from tpuherd.model.slot_history import AttemptRecord, GiveUpCode, SlotHistory, Verdict
+from tpuherd.model.slots_and_plan import Goal, Limits, Slot
 from tpuherd.planner import (
     bid_status,
     bidding,
@@ -53,21 +53,25 @@ def test_default_limits_of_a_slot() -> None:
     )  # fmt: skip
 
 
+def limit_reason(wanted_slot: Slot, slot_history: SlotHistory) -> str:
+    found = retry_limits.reached_limit(wanted_slot, slot_history, NOW)
+    assert found is not None
+    return found.why
+
+
 def test_lifetime_and_cost() -> None:
     wanted_slot = slot(limits=Limits(lifetime_s=100, cost=2.0))
     assert not retry_limits.reached_limit(wanted_slot, SlotHistory(), NOW)
     assert not retry_limits.reached_limit(wanted_slot, SlotHistory(first_launch_at=NOW - 99), NOW)
-    assert "lifetime" in retry_limits.reached_limit(
-        wanted_slot, SlotHistory(first_launch_at=NOW - 100), NOW
-    )
+    assert "lifetime" in limit_reason(wanted_slot, SlotHistory(first_launch_at=NOW - 100))
     old = SlotHistory(first_launch_at=NOW - 100)
     assert not retry_limits.reached_limit(replace(wanted_slot, goal=Goal.IDLE), old, NOW)
     held = SlotHistory(spent=1.0, bids={NAME: bid(granted_at=NOW - 3599)})
     for goal in (Goal.RUN, Goal.IDLE):
         assert not retry_limits.reached_limit(replace(wanted_slot, goal=goal), held, NOW)
-        assert "2.00 dollars, the limit is 2.00" in retry_limits.reached_limit(
-            replace(wanted_slot, goal=goal), held, NOW + 1
-        )
+        found = retry_limits.reached_limit(replace(wanted_slot, goal=goal), held, NOW + 1)
+        assert found is not None and found.code is GiveUpCode.COST
+        assert "2.00 dollars, the limit is 2.00" in found.why
     assert sorted(retry_limits.limit_times(wanted_slot, held, NOW)) == [NOW + 1]
     times = retry_limits.limit_times(wanted_slot, replace(held, first_launch_at=NOW), NOW)
     assert sorted(times) == [
@@ -86,15 +90,12 @@ def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> N
         unfit=True,
     )  # fmt: skip
     slot_history = SlotHistory(attempt=refused, failed_at=NOW, failed_why="w0 exited with 78")
-    assert (
-        retry_limits.reached_limit(slot(), slot_history, NOW)
-        == "it can't run like this: too few shards"
-    )
+    assert limit_reason(slot(), slot_history) == "it can't run like this: too few shards"
     own = replace(refused, lines=("loading", "batch must be divisible by 8"))
-    said = retry_limits.reached_limit(slot(), replace(slot_history, attempt=own), NOW)
+    said = limit_reason(slot(), replace(slot_history, attempt=own))
     assert said == "it can't run like this: batch must be divisible by 8"
     silent = replace(refused, lines=())
-    said = retry_limits.reached_limit(slot(), replace(slot_history, attempt=silent), NOW)
+    said = limit_reason(slot(), replace(slot_history, attempt=silent))
     assert said == "it can't run like this: w0 exited with 78"
     assert not retry_limits.reached_limit(slot(goal=Goal.IDLE), slot_history, NOW)
     assert not retry_limits.reached_limit(
@@ -111,13 +112,9 @@ def test_a_script_that_refuses_to_run_is_believed_until_something_changes() -> N
 
 def test_the_last_failure_is_in_the_message() -> None:
     wanted_slot = slot(limits=Limits(failures=0))
-    said = retry_limits.reached_limit(
-        wanted_slot, SlotHistory(failures=1, failed_why="w0 exited with 3"), NOW
-    )
+    said = limit_reason(wanted_slot, SlotHistory(failures=1, failed_why="w0 exited with 3"))
     assert said == "it failed once without progress, none is forgiven: w0 exited with 3"
-    assert retry_limits.reached_limit(wanted_slot, SlotHistory(failures=1), NOW).endswith(
-        "forgiven"
-    )
+    assert limit_reason(wanted_slot, SlotHistory(failures=1)).endswith("forgiven")
 
 
 @pytest.mark.parametrize(

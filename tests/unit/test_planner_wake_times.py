@@ -17,7 +17,7 @@ from tests.unit.planner_scenes import (  # fmt: skip
 )
 from tests.unit.toy_cloud import Toy, offer, slot
 from tpuherd.model.observed import HostRun, HostStatus, NodeState, RunState
-from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
+from tpuherd.model.slot_history import AttemptRecord, GiveUpCode, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Collect,
     DesiredSlots,
@@ -67,7 +67,7 @@ def test_the_plan_wakes_at_the_earliest_time_and_never_in_the_past() -> None:
 
 def test_a_slot_that_gives_up_is_planned_again_at_once() -> None:
     case = blank()
-    case.give_up("so")
+    case.give_up(GiveUpCode.IDLE, "so")
     assert case.wake_at == NOW
 
 
@@ -224,7 +224,8 @@ def test_the_plan_wakes_when_the_cost_limit_is_reached() -> None:
 def test_forgiven_failures_are_described_in_words() -> None:
     for most, said in [(0, "none is"), (1, "1 is"), (2, "2 are"), (3, "3 are")]:
         wanted_slot = slot(limits=Limits(stalls=most))
-        assert f", {said} forgiven" in reached_limit(wanted_slot, SlotHistory(stalls=most + 1), NOW)
+        found = reached_limit(wanted_slot, SlotHistory(stalls=most + 1), NOW)
+        assert found is not None and f", {said} forgiven" in found.why
 
 
 def test_nothing_is_recorded_about_unobserved_bids() -> None:

@@ -194,7 +194,7 @@ def test_why_folds_slots_in_the_same_state() -> None:
         ("attempt.ended", {"attempt": "a", "verdict": "failure", "host": "h", "exit": 1},
          "attempt.ended  a failure h exit 1"),
         ("attempt.ended", {"attempt": "a", "verdict": "failure", "host": "h", "exit": 1,
-                           "why": "attempt 1 ended: h exited with 1: all is lost"},
+                           "why": "h exited with 1: all is lost"},
          "attempt.ended  a failure: h exited with 1: all is lost"),
         ("attempt.ended", {"attempt": "a", "verdict": "lost", "exit": None, "host": ""},
          "attempt.ended  a lost"),

@@ -30,7 +30,6 @@ from tpuherd.store.open_database import open_database
 from tpuherd.targets import split_bid_name
 from tpuherd.views.finding_lines import Explanation
 from tpuherd.views.fold_output import PlainMerger
-from tpuherd.views.format_text import end_reason
 from tpuherd_host.agent.log_records import Record
 
 WELL = {Verdict.SUCCESS, Verdict.STOPPED}
@@ -154,7 +153,7 @@ def healthy_text(run: RunLogs) -> str:
         return f"{subject} runs, and nothing in its logs points to a known failure."
     if verdict is Verdict.SUCCESS:
         return f"{subject} succeeded."
-    why = end_reason(run.account.why) or str(verdict)
+    why = run.account.why or str(verdict)
     if verdict is Verdict.STOPPED:
         return f"{subject} was stopped: {why}."
     return f"{subject} ended: {why}. No rule knows this failure."
@@ -173,7 +172,7 @@ def add_known_end(found: Sequence[Finding], run: RunLogs, book: RuleBook) -> tup
     attempt = run.account.attempt if run.account is not None else None
     if run.account is None or attempt is None:
         return tuple(found)
-    why, rule = end_reason(run.account.why), book.rules.get(attempt.finding)
+    why, rule = run.account.why, book.rules.get(attempt.finding)
     if attempt.verdict is Verdict.PREEMPTED:
         rule = book.rules[PREEMPTED]
     elif rule is None or any(one.role is FindingRole.CAUSE for one in found):

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
-from tpuherd.model.observed import HostRun, HostStatus, RunState
+from tpuherd.model.observed import EndCode, HostRun, HostStatus, RunState
 from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY, WORDS_MAX
 from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
@@ -30,10 +30,16 @@ def merge_attempt_status(status: AttemptStatus, before: HostRun | None, now: flo
         termed=status.stopped,
         deadman=status.deadman,
         why=status.why or "",
+        code=end_code(status),
         tail=status.tail[-TAIL:],
         logged_at=last_output_time(status, known, now),
     )
     return merge_step_report(heard, parse_report(status.report), now)
+
+
+def end_code(status: AttemptStatus) -> EndCode:
+    """Why it ended; unknown if the agent says nothing, or a code of a later version."""
+    return EndCode(status.code) if status.code in set(EndCode) else EndCode.UNKNOWN
 
 
 def last_output_time(status: AttemptStatus, known: HostRun, now: float) -> float:
@@ -60,7 +66,9 @@ def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
     if known.word in (RunState.ENDED, RunState.LOST, RunState.ABSENT):
         return known
     why = f"its agent has no record of it any longer (boot {boot[:13]})"
-    return replace(known, word=RunState.LOST, ended=known.ended or now, why=why)
+    return replace(
+        known, word=RunState.LOST, ended=known.ended or now, why=why, code=EndCode.UNKNOWN
+    )
 
 
 def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun:

@@ -267,8 +267,8 @@ def explain_installation(failure: HostFailure, what: str) -> HostFailure:
     lines = own_lines(failure.tail)
     if failure.exit is None or not lines:
         return failure
-    if failure.sentence.endswith(f"signal {failure.exit}"):
-        sentence = f"the installation of {what} was killed by signal {failure.exit}"
+    if failure.signal:
+        sentence = f"the installation of {what} was killed by signal {failure.signal}"
         return replace(failure, sentence=sentence, tail=())
     return replace(failure, sentence=lines[-1], tail=(), unfit=failure.exit == UNFIT)
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tpuherd.engine.agent_updates import end_code
 from tpuherd.engine.host_messages import AttemptStatus
 from tpuherd.engine.host_watcher import HostWatcher
-from tpuherd.planner.verdict import UNBORN
+from tpuherd.model.observed import EndCode
 from tpuherd.targets import fold_names, node_title
 
 LINES, LINE_MAX = 3, 160  #: of the last output of a setup step
@@ -18,7 +19,8 @@ class HostFailure:
     unknown: bool = False  #: no answer came: it may have been done anyway
     missing: bool = False  #: only the user can provide what is missing
     unfit: bool = False  #: no other try can help
-    exit: int | None = None  #: of the user's setup step
+    exit: int | None = None  #: of the user's setup step, or the signal that ended it
+    signal: int | None = None  #: that ended the step
     tail: tuple[str, ...] = ()
 
 
@@ -34,7 +36,8 @@ def setup_failure(watch: HostWatcher, status: AttemptStatus) -> HostFailure:
         host=watch.status.name,
         sentence=why,
         # A step that could not even begin is the host's failure, not the user's.
-        exit=None if why.startswith(UNBORN) else status.exit or status.signal,
+        exit=None if end_code(status) is EndCode.UNBORN else status.exit or status.signal,
+        signal=None if status.exit else status.signal,
         tail=status.tail,
     )
 

@@ -68,6 +68,7 @@ class AttemptStatus(Struct, frozen=True, kw_only=True):
     stopped: bool = False
     deadman: bool = False
     why: Text | None = ""
+    code: Short = ""
     tail: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
     length: Count = 0
     logged: Time | None = None

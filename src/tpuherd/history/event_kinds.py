@@ -176,7 +176,13 @@ _KINDS = (
         "the deadline has passed, and `work_s` of work is left",
     ),
     ("slot.done", "why", "", "the slot has succeeded"),
-    ("slot.gave_up", "why", "", "the slot is not tried again"),
+    (
+        "slot.gave_up",
+        "why",
+        "",
+        "the slot is not tried again: `code` is failures, stalls, preemptions, timeout, lifetime,"
+        " cost, unfit (no other try can help), idle or offers (no node can be requested)",
+    ),
     (
         "attempt.launched",
         "attempt number bid code_digest",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
@@ -78,8 +79,8 @@ def show_field(name: str, document: Mapping[str, Any]) -> str:
     if name not in document:
         default = FIELDS[name].default
         plain = isinstance(default, str | int | float | tuple) and default != ""
-        value = FIELDS[name].kind.write(default) if plain else None
-        return "none" if value in (None, [], "infs") else shorten_value(value)
+        value = FIELDS[name].kind.write(default) if plain and default != inf else None
+        return "none" if value in (None, []) else shorten_value(value)
     return shorten_value(document[name])
 
 

@@ -75,6 +75,14 @@ class RunState(StrEnum):
     LOST = "lost"  #: its end was not recorded: a reboot, or everything was killed
 
 
+class EndCode(StrEnum):
+    """Why an attempt ended, as far as something depends on it."""
+
+    CLEANED = "cleaned"  #: a user's `herd clean` has ended it
+    UNBORN = "unborn"  #: the host could not begin it: the disk is full, and the like
+    UNKNOWN = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostRun:
     """An attempt on one host, as its agent reports it."""
@@ -87,7 +95,8 @@ class HostRun:
     signal: int | None = None
     termed: bool = False  #: TERM was sent to it, by us or because of a notice
     deadman: bool = False
-    why: str = ""
+    why: str = ""  #: for people
+    code: EndCode = EndCode.UNKNOWN
     tail: tuple[str, ...] = ()  #: its last lines
     step: int | None = None  #: the latest it reported
     resumed: int | None = None  #: the step of the checkpoint that it resumed from, if reported

@@ -20,6 +20,20 @@ class Verdict(StrEnum):
     LOST = "lost"  #: for an unknown reason; counts as a node fault
 
 
+class GiveUpCode(StrEnum):
+    """Why a slot is not tried again: `code` of its event."""
+
+    FAILURES = "failures"
+    STALLS = "stalls"
+    PREEMPTIONS = "preemptions"
+    TIMEOUT = "timeout"
+    LIFETIME = "lifetime"
+    COST = "cost"
+    UNFIT = "unfit"  #: no other try can help
+    IDLE = "idle"
+    OFFERS = "offers"  #: no node can be requested
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidRecord:
     """One request for a node, as recorded."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from tpuherd.history.event_kinds import has_required_facts
 from tpuherd.model.receivers import Topic
-from tpuherd.model.slot_history import Verdict
+from tpuherd.model.slot_history import GiveUpCode, Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent, Refusal
 from tpuherd.notify.notes import JobFacts, JobMemory, Note, NotifyMemory, count_words, is_power
-from tpuherd.views.format_text import end_reason, format_money, format_span
+from tpuherd.views.format_text import format_money, format_span
 
 FIRST_TOLD = 3  #: failures are told one by one so often, then the 4th, 8th, 16th …
 AGAIN_S = 86_400.0  #: the same refusal is told again after this
@@ -76,7 +76,7 @@ def clip_text(text: str, most: int) -> str:
 
 
 def event_reason(event: HistoryEvent) -> str:
-    return end_reason(str(event.facts.get("why") or event.facts.get("message") or ""))
+    return str(event.facts.get("why") or event.facts.get("message") or "")
 
 
 def slot_or_job(event: HistoryEvent, facts: JobFacts) -> str:
@@ -239,9 +239,9 @@ def since_words(event: HistoryEvent, facts: JobFacts) -> str:
 def note_give_up(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> Words:
     job.gave_up[event.slot] = event.at
     job.waits.pop(event.slot, None)
-    name, cost, limit = slot_or_job(event, facts), facts.cost, facts.max_cost
+    name, cost = slot_or_job(event, facts), facts.cost
     topics: tuple[Topic, ...] = (Topic.GAVE_UP,)
-    if limit is not None and "dollars, the limit is" in event_reason(event):
+    if event.facts.get("code") == GiveUpCode.COST:
         topics = (Topic.GAVE_UP, Topic.COST)
     text = f"{name} gave up: {event_reason(event)}"
     if job_end_words(job, event, facts) is not None:

@@ -5,7 +5,7 @@ from math import inf
 
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
-from tpuherd.model.slot_history import BidRecord, has_running_attempt
+from tpuherd.model.slot_history import BidRecord, GiveUpCode, has_running_attempt
 from tpuherd.model.slots_and_plan import Ask, Goal, RequestKind, Slot, Withdraw, offer_key
 from tpuherd.planner.bid_status import (
     UNHEALTHY_S_MAX,
@@ -324,7 +324,7 @@ def request_offers(case: SlotContext, slot: Slot) -> None:
     case.waits += choice.why_not
     if choice.fatal:
         if not slot_history.bids:
-            case.give_up(f"no node can be requested: {choice.fatal}")
+            case.give_up(GiveUpCode.OFFERS, f"no node can be requested: {choice.fatal}")
         return
     many = bid_count(choice, slot, len(live), len(slot_history.bids), world.desired.hedge)
     many = min(many, firm_count(case, slot, live))

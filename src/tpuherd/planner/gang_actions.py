@@ -117,7 +117,7 @@ def gang_goal(case: SlotContext) -> tuple[Goal, str]:
     """The gang's goal for now, and why if it is not the slot's own."""
     slot, slot_history = case.slot, case.slot_history
     if case.limit:
-        return Goal.GONE, case.limit
+        return Goal.GONE, case.limit.why
     if case.need is NodeNeed.NONE or slot_history.gave_up_at is not None:
         return Goal.GONE, "it is no longer needed"
     if slot.goal is Goal.RUN and slot_history.done_at is not None:

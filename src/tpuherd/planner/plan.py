@@ -21,7 +21,13 @@ from math import inf
 
 from tpuherd.history.apply_zone_events import zone_stats_key
 from tpuherd.model.observed import BidObservation, ObservedState
-from tpuherd.model.slot_history import BidRecord, History, SlotHistory, has_running_attempt
+from tpuherd.model.slot_history import (
+    BidRecord,
+    GiveUpCode,
+    History,
+    SlotHistory,
+    has_running_attempt,
+)
 from tpuherd.model.slots_and_plan import (
     DesiredSlots,
     EnginePlan,
@@ -251,7 +257,7 @@ def plan_slot(case: SlotContext) -> None:
     bidding.assign_roles(case)
     idle_nodes.warn_of_idle_node(case)
     if idle := idle_nodes.idle_limit_reason(case):
-        case.give_up(idle)
+        case.give_up(GiveUpCode.IDLE, idle)
     for due in retry_limits.limit_times(case.slot, case.slot_history, case.now):
         case.wake_by(due)
     if case.need is NodeNeed.HOLD:
@@ -363,10 +369,10 @@ def check_slot_end(case: SlotContext) -> None:
         if slot_history.trial is not None and retry_limits.reached_retry_limit(
             slot, slot_history, case.now
         ):
-            case.end_trial(TrialEnd.FAILED, case.limit)
+            case.end_trial(TrialEnd.FAILED, case.limit.why)
         else:
-            case.give_up(case.limit)
-        case.limit = ""
+            case.give_up(case.limit.code, case.limit.why)
+        case.limit = None
 
 
 def finish_slot(case: SlotContext) -> None:

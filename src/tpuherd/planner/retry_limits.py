@@ -1,14 +1,33 @@
 """How often a slot may fail, what it may cost, and how long it pauses before the next try."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import inf
 
 from tpuherd.diagnosis.first_failure import find_cause
-from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory, Verdict, bid_cost
+from tpuherd.model.slot_history import (
+    AttemptRecord,
+    BidRecord,
+    GiveUpCode,
+    SlotHistory,
+    Verdict,
+    bid_cost,
+)
 from tpuherd.model.slots_and_plan import Goal, Slot
 
 PAUSE_S_MAX = 300.0
+HAPPENED = {
+    GiveUpCode.FAILURES: "failed",
+    GiveUpCode.STALLS: "stalled",
+    GiveUpCode.PREEMPTIONS: "was preempted",
+}
 CHIPS_PAUSE_S = 15.0  #: time for the chips to become free
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReachedLimit:
+    code: GiveUpCode
+    why: str  #: for people
 
 
 def format_age(seconds: float) -> str:
@@ -28,58 +47,58 @@ def total_cost(slot_history: SlotHistory, now: float) -> float:
     return slot_history.spent + sum(bid_cost(bid, now) for bid in slot_history.bids.values())
 
 
-def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
-    """The limit that ends this slot; "" if none is reached."""
+def reached_limit(slot: Slot, slot_history: SlotHistory, now: float) -> ReachedLimit | None:
+    """The limit that ends this slot, if one is reached."""
     limits = slot.limits
     if found := reached_retry_limit(slot, slot_history, now):
         return found
     if limits.cost < inf and (cost := total_cost(slot_history, now)) >= limits.cost:
-        return f"it has cost {cost:.2f} dollars, the limit is {limits.cost:.2f}"
-    return ""
+        why = f"it has cost {cost:.2f} dollars, the limit is {limits.cost:.2f}"
+        return ReachedLimit(code=GiveUpCode.COST, why=why)
+    return None
 
 
-def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> str:
+def reached_retry_limit(slot: Slot, slot_history: SlotHistory, now: float) -> ReachedLimit | None:
     """The limit of its current work that is reached: failures, preemptions, stalls, time.
 
     An idle slot runs no command, but its setup may fail.
     """
     limits = slot.limits
     if slot.goal is Goal.GONE:
-        return ""
+        return None
     if slot.goal is Goal.RUN and has_timed_out(slot, slot_history, now):
-        return f"it ran longer than {limits.timeout_s:g} s, its timeout"
+        why = f"it ran longer than {limits.timeout_s:g} s, its timeout"
+        return ReachedLimit(code=GiveUpCode.TIMEOUT, why=why)
     if (slot.goal is Goal.RUN or slot_history.unpreparable) and (
         refusal := unfit_reason(slot_history)
     ):
-        return f"it can't run like this: {refusal}"
-    if refusal := reached_failure_limit(slot, slot_history):
-        return refusal
+        return ReachedLimit(code=GiveUpCode.UNFIT, why=f"it can't run like this: {refusal}")
+    if found := reached_failure_limit(slot, slot_history):
+        return found
     first = slot_history.first_launch_at
     if slot.goal is Goal.RUN and first is not None and now >= first + limits.lifetime_s:
-        return f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
-    return ""
+        why = f"it has reached its lifetime of {format_age(limits.lifetime_s)}"
+        return ReachedLimit(code=GiveUpCode.LIFETIME, why=why)
+    return None
 
 
-def reached_failure_limit(slot: Slot, slot_history: SlotHistory) -> str:
+def reached_failure_limit(slot: Slot, slot_history: SlotHistory) -> ReachedLimit | None:
     """Which kind of failure came too often; of an idle slot only those of its setup."""
     limits = slot.limits
     kinds = (
-        (slot_history.failures, limits.failures, "failed"),
-        (slot_history.stalls, limits.stalls, "stalled"),
-        (slot_history.preemptions, limits.preemptions, "was preempted"),
+        (slot_history.failures, limits.failures, GiveUpCode.FAILURES),
+        (slot_history.stalls, limits.stalls, GiveUpCode.STALLS),
+        (slot_history.preemptions, limits.preemptions, GiveUpCode.PREEMPTIONS),
     )
-    for many, most, what in kinds if slot.goal is Goal.RUN else kinds[:1]:
+    for many, most, code in kinds if slot.goal is Goal.RUN else kinds[:1]:
         if most is not None and many > most:
-            if slot.items and what == "failed" and most == 0:
-                return slot_history.failed_why or "it failed"
-            last = (
-                f": {slot_history.failed_why}"
-                if what == "failed" and slot_history.failed_why
-                else ""
-            )
+            last = slot_history.failed_why if code is GiveUpCode.FAILURES else ""
+            if slot.items and code is GiveUpCode.FAILURES and most == 0:
+                return ReachedLimit(code=code, why=last or "it failed")
             are = f"{most or 'none'} {'is' if most < 2 else 'are'} forgiven"
-            return f"it {what} {format_times(many)} without progress, {are}{last}"
-    return ""
+            why = f"it {HAPPENED[code]} {format_times(many)} without progress, {are}"
+            return ReachedLimit(code=code, why=f"{why}: {last}" if last else why)
+    return None
 
 
 def has_timed_out(slot: Slot, slot_history: SlotHistory, now: float) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpuherd.history.apply_event import apply_slot_event
 from tpuherd.model.observed import BidObservation, ObservedState
-from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
+from tpuherd.model.slot_history import AttemptRecord, GiveUpCode, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Action,
     DesiredSlots,
@@ -20,7 +20,7 @@ from tpuherd.model.sweep_trials import TrialEnd
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
 from tpuherd.planner.deadline_choice import DeadlineMode
 from tpuherd.planner.gang_progress import Pending
-from tpuherd.planner.retry_limits import has_timed_out
+from tpuherd.planner.retry_limits import ReachedLimit, has_timed_out
 from tpuherd.planner.zone_choice import PendingAsk
 
 TIMED_OUT, FAILED_FOR_GOOD = 124, 5  #: exit statuses of items that have none of their own
@@ -53,7 +53,7 @@ class SlotContext:
     slot_history: SlotHistory
     now: float
     need: NodeNeed = NodeNeed.SEEK
-    limit: str = ""  #: the limit that ends it
+    limit: ReachedLimit | None = None  #: the limit that ends it
     bid_statuses: list[BidStatus] = field(default_factory=list)
     incumbent: BidStatus | None = None
     home: BidStatus | None = None  #: the bid of the latest attempt
@@ -82,8 +82,8 @@ class SlotContext:
         else:
             self.record_event("slot.done", why, {})
 
-    def give_up(self, why: str) -> None:
-        self.record_event("slot.gave_up", why, {})
+    def give_up(self, code: GiveUpCode, why: str) -> None:
+        self.record_event("slot.gave_up", why, {"code": str(code)})
         self.wake_at = self.now
 
     def end_trial(self, how: TrialEnd, why: str) -> None:

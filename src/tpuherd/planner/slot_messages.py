@@ -20,7 +20,7 @@ def phase_message(case: SlotContext, state: GangState) -> str:
     if case.need is NodeNeed.NONE:
         return ending_message(case)
     if case.limit:
-        return f"is being ended: {case.limit}"
+        return f"is being ended: {case.limit.why}"
     if case.slot_history.attempt is not None and case.slot_history.attempt.ended_at is None:
         return attempt_message(case, state)
     if case.need is NodeNeed.HOLD:

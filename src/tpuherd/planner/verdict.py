@@ -11,7 +11,7 @@ from tpuherd.diagnosis.first_failure import (
     has_own_cause,
     traceback_error,
 )
-from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
+from tpuherd.model.observed import EndCode, HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import UNFIT, AttemptRecord, BidRecord, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import Slot
 from tpuherd.planner.gang_progress import (
@@ -27,8 +27,6 @@ from tpuherd.planner.step_events import checkpoint_facts
 LINES = 20  #: last lines kept of the host that failed first
 GOING = Pending()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
-CLEANED = "ended by herd clean"  #: as agents say: a user has ended it there by that command
-UNBORN = "the host could not begin it"  #: as agents say: the disk is full, and the like
 NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
 NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
 BRIEF_S = 1.0  #: a command whose program is missing ends within this time
@@ -116,7 +114,7 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
     work = one.work if one is not None else None
     return AttemptEnd(
         verdict=kind,
-        why=f"attempt {attempt.number} ended: {why}",
+        why=why,
         host=one.host.name if one is not None else "",
         exit=work.exit if work is not None else None,
         lines=tuple(work.tail[-LINES:]) if work is not None else (),
@@ -262,7 +260,7 @@ def find_late_start(gang: Gang, culprit: GangMember) -> GangMember | None:
 def was_cleaned(one: GangMember) -> bool:
     """Whether a user's `herd clean` ended it, before anything else stopped it."""
     work = one.work
-    return one.over and work is not None and work.why.startswith(CLEANED)
+    return one.over and work is not None and work.code is EndCode.CLEANED
 
 
 def first_failed_member(members: Sequence[GangMember], *, told_to_end: bool) -> GangMember | None:
@@ -293,7 +291,7 @@ def failure_verdict(attempt: AttemptRecord, culprit: GangMember, faults: int) ->
     assert culprit.work is not None
     how = f"{culprit.host.name} {describe_end(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None
-    unborn = culprit.work.why.startswith(UNBORN)
+    unborn = culprit.work.code is EndCode.UNBORN
     cause = find_cause(culprit.work.tail)
     because = f": {cause}" if cause else ""
     if begun or not (unborn or chips_failed(culprit.work.tail)):

@@ -13,7 +13,6 @@ MARKS: Mapping[str, tuple[str, int]] = {
 }  # fmt: skip
 NUMBERED = re.compile(r".+/w[0-9]+")  #: the name of a host
 INDENT = 6
-UNSEEN = "could not look: "  #: how a result begins if its check failed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,8 +57,7 @@ def fold_results(rows: Sequence[Mapping[str, Any]]) -> list[CheckEntry]:
 def group_key(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a key that results share which are shown as one."""
     said = (row["status"], row["found"], row["remedy"])
-    unseen = row["status"] == "skipped" or row["found"].startswith(UNSEEN)
-    if unseen and not NUMBERED.fullmatch(row["where"]):
+    if row["status"] == "skipped" and not NUMBERED.fullmatch(row["where"]):
         return ("", row["where"], *said)
     if not NUMBERED.fullmatch(row["where"]):
         return (row["check"], row["where"], *said)

@@ -5,27 +5,26 @@ from string import Formatter
 from typing import Any
 
 from tpuherd.history.event_kinds import EVENT_KINDS
+from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent
-from tpuherd.views.format_text import end_reason
 
 
 def event_line(event: HistoryEvent) -> str:
     """kind, facts: why."""
     facts = event.facts
-    why = end_reason(str(facts.get("why") or ""))
+    why = str(facts.get("why") or "")
     known = {name: fact_text(name, value) for name, value in facts.items()}
     kind = EVENT_KINDS.get(event.kind)
-    text = fill_line(kind.line if kind else "", known | told_by_reason(facts, why))
+    text = fill_line(kind.line if kind else "", known | told_by_reason(facts))
     if why and why not in text:
         text = why if text in why else f"{text}: {why}"
     return f"{event.kind}  {text}".rstrip()
 
 
-def told_by_reason(facts: Mapping[str, Any], why: str) -> dict[str, str]:
+def told_by_reason(facts: Mapping[str, Any]) -> dict[str, str]:
     """Leave out the host and its exit status where the reason names both."""
-    host, end = facts.get("host"), facts.get("exit")
-    said = bool(host) and why.startswith(f"{host} exited with {end}")
-    return dict.fromkeys(("host", "exit"), "") if said else {}
+    named = facts.get("verdict") == Verdict.FAILURE or facts.get("chips")
+    return dict.fromkeys(("host", "exit"), "") if named and facts.get("why") else {}
 
 
 def fact_text(name: str, value: Any) -> str:

@@ -29,12 +29,6 @@ DIM = 2
 NOTHING = "-"
 COMMAND_MAX = 120  #: characters of a command that are shown
 UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
-ATTEMPT_ENDED = re.compile(r"^attempt \d+ ended: ")
-
-
-def end_reason(why: str) -> str:
-    """Shorten the reason of an attempt's end where the line names the attempt already."""
-    return ATTEMPT_ENDED.sub("", why)
 
 
 def format_span(seconds: float) -> str:

@@ -9,7 +9,6 @@ from tpuherd.views.finding_lines import cause_lines
 from tpuherd.views.format_text import (
     NOTHING,
     count_slices,
-    end_reason,
     format_money,
     format_number,
     format_share,
@@ -159,7 +158,7 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
     if attempt["step"] is not None:
         start = f"{attempt['resumed']} to " if attempt["resumed"] is not None else ""
         steps = f", steps {start}{attempt['step']}"
-    reason = end_reason(attempt["why"] or "")
+    reason = attempt["why"] or ""
     why = f": {reason}" if reason else ""
     yield (
         f"    {attempt['number']}  {attempt['zone']}"

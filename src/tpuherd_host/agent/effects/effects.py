@@ -13,7 +13,7 @@ from tpuherd_host.agent.environments.environment_folders import activation_varia
 from tpuherd_host.agent.frames import pack_data
 from tpuherd_host.agent.host import apt_lock, chip_users
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import COMMAND, Ending, Task
+from tpuherd_host.agent.state_machine.state import COMMAND, UNBORN, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
 UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
@@ -85,7 +85,8 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         ends = task_io.get_pipes(runtime, work).prepare_files(work.stdin, work.terminal)
     except OSError as error:
         why = f"{os.strerror(error.errno) if error.errno else error}"
-        runtime.add_event(messages.SpawnFailed(work.id, 125, f"the host could not begin it: {why}"))
+        sentence = f"the host could not begin it: {why}"
+        runtime.add_event(messages.SpawnFailed(work.id, 125, sentence, UNBORN))
         return
     try:
         env = process_environment(runtime, work)
@@ -160,15 +161,16 @@ def handle_supervisor_message(runtime: AgentRuntime, message: Mapping[str, Any])
         return
     if "failed" in message:
         where, number = message["failed"]
-        stage = work.stages[work.stage]
+        stage, code = work.stages[work.stage], ""
         exit, sentence = FAILED.get(number, (126, "{}: " + os.strerror(number)))
         if where == "directory":
             exit, sentence = NO_DIRECTORY
         elif where == "fork":
-            exit, sentence = 125, f"the host could not begin it: {os.strerror(number)}"
+            exit, code = 125, UNBORN
+            sentence = f"the host could not begin it: {os.strerror(number)}"
         name = stage.directory if where == "directory" else stage.argv[0]
         hint = LINE if exit == 127 and " " in str(name) else ""
-        runtime.add_event(messages.SpawnFailed(id, exit, sentence.format(name) + hint))
+        runtime.add_event(messages.SpawnFailed(id, exit, sentence.format(name) + hint, code))
         pipes.close()
     elif "unwritten" in message:
         runtime.store.unsaved[id] = work

@@ -12,9 +12,6 @@ from tpuherd_host.agent.state_machine.messages import TasksCleaned
 from tpuherd_host.agent.state_machine.transition import parse_fields
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
 
-CLEANED = (
-    "ended by herd clean"  #: followed by who ran it; engines recognize such an end by these words
-)
 KNOWN_S = 5.0
 GRACE_S = 10.0
 LOOK_S = 0.1
@@ -67,7 +64,7 @@ def announce_cleaning(call: ThreadedCall, wanted: Set[int], live: Set[str]) -> N
         return
     one = call.paths.state().connections.get(call.connection)
     who = f" of {one.who}" if one is not None and one.who else ""
-    call.paths.post(TasksCleaned(works, f"{CLEANED}{who}"))
+    call.paths.post(TasksCleaned(works, f"ended by herd clean{who}"))
 
     def known() -> bool:
         now = call.paths.state().works

@@ -42,6 +42,7 @@ class SpawnFailed(NamedTuple):
     work: str
     exit: int
     sentence: str
+    code: str = ""
 
 
 class ProcessEnded(NamedTuple):

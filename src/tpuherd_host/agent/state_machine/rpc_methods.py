@@ -14,9 +14,11 @@ Greeting, HELLO each way, id 0:
 WORK, a task in replies, lists and events:
   {"id","kind":"command|attempt|setup","phase","title","who","owner","pid":n|null,"asked","started",
    "ended","exit":n|null,"signal":n|null,"rusage":{"user_s","system_s","memory_bytes"},"why",
-   "first","length","logged": when the log last grew,"lost_bytes","terminal":bool,"stdin":bool}
+   "code","first","length","logged": when the log last grew,"lost_bytes","terminal":bool,
+   "stdin":bool}
   phase: waiting starting running sweeping freeing closing, then ended or lost (end not seen, see
-  "why"). exit 127 not found, 126 not executable, 125 no such directory or a full disk; with
+  "why"). code: "cleaned" if a user's `clean` ended it, "unborn" if the host could not begin it,
+  else "". exit 127 not found, 126 not executable, 125 no such directory or a full disk; with
   "signal" herd exits with 128+n. Attempts and setups also have:
   {"slot","number","stage","stages","stage_name","lease_until","deadman","stopped": it was stopped
    before it ended by itself,"report","tail":[last lines],"free":bool|null,"holders":[…]}

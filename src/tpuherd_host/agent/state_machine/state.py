@@ -17,6 +17,9 @@ CLOSING = "closing"  #: for the last output
 ENDED = "ended"
 LOST = "lost"  #: its end was not seen: a reboot, or the agent was killed too
 LIVE = frozenset({WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING})
+#: Codes of why a task ended.
+CLEANED = "cleaned"  #: a user's `clean` has ended it
+UNBORN = "unborn"  #: the host could not begin it: the disk is full, and the like
 
 COMMAND_LOG_BYTES = 256 << 20
 ATTEMPT_LOG_BYTES = 1 << 30
@@ -73,6 +76,7 @@ class Task(NamedTuple):
     ended: Optional[float] = None
     ending: Ending = Ending()
     why: str = ""  #: a sentence: why it was stopped, or did not start
+    code: str = ""  #: the same for programs, where they decide by it: CLEANED or UNBORN
     first: int = 0  #: the log's first offset; older records are dropped
     length: int = 0
     logged: Optional[float] = None  #: when its log grew last
@@ -172,6 +176,7 @@ def task_json(work: Task) -> Dict[str, Any]:
         "signal": work.ending.signal,
         "rusage": dict(work.ending.rusage),
         "why": work.why,
+        "code": work.code,
         "first": work.first,
         "length": work.length,
         "logged": work.logged,

@@ -28,6 +28,7 @@ from tpuherd_host.agent.state_machine.messages import (
 from tpuherd_host.agent.state_machine.state import (
     ATTEMPT,
     ATTEMPT_KEEP_S,
+    CLEANED,
     CLOSING,
     COMMAND,
     ENDED,
@@ -110,7 +111,7 @@ def handle_started(transition: Transition, event: ProcessStarted) -> None:
 def handle_spawn_failed(transition: Transition, event: SpawnFailed) -> None:
     work = transition.state.works[event.work]
     transition.add_effects(AppendNote(work, STDERR_PORT, event.sentence))
-    work = work._replace(why=event.sentence)
+    work = work._replace(why=event.sentence, code=event.code)
     work = finish_task(
         transition, work._replace(ending=Ending(exit=event.exit), ended=transition.now)
     )
@@ -126,10 +127,11 @@ def stop_task(transition: Transition, work: Task, grace_s: float, why: str) -> N
         work = work._replace(stopped=True)
     if work.phase == WAITING:
         finish_task(
-            transition, work._replace(why=why, kill_at=kill_at, ended=transition.now, drained=True)
+            transition,
+            work._replace(why=why, code="", kill_at=kill_at, ended=transition.now, drained=True),
         )
     elif work.phase == STARTING:
-        transition.put_task(work._replace(kill_at=kill_at, why=why))
+        transition.put_task(work._replace(kill_at=kill_at, why=why, code=""))
     elif work.phase == RUNNING:
         first = work.kill_at is None
         due = transition.now if work.adopted else kill_at
@@ -146,7 +148,9 @@ def handle_cleaned(transition: Transition, event: TasksCleaned) -> None:
     for id in event.works:
         work = transition.state.works.get(id)
         if work is not None and work.is_live:
-            transition.save_task(work._replace(stopped=True, why=work.why or event.why), hard=False)
+            code = work.code if work.why else CLEANED
+            cleaned = work._replace(stopped=True, why=work.why or event.why, code=code)
+            transition.save_task(cleaned, hard=False)
 
 
 def handle_ended(transition: Transition, event: ProcessEnded) -> None:
@@ -390,5 +394,5 @@ def adopt_previous(work: Task, boot: str, alive: bool, now: float) -> Tuple[Task
         return work._replace(adopted=True, feeder=None, paused=False, due=now), ""
     else:
         why = "the agent was killed before it started"
-    work = work._replace(phase=LOST, unseen=True, why=why, ended=now, feeder=None)
+    work = work._replace(phase=LOST, unseen=True, why=why, code="", ended=now, feeder=None)
     return work._replace(due=now + work.keep_s), why
