@@ -29,11 +29,8 @@ SECTIONS = (
         name="policies", heading="Goodput against other tools", plot="goodput",
         text="The share of what an omniscient policy could have trained, on the same capacity. The"
         " engine is ours, as it is, in virtual time; the others are models of their programs, with"
-        " [the same constants](explanation/policies.md).",
-        pieces=(
-            Piece(result="policies.tpu-churn", words="--generated tpu-churn"),
-            Piece(result="policies.tpu-gang-4", words="--generated tpu-gang-4"),
-        ),
+        " [the same constants](../bench/lab/README.md).",
+        pieces=(),  # it needs a folder of traces
     ),
     Section(
         name="recovery", heading="Recovery from a preemption", plot="recovery",
@@ -119,11 +116,11 @@ SECTIONS = (
         pieces=(Piece(result="logs", words="--hosts 32 --megabytes 4"),),
     ),
     Section(
-        name="lab", heading="A lab on one PostgreSQL", sizes="kills",
+        name="shared_store", heading="A lab on one PostgreSQL", sizes="kills",
         text="20 users with ten jobs each, the store in PostgreSQL and in SQLite by turns; a lost"
         " job is asked for again in the in-process simulator. *Fail-over*: two engines stand by on"
         " a real PostgreSQL and a world, and the leader is killed.",
-        pieces=(Piece(result="lab", words="--rounds 3"),),
+        pieces=(Piece(result="shared_store", words="--rounds 3"),),
     ),
     Section(
         name="ray_start", heading="The start of Ray",

@@ -14,6 +14,7 @@ COMMANDS = {
     "ssh-config": "herd ssh --config",
     "doctor": "herd check",
     "record": "tools/record.py in a checkout",
+    "sim policies": "python -m bench.lab --traces FOLDER in a checkout",
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
 }
 

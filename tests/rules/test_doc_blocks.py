@@ -47,7 +47,6 @@ NOT_RUN = {
     "docs/howto/open.md": TOOL,
     "docs/howto/page.md": TOOL,
     "docs/howto/performance.md": JOB,
-    "docs/howto/policies.md": "it takes minutes; the laboratory's tests run small sets of traces",
     "docs/howto/ray.md": JOB,
     "docs/howto/containers.md": JOB,
     "docs/howto/real-project.md": GOOGLE,
@@ -64,6 +63,7 @@ NOT_RUN = {
     "docs/howto/your-launch-script.md": TOOL,
     "docs/reference/checkpoints.md": JOB,
     "docs/reference/weather.md": "its lines are parsed; simulated/test_weather_effects.py strikes",
+    "bench/lab/README.md": "it takes minutes; simulated/test_benchmark_lab.py runs small sets",
     "examples/recipes/README.md": JOB,
 }
 

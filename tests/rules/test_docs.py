@@ -18,7 +18,7 @@ from tpuherd_sim.weather import arguments
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md", "bench/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md", "bench/**/*.md")
     for page in ROOT.glob(pattern)
 )
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
-TREES = ("tpuherd", "tpuherd_host", "tpuherd_lab", "tpuherd_sim")
+TREES = ("tpuherd", "tpuherd_host", "tpuherd_sim")
 
 #: Verbs that say enough alone, and words that others impose (ports, click, asyncio, files).
 KNOWN = set(

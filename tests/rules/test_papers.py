@@ -34,7 +34,7 @@ def test_the_package_names_its_author_and_purpose() -> None:
     assert "Operating System :: POSIX :: Linux" in project["classifiers"]
 
 
-@pytest.mark.parametrize("package", ["tpuherd", "tpuherd_host", "tpuherd_lab", "tpuherd_sim"])
+@pytest.mark.parametrize("package", ["tpuherd", "tpuherd_host", "tpuherd_sim"])
 def test_the_types_are_published(package: str) -> None:
     assert (ROOT / "src" / package / "py.typed").is_file()
     assert "Typing :: Typed" in read_project()["classifiers"]

@@ -9,7 +9,7 @@ import pytest
 from tests.simulated.engine_harness import TTL_S, EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_programs import Script
-from tpuherd_lab.virtual_loop import VirtualLoop
+from tests.simulated.virtual_loop import VirtualLoop
 
 STALLS_S = (2.0, 10.0, 30.0)
 SCRIPTS = {"*": Script(steps=40, step_s=10.0)}

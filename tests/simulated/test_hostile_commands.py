@@ -23,7 +23,6 @@ EVERY = os.environ.get("HERD_HOSTILE") == "all"
 ARGUMENTS = {kind: word for kind, word in WORDS.items() if kind not in ("nul", "half")}
 #: These serve until they are ended.
 SERVING = {"sim start", "engine run", "ui", "top", "daemon run"}
-COMPUTING = {"sim policies"}  #: for minutes, whatever its file is called: see test_lab_policies.py
 INTERNAL = ("internal error", "Traceback", "HERD_DEBUG")
 
 
@@ -32,7 +31,7 @@ def list_commands(command: click.Command, path: str) -> Iterator[tuple[str, clic
     if isinstance(command, click.Group):
         for name, below in command.commands.items():
             yield from list_commands(below, f"{path} {name}")
-    elif path not in SERVING | COMPUTING:
+    elif path not in SERVING:
         yield path, command
 
 

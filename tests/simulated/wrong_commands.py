@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 #: These serve or compute until they are ended, if the line is right.
-SERVING = {"sim start", "sim policies", "engine run", "ui", "top", "daemon run", "record start"}
+SERVING = {"sim start", "engine run", "ui", "top", "daemon run"}
 #: Options of every command.
 GLOBAL = {"--world", "-q", "-v", "--quiet", "--verbose"}
 UNKNOWN = "nope"

@@ -176,11 +176,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd sim weather http-error 429 method=nodes.create for=2m",
         "herd sim weather clear",
     ),
-    "sim policies": (
-        "herd sim policies",
-        "herd sim policies --traces spot-traces --policy tpuherd --json",
-        "herd sim policies --sweep all --seeds 3",
-    ),
     "sim log": ("herd sim log -f",),
     "sim env": ('eval "$(herd sim env)"',),
     "completion": ('eval "$(herd completion bash)"', "herd completion fish | source"),

@@ -14,7 +14,6 @@ import click
 
 from tpuherd.cli.anywhere import named_world
 from tpuherd.cli.print_text import print_text
-from tpuherd.cli.sim_policies import policies
 from tpuherd.errors import HerdError
 from tpuherd.settings import project_access
 from tpuherd.targets import fold_names
@@ -43,7 +42,7 @@ def check_project_id(_: click.Context, __: click.Parameter, value: str | None) -
     return value
 
 
-@click.group(commands=[policies])
+@click.group()
 def sim() -> None:
     """Start, inspect and disturb a simulated Cloud TPU on this machine."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpuherd._version import __version__
 
-PACKAGES = ("tpuherd", "tpuherd_host", "tpuherd_lab", "tpuherd_sim")
+PACKAGES = ("tpuherd", "tpuherd_host", "tpuherd_sim")
 STAMP_LENGTH = 12
 WHEEL = "Wheel-Version: 1.0\nGenerator: tpuherd\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 ENTRIES = "[console_scripts]\nherd = tpuherd.launcher:main\n"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from tpuherd_lab.capacity import Capacity, set_capacities
-from tpuherd_lab.constants import Constants
-from tpuherd_lab.traces import TraceSet
+from bench.lab.capacity import Capacity, set_capacities
+from bench.lab.constants import Constants
+from bench.lab.traces import TraceSet
 
 #: Which zones the omniscient may use; for one zone or one region, the mean over all of them.
 SCOPES = ("all", "region", "zone")
@@ -44,15 +44,6 @@ def upper_bound(
 def find_bounds(traces: TraceSet, seed: int | None, *, boot_s: float = BOOT_S) -> Bounds:
     values = {scope: upper_bound(traces, seed, scope, boot_s=boot_s) for scope in SCOPES}
     return Bounds(all=values["all"], region=values["region"], zone=values["zone"])
-
-
-def mean_bounds(bounds: Sequence[Bounds]) -> Bounds:
-    """Return the mean over seeds."""
-    return Bounds(
-        all=fmean(one.all for one in bounds),
-        region=fmean(one.region for one in bounds),
-        zone=fmean(one.zone for one in bounds),
-    )
 
 
 def zone_groups(capacities: Sequence[Capacity], scope: str) -> list[list[Capacity]]:

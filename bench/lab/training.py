@@ -1,29 +1,26 @@
-"""The training script of one job: each attempt a gang that steps together, crashes, or hangs."""
+"""The training script of one job: each attempt a gang that steps together, saves and is lost."""
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any, Protocol
+from typing import Any
+
+from bench.lab.constants import Constants
+from bench.lab.trace_cloud import loop_time
 
 from tpuherd.clock import Clock
 from tpuherd.ports import Host
-from tpuherd_host.train.save_interval import parse_node_life
-from tpuherd_lab.constants import Constants
-from tpuherd_lab.trace_cloud import loop_time
-from tpuherd_lab.training_progress import TrainingProgress
+from tpuherd_host.train.run import EARLY
+from tpuherd_host.train.save_interval import SaveCosts, count_losses, parse_node_life
 
-BEAT_S = 10.0  #: between heartbeats of an agent whose script may have hung
+BEAT_S = 10.0  #: between heartbeats of an agent whose script makes no steps
 REPORTED_S = 290.0  #: between those that only repeat that it steps: more are of no use to anybody
 JUST_S = 1e-3  #: what ends at this moment is complete
-CRASHED, INTERRUPTED, KILLED = 1, 75, 9
-
-
-class TellEngine(Protocol):
-    """Delivers an agent's message to the engine."""
-
-    def __call__(self, node: str, worker: int, event: Mapping[str, Any]) -> None: ...
+INTERRUPTED, KILLED = 75, 9
+#: Delivers what an agent says to the engine: node, worker, message.
+TellEngine = Callable[[str, int, Mapping[str, Any]], None]
 
 
 class GangPhase(StrEnum):
@@ -32,28 +29,87 @@ class GangPhase(StrEnum):
     STARTING = "starting"  #: not on all hosts yet
     LOADING = "loading"  #: before the first step
     STEPPING = "stepping"
-    HUNG = "hung"
     SAVING = "saving"  #: it was told to stop
     OVER = "over"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """A time in which the script made steps, and saved."""
+
+    end: float
+    resumed_s: float  #: the progress with which it began
+    reached_s: float  #: and ended
+    blocked_s: float  #: how long saves kept it from stepping
+    losses: int  #: attempts before it that lost work
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainingProgress:
+    """Progress is counted in seconds of training. The script saves by the rule of `Run`."""
+
+    constants: Constants
+    spans: list[Span] = field(default_factory=list)
+    durable_s: float = 0.0  #: the progress that the newest checkpoint has
+    saved_by: int = 0  #: the attempt that wrote it
+    losses: int = 0  #: what that attempt knew of
+    at_end: bool = False  #: it ended with this checkpoint
+
+    def add_span(
+        self, start: float, end: float, *, life_s: float, attempt: int, until: float, save: bool
+    ) -> None:
+        """Record that it stepped from `start` to `end`, with the saves that were due.
+
+        What was being written survives if it is durable before `until`. `save`: it saved at the
+        end.
+        """
+        losses = attempt - 1
+        if self.saved_by:
+            losses = count_losses(attempt, self.saved_by, self.losses, at_end=self.at_end)
+        resumed_s = reached_s = self.durable_s
+        block_s, write_s = self.constants.save_block_s, self.constants.save_durable_s
+        costs = SaveCosts(blocked=[], took=[], usual_s=life_s)
+        now, due_s, blocked_s = start, float(EARLY), 0.0
+        while now + due_s < end:
+            now += due_s
+            reached_s += due_s
+            if now + block_s + write_s <= until:
+                self._note_checkpoint(reached_s, attempt, losses)
+            blocked_s += min(block_s, end - now)
+            now += block_s
+            due_s = self._seconds_until_save(costs, reached_s, losses)
+        reached_s += max(0.0, end - now)
+        if save and end + block_s + write_s <= until:
+            self._note_checkpoint(reached_s, attempt, losses, at_end=True)
+        self.spans.append(
+            Span(
+                end=end, resumed_s=resumed_s, reached_s=reached_s, blocked_s=blocked_s,
+                losses=losses,
+            )
+        )  # fmt: skip
+
+    def _note_checkpoint(
+        self, reached_s: float, attempt: int, losses: int, *, at_end: bool = False
+    ) -> None:
+        self.durable_s, self.saved_by, self.losses, self.at_end = (
+            reached_s, attempt, losses, at_end,
+        )  # fmt: skip
+
+    def _seconds_until_save(self, costs: SaveCosts, reached_s: float, losses: int) -> float:
+        took_s = self.constants.save_block_s + self.constants.save_durable_s
+        if len(costs.blocked) < 1:
+            costs.add_blocked(self.constants.save_block_s)
+            costs.add_duration(took_s)
+        return float(costs.steps_until_save(1.0, reached_s, losses))
 
 
 class Training:
     """All attempts of the job."""
 
-    def __init__(
-        self,
-        constants: Constants,
-        clock: Clock,
-        progress: TrainingProgress,
-        *,
-        crashes: Sequence[float] = (),
-        hangs: Sequence[float] = (),
-    ) -> None:
+    def __init__(self, constants: Constants, clock: Clock) -> None:
         self.constants = constants
         self.clock = clock
-        self.progress = progress
-        self.crashes = crashes  #: when a script that then steps crashes
-        self.hangs = hangs
+        self.progress = TrainingProgress(constants=constants)
         self.runs: dict[str, GangRun] = {}  #: those that agents know
         self.all_runs: list[GangRun] = []
         self.tell: TellEngine = lambda node, worker, event: None
@@ -109,9 +165,7 @@ class GangRun:
         self.life_s = parse_node_life(environment.get("HERD_LIFE_S", ""))
         self.workers: dict[int, float] = {}  #: when it was started on each, by the clock
         self.phase = GangPhase.STARTING
-        self.started_at = self.stepped_at = self.over_at = inf  #: by the loop
-        self.hung_at = inf
-        self.crashed = False
+        self.started_at = self.stepped_at = inf  #: by the loop
         self.why = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._training = training
@@ -119,7 +173,7 @@ class GangRun:
         self._exit: int | None = None
         self._signal: int | None = None
         self._stopped_at = inf
-        self._timers: dict[str, asyncio.TimerHandle] = {}  #: the next phase, fault and heartbeat
+        self._timers: dict[str, asyncio.TimerHandle] = {}  #: the next phase and heartbeat
 
     def add_worker(self, worker: int) -> None:
         if worker in self.workers:
@@ -131,35 +185,15 @@ class GangRun:
 
     def _begin_steps(self) -> None:
         self.phase, self.stepped_at = GangPhase.STEPPING, loop_time()
-        crash_at = first_after(self._training.crashes, self.stepped_at)
-        hang_at = first_after(self._training.hangs, self.stepped_at)
-        wait_s = min(crash_at, hang_at) - self.stepped_at
-        self._call_later(
-            "fault", wait_s, self._crash_script if crash_at < hang_at else self._hang_script
-        )
         self._send_report()
         self._call_later("beat", REPORTED_S, self._send_beat)
 
-    def _crash_script(self) -> None:
-        self.crashed = True
-        self.end_gang(CRASHED)
-
-    def _hang_script(self) -> None:
-        self._send_report()
-        self.hung_at = loop_time()
-        self._record_span(loop_time(), until=inf)
-        self.phase = GangPhase.HUNG
-        self._call_later("beat", BEAT_S, self._send_beat)
-
     def stop(self, grace_s: float, why: str) -> None:
-        """TERM: it saves and ends, unless it hangs; KILL after the grace."""
+        """TERM: it saves and ends; KILL after the grace."""
         if self.phase in (GangPhase.SAVING, GangPhase.OVER):
             return
         self.why = why
         stepping, constants = self.phase is GangPhase.STEPPING, self._training.constants
-        if self.phase is GangPhase.HUNG:
-            self._call_later("phase", grace_s, self.end_gang, None)
-            return
         self.phase = GangPhase.SAVING
         save_s = constants.save_block_s + constants.save_durable_s if stepping else 0.0
         self._stopped_at = loop_time()
@@ -175,7 +209,7 @@ class GangRun:
         elif self.phase is GangPhase.SAVING and self.stepped_at < inf:
             self._record_span(self._stopped_at, until=loop_time() + JUST_S, save=True)
         self._clear_timers()
-        self.phase, self.over_at = GangPhase.OVER, loop_time()
+        self.phase = GangPhase.OVER
         self._ended_clock = self._training.clock.now()
         self._exit, self._signal = exit, KILLED if exit is None else None
         if tell and not self.ended.done():
@@ -213,7 +247,7 @@ class GangRun:
             "number": self.number, "asked": self.workers.get(worker), "logged": None,
             "started": self.workers.get(worker), "ended": self._ended_clock,
             "exit": self._exit, "signal": self._signal, "stopped": bool(self.why),
-            "why": self.why, "tail": ["ValueError: the loss is not a number"] * self.crashed,
+            "why": self.why, "tail": [],
             "report": self._progress_report() if worker == 0 else None,
         }  # fmt: skip
 
@@ -221,9 +255,8 @@ class GangRun:
         if self.stepped_at == inf:
             return None
         progress = self._training.progress
-        until = min(loop_time(), self.hung_at)
-        steps = progress.durable_s + max(0.0, until - self.stepped_at)
-        if self.phase in (GangPhase.OVER, GangPhase.HUNG) and progress.spans:
+        steps = progress.durable_s + max(0.0, loop_time() - self.stepped_at)
+        if self.phase is GangPhase.OVER and progress.spans:
             steps = progress.spans[-1].reached_s
         return {"step": int(steps) + 1, "step_s": 1.0, "saved": int(progress.durable_s)}
 
@@ -251,9 +284,3 @@ class GangRun:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-
-
-def first_after(times: Sequence[float], at: float) -> float:
-    """Return the first of these times after `at`."""
-    index = bisect_right(times, at)
-    return times[index] if index < len(times) else inf

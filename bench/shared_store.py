@@ -1,6 +1,6 @@
 """A lab on one PostgreSQL: how soon the engine reacts, and how soon another one takes over.
 
-    .venv/bin/python bench/lab.py [--parts reaction,failover] [--rounds 3] [--json FILE]
+    .venv/bin/python bench/shared_store.py [--parts reaction,failover] [--rounds 3] [--json FILE]
 
 reaction    20 users with 10 jobs each: from a preemption, and from a submitted job, to the engine's
             request in the cloud, with the store in PostgreSQL and in SQLite by turns

@@ -1,20 +1,20 @@
 """A cloud whose zones have capacity when traces say so, for the engine in virtual time."""
 
 import asyncio
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 from typing import Protocol
 
+from bench.lab.capacity import Capacity
+from bench.lab.constants import Constants, Spread
+
 from tpuherd.clock import Clock
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
 from tpuherd.model.slots_and_plan import Ask, Offer, Withdraw
 from tpuherd.ports import BidRefused, Host, Survey
-from tpuherd_lab.capacity import Capacity
-from tpuherd_lab.constants import Constants, Spread
 from tpuherd_sim.model.world_parts import Dice
 from tpuherd_sim.weather.storm import random_stream
 
@@ -55,20 +55,12 @@ class TraceNode:
     phase: NodePhase = NodePhase.QUEUED
     granted_at: float | None = None
     ready_at: float | None = None
-    lost_at: float | None = None  #: its capacity went away
-    ended_at: float | None = None  #: it costs nothing from here on
-    used: bool = False  #: an attempt was started on it
+    ended_at: float | None = None  #: it was lost, or its deletion is over
     timers: tuple[asyncio.TimerHandle, ...] = ()
 
     @property
     def alive(self) -> bool:
         return self.ready_at is not None and self.ended_at is None
-
-    def billed_between(self, until: float) -> float:
-        """Return how many seconds of it are paid for until then."""
-        if self.ready_at is None:
-            return 0.0
-        return max(0.0, (until if self.ended_at is None else self.ended_at) - self.ready_at)
 
     def cancel_timers(self) -> None:
         for timer in self.timers:
@@ -89,8 +81,7 @@ class NodeWatcher(Protocol):
 class TraceCloud:
     """The engine's CloudPort: queued requests only.
 
-    A look at which nothing can have changed is skipped, and only counted: `note_change` says that
-    something has.
+    A look at which nothing can have changed is skipped: `note_change` says that something has.
     """
 
     def __init__(
@@ -104,9 +95,6 @@ class TraceCloud:
     ) -> None:
         self.nodes: dict[str, TraceNode] = {}
         self.past: list[TraceNode] = []  #: those that were deleted
-        self.calls: Counter[str] = Counter()
-        self.peak_calls = 0
-        self.peak_nodes = 0
         self.period_s: Callable[[], float] = lambda: PERIOD_S_MIN
         self._capacities = capacities
         self._constants = constants
@@ -116,8 +104,6 @@ class TraceCloud:
         self._looked_at = -PERIOD_S_MIN
         self._news = asyncio.Event()
         self._news.set()
-        self._latest: deque[tuple[float, int]] = deque()  #: calls of the last minute
-        self._in_minute = 0
 
     # ---- the engine's calls ----------------------------------------------------------------------
 
@@ -130,7 +116,6 @@ class TraceCloud:
         begun_at = self._clock.now()
         self._looked_at = loop_time()
         self._news.clear()
-        self._count_call("list", 2)
         observations = {name: observe_node(node) for name, node in self.nodes.items()}
         await self._clock.sleep(API_S)
         return Survey(observations=observations, zones=frozenset(zones), begun_at=begun_at)
@@ -139,19 +124,13 @@ class TraceCloud:
         """Wait until the next look is due; skip those that would see what the last one saw."""
         if not self._news.is_set():
             await self._news.wait()
-            self.count_skipped_looks()
+            period_s = max(PERIOD_S_MIN, self.period_s())
+            skipped = ceil((loop_time() - self._looked_at) / period_s) - 1
+            self._looked_at += max(0, skipped) * period_s
         while (left := self._looked_at + max(PERIOD_S_MIN, self.period_s()) - loop_time()) > 0:
             await self._clock.sleep(min(left, STEP_S))
 
-    def count_skipped_looks(self) -> None:
-        """Count the looks that would have been until now."""
-        period_s = max(PERIOD_S_MIN, self.period_s())
-        skipped = max(0, ceil((loop_time() - self._looked_at) / period_s) - 1)
-        self.calls["list"] += 2 * skipped
-        self._looked_at += skipped * period_s
-
     async def submit_bid(self, ask: Ask, order: NodeSpec) -> None:
-        self._count_call("create", 1)
         await self._clock.sleep(API_S)
         if ask.bid in self.nodes:
             return
@@ -167,7 +146,6 @@ class TraceCloud:
         self.note_change()
 
     async def withdraw_bid(self, withdraw: Withdraw, sight: BidObservation | None) -> None:
-        self._count_call("delete", 1)
         await self._clock.sleep(API_S)
         node = self.nodes.get(withdraw.bid)
         if node is None or node.phase is NodePhase.LEAVING:
@@ -187,15 +165,6 @@ class TraceCloud:
     def bid_hosts(self, bid: str) -> tuple[Host, ...]:
         node = self.nodes.get(bid)
         return node.hosts if node is not None else ()
-
-    def _count_call(self, method: str, many: int) -> None:
-        now = loop_time()
-        self.calls[method] += many
-        self._latest.append((now, many))
-        self._in_minute += many
-        while self._latest[0][0] <= now - 60.0:
-            self._in_minute -= self._latest.popleft()[1]
-        self.peak_calls = max(self.peak_calls, self._in_minute)
 
     # ---- the life of a node ----------------------------------------------------------------------
 
@@ -221,9 +190,6 @@ class TraceCloud:
     def _grant_node(self, node: TraceNode) -> None:
         now = loop_time()
         node.phase, node.granted_at = NodePhase.MAKING, now
-        standing = (NodePhase.MAKING, NodePhase.READY)
-        there = sum(one.phase in standing and one.lost_at is None for one in self.nodes.values())
-        self.peak_nodes = max(self.peak_nodes, there)
         until = self._capacities[node.offer.zone].up_until(now)
         made_s = self._draw_seconds(node, self._constants.create_s)
         if until is None or now + made_s < until:
@@ -246,7 +212,7 @@ class TraceCloud:
         self.note_change()
 
     def _lose_node(self, node: TraceNode) -> None:
-        node.lost_at = node.ended_at = loop_time()
+        node.ended_at = loop_time()
         if node.ready_at is not None:
             self._watcher.end_hosts(node, lost=True)
         self._call_later(node, self._draw_seconds(node, self._constants.visible_s), self._show_loss)
@@ -282,12 +248,9 @@ def observe_node(node: TraceNode) -> BidObservation:
     nodes: tuple[NodeObservation, ...] = ()
     if state is not None and (node.granted_at is not None or state is NodeState.LOST):
         shown = NodeObservation(
-            name=node.name,
-            word=state,
-            state=state.name,
+            name=node.name, word=state, state=state.name, hosts=len(node.hosts),
             incarnation=node.hosts[0].incarnation,
-            hosts=len(node.hosts),
-        )
+        )  # fmt: skip
         nodes = (shown,)
     return BidObservation(
         bid=node.name, zone=node.offer.zone, request=request, nodes=nodes, state=request.name

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from tpuherd_lab.traces import Trace, TraceSet
+from bench.lab.traces import Trace, TraceSet
+
 from tpuherd_sim.weather.storm import random_stream
 
 Interval = tuple[float, float]
@@ -44,11 +45,6 @@ class Capacity:
         if index >= 0 and at < self.up[index][1]:
             return self.up[index][1]
         return None
-
-    def next_change(self, at: float) -> float | None:
-        """Return when capacity comes or goes next; None: never again."""
-        until = self.up_until(at)
-        return until if until is not None else self.next_up(at)
 
     def next_up(self, at: float) -> float | None:
         """Return the first moment from `at` on with capacity; None: never again."""

@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bench.lab.constants import Constants
+from bench.lab.trace_cloud import TraceNode
+from bench.lab.training import GangRun, Training
+
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound, NotReached
 from tpuherd.ports import Host, Link, RpcRequest, Stream
-from tpuherd_lab.constants import Constants
-from tpuherd_lab.trace_cloud import TraceNode
-from tpuherd_lab.training_gang import GangRun, Training
 
 CONNECT_S = 1.0  #: until a host's agent answers
 #: Between the packets by which TCP knocks at a host without power, until it is not reached.
@@ -104,7 +105,7 @@ class TraceHosts:
         self, constants: Constants, clock: Clock, training: Training, news: Callable[[], None]
     ) -> None:
         self._constants = constants
-        self.clock = self._clock = clock
+        self.clock = clock
         self._training = training
         self._news = news
         self._nodes: dict[str, TraceNode] = {}  #: those that have power
@@ -165,13 +166,12 @@ class TraceHosts:
         arguments, host = verb.arguments, link.host
         match verb.name:
             case "ping":
-                return {"time": self._clock.now()}
+                return {"time": self.clock.now()}
             case "attempts":
                 return {"attempts": self._training.list_statuses(host.node, host.worker)}
             case "setup":
                 return await self._set_up(link, arguments)
             case "start":
-                self._nodes[host.node].used = True
                 return self._training.start_attempt(host, arguments)
             case "halt":
                 return await self._halt_attempt(link, arguments)
@@ -179,8 +179,8 @@ class TraceHosts:
                 return {}
 
     async def _set_up(self, link: HostLink, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = self._clock.now()
-        work = asyncio.ensure_future(self._clock.sleep(self._constants.setup_s))
+        asked = self.clock.now()
+        work = asyncio.ensure_future(self.clock.sleep(self._constants.setup_s))
         try:
             await link.wait_for(work)
         finally:
@@ -207,10 +207,10 @@ class TraceHosts:
         for wait_s in KNOCKS_S:
             if self.has_power(host):
                 break
-            await self._clock.sleep(wait_s)
+            await self.clock.sleep(wait_s)
         else:
             raise NotReached(f"{host.name} does not answer")
-        await self._clock.sleep(CONNECT_S)
+        await self.clock.sleep(CONNECT_S)
         if not self.has_power(host):
             raise NotReached(f"{host.name} does not answer")
         link = self._links[host] = HostLink(host, self, self._news)

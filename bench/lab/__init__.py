@@ -1,0 +1,1 @@
+"""The policy laboratory: our engine, two other tools and the best possible, on capacity traces."""

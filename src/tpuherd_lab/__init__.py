@@ -1,1 +1,0 @@
-"""The policy laboratory: ways to keep a job running, compared on measured capacity."""
