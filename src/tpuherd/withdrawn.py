@@ -13,6 +13,7 @@ COMMANDS = {
     "scale": "herd set JOB copies=N",
     "ssh-config": "herd ssh --config",
     "doctor": "herd check",
+    "engine move": "the steps of docs/howto/another-machine.md: stop here, adopt there",
     "record": "tools/record.py in a checkout",
     "sim policies": "python -m bench.lab --traces FOLDER in a checkout",
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",

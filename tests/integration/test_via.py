@@ -1,4 +1,4 @@
-"""Jobs whose engine is on another machine: commands go there, and jobs move there and back."""
+"""Jobs whose engine is on another machine: commands go there."""
 
 import json
 import os
@@ -154,34 +154,20 @@ def test_signals_and_exit_statuses_pass_through(user: Traveller) -> None:
     assert window.end() == 9
 
 
-def test_running_jobs_move_there_and_back(user: Traveller, machine: Machine) -> None:
-    code = user.home / "code"
-    code.mkdir()
-    (code / "train.py").write_text("print('first words')")
-    run = "python3 train.py; until [ -e ~/finish ]; do sleep 0.2; done"
-    user.job("gpt", run, workdir=str(code), accelerator="v4-8")
-    user.happened("attempt.started")
-    begun = len(user.events("engine.started"))
-    (code / "train.py").unlink()
-
-    assert "with 1 job" in user.says("engine", "move", "--to", "vm")
+def test_running_jobs_are_adopted_there(user: Traveller, machine: Machine) -> None:
+    """As the page "Stop here, adopt there" says of `--via`."""
+    user.job("gpt", "until [ -e ~/finish ]; do sleep 0.2; done", accelerator="v4-8")
+    attempt = user.happened("attempt.started").facts["attempt"]
+    user.says("engine", "stop")
+    user.leave()
+    (user.home / ".local/state/tpuherd").rename(user.home / "before")
+    user.says("context", "add", "lab", "--via", "vm")
+    user.says("ls")
     far = there(user, machine)
-    far.happened("engine.started", many=begun + 1)
-    refused = user.herd("ls", env={"HERD_WORLD": str(user.world.folder)})
-    assert "were moved to vm" in refused.stderr
-    assert [event.facts["number"] for event in far.events("attempt.launched")] == [1]
-
-    started = far.events("attempt.started")[0].facts
-    user.world.herd("preempt", started["bid"])  # the code is there, too
-    far.happened("attempt.started", many=2, seconds=120)
-    again = far.events("attempt.started")[1].facts["attempt"]
-    until(lambda: "first words" in far.said().get(f"{again}/0", []), "words", seconds=30)
-
-    assert "moved back to this machine, with 1 job" in user.says("engine", "move", "--back")
-    assert json.loads(user.says("engine", "status", "--json"))["running"]
-    user.happened("engine.started", many=begun + 2)
-    assert len(user.events("attempt.launched")) == 2
-    assert "via" not in json.loads(user.says("context", "show", "--json"))
+    far.happened("bid.adopted")
+    until(lambda: "running" in user.says("ls"), "the job to run there", seconds=60)
+    known = far.events("attempt.launched", "attempt.started")
+    assert {one.facts["attempt"] for one in known} <= {attempt}
     user.says("down", "--all", "--yes")
     assert user.all_there_is() == []
 

@@ -39,7 +39,9 @@ TEXTS = re.compile(
 )
 #: What is found all the same, with the other branch or the reason. By file: name or text → reason.
 EXCEPTIONS: dict[str, dict[str, str]] = {
-    "tpuherd/cli/systemd_unit.py": {"systemctl": "on macOS, launchd_agent.py writes an agent"},
+    "tpuherd/cli/systemd_unit.py": {
+        "systemctl": "the unit is for Linux; macOS has no such command"
+    },
     "tpuherd/commands/async_files.py": {"poll": "select_readable on macOS"},
     "tpuherd/compat/setup_script.py": {
         "flock -": "shell text that hosts run",

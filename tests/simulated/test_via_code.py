@@ -1,14 +1,18 @@
 """Code for the machine of a context's `via`: only what that machine lacks travels."""
 
+import io
 import os
 import random
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.simulated.sync_hosts import write
-from tpuherd.jobs.engine_transfer import (
+from tpuherd.errors import OperationFailed
+from tpuherd.jobs.code_transfer import (
     missing_contents,
+    read_tar_files,
     snapshot_contents,
     snapshot_entries,
     store_code,
@@ -45,3 +49,12 @@ def test_an_edit_costs_what_it_changes(tmp_path: Path, seed: int) -> None:
         found = load_snapshot(one.id, there)
         assert found is not None and found.rows == one.rows
         assert missing_contents(snapshot_contents(one.id, here), there) == frozenset()
+
+
+def test_a_path_outside_the_folder_is_refused() -> None:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w|") as tar:
+        tar.addfile(tarfile.TarInfo("secrets/../../../out"))
+    whole.seek(0)
+    with pytest.raises(OperationFailed, match="leads out of"):
+        list(read_tar_files(whole))

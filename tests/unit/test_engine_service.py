@@ -1,7 +1,6 @@
-"""`herd engine install`: the same program and variables for systemd and for launchd."""
+"""`herd engine install`: the program and variables of the unit."""
 
 import json
-import plistlib
 import shlex
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.hostile_words import WORDS
-from tpuherd.cli.launchd_agent import install_agent
 from tpuherd.cli.systemd_unit import install_unit
 from tpuherd.errors import InvalidInput
 from tpuherd.settings import project_access
@@ -24,7 +22,7 @@ def make_world(world: Path, environ: dict[str, str]) -> project_access.ProjectAc
     return project_access.resolve_access(environ, world=world)
 
 
-def test_both_services_run_the_same_program(tmp_path: Path) -> None:
+def test_the_unit_runs_the_same_program(tmp_path: Path) -> None:
     world = tmp_path / "a world"
     environ = {"HOME": str(tmp_path), "PATH": '/a "b":/100%', "SHELL": "/bin/zsh", "HERD_WORLD": ""}
     place = make_world(world, environ)
@@ -32,22 +30,6 @@ def test_both_services_run_the_same_program(tmp_path: Path) -> None:
     lines = [line.partition("=") for line in unit.read_text().splitlines()]
     (program,) = [value for name, _, value in lines if name == "ExecStart"]
     assert shlex.split(program) == PROGRAM
-
-    file, todo = install_agent(place, environ)
-    name = f"dev.tpuherd.{place.store_folder.name}"
-    assert file == tmp_path / f"Library/LaunchAgents/{name}.plist"
-    agent = plistlib.loads(file.read_bytes())
-    assert agent["ProgramArguments"] == PROGRAM
-    assert agent["EnvironmentVariables"] == {
-        "HOME": str(tmp_path), "PATH": '/a "b":/100%', "HERD_WORLD": str(world),
-    }  # fmt: skip
-    assert agent["Label"] == name
-    assert (agent["RunAtLoad"], agent["KeepAlive"]) == (True, True)
-    assert Path(agent["StandardErrorPath"]).parent.is_dir()
-    assert [line.split()[:2] for line in todo.splitlines()] == [
-        ["launchctl", "bootout"],
-        ["launchctl", "bootstrap"],
-    ]
 
 
 #: What a variable or a folder can be called at all.
@@ -61,7 +43,6 @@ def test_no_path_or_variable_adds_a_line_to_a_service(tmp_path: Path, kind: str)
     place = make_world(tmp_path / "w" / f"a{word}".replace("/", "_"), environ)
     try:
         unit, _ = install_unit(place, environ)
-        file, todo = install_agent(place, environ)
     except InvalidInput as refused:
         assert not word.isprintable()
         assert refused.sentence.isprintable()
@@ -71,6 +52,3 @@ def test_no_path_or_variable_adds_a_line_to_a_service(tmp_path: Path, kind: str)
     assert [line for line in lines if line[:1] == "["] == ["[Unit]", "[Service]", "[Install]"]
     assert sum(line.startswith("Exec") for line in lines) == 1
     assert not any(line.endswith("\\") for line in lines)
-    agent = plistlib.loads(file.read_bytes())
-    assert agent["EnvironmentVariables"]["PATH"] == environ["PATH"]
-    assert shlex.split(todo.splitlines()[1])[-1] == str(file)

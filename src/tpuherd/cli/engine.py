@@ -1,4 +1,4 @@
-"""`herd engine`: inspects, starts, stops and moves the process that keeps jobs running."""
+"""`herd engine`: inspects, starts and stops the process that keeps jobs running."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.plan import plan
 from tpuherd.cli.print_text import print_text
 from tpuherd.cli.store import store
-from tpuherd.errors import HerdError
+from tpuherd.errors import HerdError, InvalidInput
 from tpuherd.exit_status import UNREACHED
 from tpuherd.settings import project_access
 from tpuherd.views.trouble_line import read_problem, trouble_line
@@ -93,46 +93,19 @@ def logs(lines: int, job: str) -> ParsedCommand:
 
 @engine.command()
 def install() -> int:
-    """Write a service that starts the engine after a reboot, and show the next steps.
-
-    It is a systemd user unit, on macOS a launchd agent.
-    """
-    from tpuherd.cli import launchd_agent, systemd_unit, via_client
+    """Write a systemd user unit that starts the engine after a reboot, and show the next steps."""
+    from tpuherd.cli import systemd_unit, via_client
     from tpuherd.settings import project_access
 
-    is_mac = sys.platform == "darwin"
-    written = launchd_agent.install_agent if is_mac else systemd_unit.install_unit
     try:
+        if sys.platform == "darwin":
+            raise InvalidInput("macOS has no systemd", hint="run herd engine run in a terminal")
         place = project_access.resolve_access(os.environ, world=named_world())
-        file, todo = written(place, os.environ)
+        file, todo = systemd_unit.install_unit(place, os.environ)
     except HerdError as error:
         return via_client.print_error("herd engine install", error)
     print_text(f"{file} is written. Now run:", err=True)
     click.echo(todo)
-    return 0
-
-
-@engine.command()
-@click.option("--to", "target", metavar="USER@HOST", help="The machine to move it to.")
-@click.option("--back", is_flag=True, help="Move it back to this machine.")
-def move(target: str | None, back: bool) -> int:
-    """Move the jobs of the current context to the engine of another machine, or back.
-
-    Commands on hosts continue meanwhile. From then on, commands of this context run there.
-    """
-    from tpuherd.cli import engine_move, via_client
-
-    if bool(target) == back:
-        raise click.UsageError("give --to USER@HOST, or --back")
-    try:
-        said = (
-            engine_move.move_away(target, os.environ)
-            if target
-            else engine_move.move_back(os.environ)
-        )
-        print_text(said)
-    except HerdError as error:
-        return via_client.print_error("herd engine move", error)
     return 0
 
 

@@ -127,7 +127,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd engine store move postgresql://ann@db/herd",
         "herd engine store move here",
     ),
-    "engine move": ("herd engine move --to me@vm", "herd engine move --back"),
     "exec": (
         "herd exec gpt --env -- pip list",
         "herd exec gpt-[0-3]/w0 -c 'ls *.log | wc -l'",

@@ -2,16 +2,11 @@
 
     run NAME TOKEN WORDS     run `herd WORDS`, with what was uploaded under TOKEN
     take NAME TOKEN          read a tar on stdin: the context, and an upload
-    arrive NAME TOKEN        read a tar on stdin: a store that moves here
     lacks NAME               read ids of contents on stdin; print those missing here
-    give NAME TOKEN TO       write the store as a tar to stdout; it has moved to TO
-    stay NAME                undo a move that failed
-    stone NAME               print the token of the move that took the store away
 
 Everything of a context is in ~/.tpuherd-via/NAME.
 """
 
-import asyncio
 import json
 import os
 import shutil
@@ -24,20 +19,15 @@ from typing import Any
 
 from tpuherd.cli.via_layout import CARRIED, CURRENT, DIGEST, LETTER, PROGRAM, ROOT, RUNNING
 from tpuherd.clock import WallClock
-from tpuherd.engine.create_engine import new_lease_holder
-from tpuherd.errors import HerdError, OperationFailed
+from tpuherd.errors import HerdError
 from tpuherd.exit_status import SIGNALLED
-from tpuherd.jobs import engine_control, engine_transfer, via_parcel
-from tpuherd.jobs.engine_transfer import BLOBS, ROWS, read_tar_files, store_code, write_private_file
-from tpuherd.model.stored_job import StoredJob
-from tpuherd.settings import contexts_file, project_access
+from tpuherd.jobs import code_transfer, via_parcel
+from tpuherd.jobs.code_transfer import BLOBS, ROWS, read_tar_files, store_code, write_private_file
+from tpuherd.settings import contexts_file
 from tpuherd.settings.folders import resolve_folders
-from tpuherd.store import moved_marker
-from tpuherd.store.database import Database
 from tpuherd.sync.snapshot_store import open_archive
 
 SWEEP_S = 86_400.0
-LEASE_S = 60.0  #: no engine starts while the marker is written
 SHELL = """#!/bin/sh
 # herd, as the context of that name uses it
 export XDG_CONFIG_HOME='{home}/config' XDG_STATE_HOME='{home}/state'
@@ -58,16 +48,8 @@ def main(words: list[str]) -> int:
             return run_herd(home, rest[0], json.loads(bytes.fromhex(rest[1])))
         if word == "take":
             receive_bundle(home, rest[0])
-        elif word == "lacks":
-            print(*sorted(missing_contents(sys.stdin)), sep="\n")
-        elif word == "arrive":
-            receive_store(rest[0])
-        elif word == "give":
-            send_store(rest[0], rest[1])
-        elif word == "stone":
-            print((moved_marker.read_moved_marker(store_folder()) or {}).get("token", ""))
         else:
-            moved_marker.remove_marker(store_folder())
+            print(*sorted(missing_contents(sys.stdin)), sep="\n")
     except HerdError as error:
         hint = f" ({error.hint})" if error.hint else ""
         print(f"{error.sentence}{hint}", file=sys.stderr)
@@ -117,7 +99,7 @@ def missing_contents(ids: Iterable[str]) -> list[str]:
     archive = open_archive(resolve_folders(os.environ).state)
     return [
         one.hex()
-        for one in engine_transfer.missing_contents((bytes.fromhex(id) for id in ids), archive)
+        for one in code_transfer.missing_contents((bytes.fromhex(id) for id in ids), archive)
     ]
 
 
@@ -144,54 +126,6 @@ def remove_leftovers(home: Path, now: float) -> None:
             if entry.stat().st_mtime < now - SWEEP_S:
                 shutil.rmtree(entry, ignore_errors=True)
                 entry.unlink(missing_ok=True)
-
-
-# ---- moving the store ----------------------------------------------------------------------------
-
-
-def store_folder() -> Path:
-    return engine_transfer.part_folders(project_access.resolve_access(os.environ))[
-        engine_transfer.STORE
-    ]
-
-
-def receive_store(token: str) -> None:
-    """Receive the store, unless this move arrived already."""
-    place = project_access.resolve_access(os.environ)
-    engine_transfer.refuse_shared_store(place)
-    if moved_marker.refuse_second_store(
-        engine_transfer.part_folders(place)[engine_transfer.STORE], token
-    ):
-        return
-    engine_transfer.unpack_transfer(place, sys.stdin.buffer, token)
-
-
-def send_store(token: str, to: str) -> None:
-    """Send the store to the machine `to`."""
-    place = project_access.resolve_access(os.environ)
-    engine_transfer.refuse_shared_store(place)
-    stored_jobs = asyncio.run(prepare_move(place, to=to, token=token))
-    engine_transfer.pack_transfer(place, sys.stdout.buffer, stored_jobs)
-    sys.stdout.flush()
-
-
-async def prepare_move(
-    place: project_access.ProjectAccess, *, to: str, token: str
-) -> list[StoredJob]:
-    """Stop the engine and leave the marker; return the stored jobs. May be repeated."""
-    folder = engine_transfer.part_folders(place)[engine_transfer.STORE]
-    if moved_marker.read_moved_marker(folder) is None:
-        await engine_control.stop_engine(place)
-        store = Database(folder, WallClock().now())
-        try:
-            epoch = store.take_lease(new_lease_holder(os.getpid()), WallClock().now(), LEASE_S)
-            if epoch is None:
-                raise OperationFailed("another engine has started: try again")
-            moved_marker.leave_marker(folder, to=to, token=token)
-            store.release_lease(epoch)
-        finally:
-            store.close()
-    return moved_marker.read_stored_jobs(folder)
 
 
 if __name__ == "__main__":

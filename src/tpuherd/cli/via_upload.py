@@ -22,7 +22,7 @@ from tpuherd.jobfile.fields import SECRETS
 from tpuherd.jobfile.notify_fields import notify_secrets
 from tpuherd.jobs import secret_values
 from tpuherd.jobs import via_parcel as along
-from tpuherd.jobs.engine_transfer import snapshot_contents, snapshot_entries
+from tpuherd.jobs.code_transfer import snapshot_contents, snapshot_entries
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.sync.snapshot_store import Archive, open_archive

@@ -1,4 +1,4 @@
-"""Moves a store to another machine and leaves a marker, so that the old copy refuses to open."""
+"""The marker of a store that was moved away, so that the old copy refuses to open."""
 
 import json
 import sqlite3
@@ -18,7 +18,7 @@ SERVER = "PostgreSQL database "  #: how the name of a store there begins
 HERE = (
     "use them there (HERD_STORE=URL), or take them back: HERD_STORE=URL herd engine store move here"
 )
-BACK = "herd engine move --back brings it back; herd engine move --to finishes an interrupted move"
+THERE = "use them there: herd context add NAME --via {to}"
 
 
 def read_moved_marker(folder: Path) -> Mapping[str, str] | None:
@@ -37,7 +37,7 @@ def refuse_moved(folder: Path) -> None:
     found = read_moved_marker(folder)
     if found is not None:
         to = str(found.get("to"))
-        hint = HERE if to.startswith(SERVER) else BACK
+        hint = HERE if to.startswith(SERVER) else THERE.format(to=to)
         raise InvalidInput(f"the jobs of this project were moved to {to}", hint=hint)
 
 
@@ -54,24 +54,13 @@ def remove_marker(folder: Path) -> None:
         (folder / MARKER_FILE).unlink(missing_ok=True)
 
 
-def copy_store(folder: Path, into: Path) -> None:
-    """Make a consistent copy of the store, with the lease released."""
-    with explain_errors(folder):
-        into.unlink(missing_ok=True)
-        with open_bare_file(folder / NAME) as source, open_bare_file(into) as target:
-            source.backup(target)
-            target.execute("UPDATE lease SET until = 0")
-            target.commit()
-        into.chmod(0o600)
-
-
 def refuse_second_store(folder: Path, token: str) -> bool:
     """Whether this move already arrived here; InvalidInput if another store has jobs here."""
     if last_arrival(folder) == token:
         return True
     if (folder / NAME).exists() and read_moved_marker(folder) is None and has_jobs(folder):
         raise InvalidInput(
-            "that machine already has jobs of this project, and two stores can't be merged",
+            "this machine already has jobs of this project, and two stores can't be merged",
             hint="run herd down --all there or here, then move",
         )
     return False
