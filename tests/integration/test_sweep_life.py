@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,56 @@ def test_an_invalid_sweep_is_refused_with_a_sentence(user: Owner) -> None:
     done = user.herd("sweep", file, "--yes")
     assert (done.returncode, done.stdout) == (2, "")
     assert "has no `sweep:`" in done.stderr
+
+
+RESUMING = """\
+import os, sys
+from pathlib import Path
+
+trial, attempt = os.environ["HERD_TRIAL"], os.environ["HERD_ATTEMPT"]
+saved = Path("ckpt.txt")
+found = saved.read_text() if saved.exists() else "nothing"
+print(f"trial {trial} attempt {attempt} found {found}", flush=True)
+saved.write_text(f"{trial} from {attempt}")
+Path("results").mkdir(exist_ok=True)
+Path("results", f"of-{trial}-{attempt}.txt").write_text(found)
+if (trial, attempt) == ("1", "1"):
+    sys.exit(3)
+from tpuherd_host.report import report
+report(step=1, loss=float(trial))
+report(complete=True)
+"""
+
+
+def test_no_trial_resumes_from_a_file_of_another(user: Owner) -> None:
+    code = user.home / "resuming"
+    code.mkdir()
+    (code / "train.py").write_text(RESUMING)
+    fields = {
+        "name": "res", "accelerator": "v4-8", "zones": "us-central2-b", "run": "python3 train.py",
+        "workdir": "resuming", "setup": "echo kept > from_setup.txt", "outputs": ["results"],
+        "sweep": {"method": "grid", "metric": "loss", "parameters": {"lr": [1, 2, 3]}},
+    }  # fmt: skip
+    file = user.home / "res.yaml"
+    file.write_text(json.dumps(fields))
+    done = user.herd("sweep", file, "--detach", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert user.herd("wait", "res", seconds=180).returncode == 0
+    text = [line for log, lines in user.said().items() if log.startswith("res-") for line in lines]
+    assert sorted(line for line in text if line.startswith("trial ")) == [
+        "trial 0 attempt 1 found nothing",
+        "trial 1 attempt 1 found nothing",
+        "trial 1 attempt 2 found 1 from 1",
+        "trial 2 attempt 1 found nothing",
+    ]
+    moved = [one for one in user.events("trial.files_moved") if one.job == "res"]
+    assert [one.facts["count"] for one in moved] == [2, 2]
+    assert [Path(one.facts["folder"]).parent.name for one in moved] == ["res.trials"] * 2
+    folders = [Path(one.facts["folder"]) for one in user.events("slot.collected")]
+    brought = [
+        {file.name for file in folder.rglob("of-*.txt")}
+        for folder in folders
+        if folder.parent.name == "res-0"
+    ]
+    assert brought == [{"of-0-1.txt"}, {"of-1-1.txt", "of-1-2.txt"}, {"of-2-1.txt"}]
+    assert user.herd("down", "res", "--yes", seconds=120).returncode == 0

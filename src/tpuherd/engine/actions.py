@@ -185,11 +185,28 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     removed: list[str] = []
     if not sweep.items or (launch.trial or 0) % TRIM_EVERY == 0:
         removed = bench.shelf.trim_job(job, newest=launch.attempt)
+    moved = await move_files_aside(bench, launch, order)
     await bench.gang_client.launch_attempt(launch, order, secrets)
     started = bench.new_event(
         "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
     )
-    return [*log_removed_events(bench, job, removed), started]
+    return [*moved, *log_removed_events(bench, job, removed), started]
+
+
+async def move_files_aside(
+    bench: ActionContext, launch: Launch, order: LaunchSpec
+) -> list[HistoryEvent]:
+    """Have no trial find what another one made in the folder; return the event of it, if any."""
+    if launch.trial is None or not order.dest:
+        return []
+    run = order.trial["RUN_ID"]
+    found = await bench.gang_client.begin_trial(launch.bid, launch.slot, order.dest, run)
+    if not found:
+        return []
+    first, count = found[0], sum(one.moved for one in found)
+    facts = {"bid": launch.bid, "run_id": first.trial, "folder": first.folder, "count": count}
+    why = f"what {first.trial} made in its folder was moved to {first.folder} on the host"
+    return [bench.new_event("trial.files_moved", launch.slot, **facts, why=why)]
 
 
 def launch_spec_of_trial(order: LaunchSpec, sweep: Sweep, launch: Launch) -> LaunchSpec:

@@ -23,6 +23,7 @@ from tpuherd.engine.host_failures import (
 )
 from tpuherd.engine.host_messages import (
     InvalidMessage,
+    MovedFiles,
     PingReply,
     StacksReply,
     parse_attempt,
@@ -207,6 +208,22 @@ class GangClient:
             if status.asked is None or status.asked >= began:
                 return setup_failure(watch, status)
         raise InvalidMessage(f"{SETUPS_MAX} setup ids in a row are already in use")
+
+    async def begin_trial(self, bid: str, slot: str, dest: str, run: str) -> list[MovedFiles]:
+        """Have all hosts move aside what the last trial made in the folder; `run`: of the next."""
+        arguments = {"dest": dest, "slot": slot, "trial": run}
+
+        async def begin(watch: HostWatcher) -> MovedFiles:
+            return parse_message(
+                MovedFiles, await call_agent(watch, "trial.begin", arguments, CALL_S)
+            )
+
+        found = await self.run_on_all(self._watches.get(bid, []), begin)
+        failures = [one for one in found if isinstance(one, HostFailure)]
+        if failures:
+            kind = NotReached if all(one.unknown for one in failures) else OperationFailed
+            raise kind(failure_message(failures))
+        return [one for one in found if one.moved]
 
     async def launch_attempt(
         self, launch: Launch, order: LaunchSpec, env: Mapping[str, str]

@@ -159,6 +159,14 @@ class StacksReply(Struct, frozen=True, kw_only=True):
     processes: list[ProcessStack] = []
 
 
+class MovedFiles(Struct, frozen=True, kw_only=True):
+    """The answer to `trial.begin`: what an earlier trial left in the working folder."""
+
+    moved: Count = 0  #: files and folders
+    trial: Short = ""  #: the run id of the trial that made them
+    folder: Text = ""  #: where they are now
+
+
 def parse_message(kind: type[Message], content: object) -> Message:
     """Parse a message of this kind, or raise InvalidMessage."""
     try:

@@ -265,6 +265,13 @@ _KINDS = (
         " its retry limits",
     ),
     (
+        "trial.files_moved",
+        "bid run_id folder count",
+        "{count} to {folder}",
+        "before another trial, or item, begins on the node: the `count` files and folders that"
+        " the one with `run_id` made in the working folder were moved to `folder` on the host",
+    ),
+    (
         "trial.waiting",
         "trial usage why",
         "trial {trial}",
@@ -375,7 +382,7 @@ EVENT_KINDS: Mapping[str, EventKind] = {
 }
 #: Hidden from summaries, and pruned from an old log.
 FREQUENT_KINDS = frozenset(
-    {"attempt.saved", "bid.accepted", "bid.missing", "bid.reappeared", "trial.reported"}
+    "attempt.saved bid.accepted bid.missing bid.reappeared trial.files_moved trial.reported".split()
 )
 
 

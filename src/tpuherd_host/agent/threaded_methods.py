@@ -7,7 +7,7 @@ from tpuherd_host.agent.containers import pull_image
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import check_facts, clean, host_facts, host_usage, stack_traces
 from tpuherd_host.agent.nfs import rpc_nfs
-from tpuherd_host.agent.snapshots import rpc_snapshots, send_files
+from tpuherd_host.agent.snapshots import rpc_snapshots, send_files, trial_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
 THREADED: Dict[str, ThreadedMethod] = {
@@ -23,6 +23,7 @@ THREADED: Dict[str, ThreadedMethod] = {
     "snapshot.commit": rpc_snapshots.commit_snapshot,
     "snapshot.abandon": rpc_snapshots.abandon_snapshot,
     "snapshot.give": send_files.give_snapshot,
+    "trial.begin": trial_files.begin_trial,
     "environment.look": rpc_environments.look_for_environment,
     "environment.use": rpc_environments.use_environment,
     "image.look": pull_image.look_for_image,

@@ -79,6 +79,10 @@ Setup
            In argv, "$AGENT" is the agent's own file. "environment", also of run and start: the
            key of the Python environment that the process uses, or "current".
 
+  trial.begin {"dest","slot","trial"="": none} → {"moved": n,"trial": whose,"folder": where}: before
+           an attempt of another trial, move what the last one made in the folder "dest" aside
+           (trial_files.py), and back what this one made earlier. "busy" while an attempt runs
+
 Environments of Python packages; installed by `agent.pyz environment RECIPE` (installation.py)
   environment.look {"key"} → {"platform","snapshot": id | null,"placed": in its folder,"uv": path |
            null}; if it was installed on this host, also "tool","python","packages","size",
