@@ -21,6 +21,7 @@ from tpuherd.errors import InvalidInput, OperationFailed
 from tpuherd.jobs import engine_control
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectScope, resolve_scope
+from tpuherd.store import schema
 from tpuherd.store.database import Database
 from tpuherd.store.open_database import open_database
 
@@ -171,7 +172,8 @@ def test_the_password_is_in_no_file_process_or_report(
             if packed := bundle.extractfile(member):
                 texts[home / "bug" / member.name] = packed.read()
     assert any(file.name == "gpt.json" for file in texts), sorted(texts)
-    found = [str(file) for file, text in texts.items() if b'"format": 6' in text]
+    latest = schema.OLDEST + len(schema.STEPS) - 1
+    found = [str(file) for file, text in texts.items() if f'"format": {latest}'.encode() in text]
     assert [file for file in found if file.endswith("store.json")]
     arguments = b"".join(file.read_bytes() for file in Path("/proc").glob("self/cmdline"))
     for form in forms(SECRET):

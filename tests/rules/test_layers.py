@@ -39,7 +39,6 @@ PROCESSES = (
     "tpuherd/cli/via_client.py",  # calls ssh
     "tpuherd/cli/open_programs.py",
     "tpuherd/cli/top.py",  # starts VS Code and mosh
-    "tpuherd/cli/engine_move.py",  # the same
     "tpuherd/cli/via_server.py",  # begins a command that was said elsewhere
     "tpuherd/sync/snapshot_git.py",  # asks git
     "tpuherd/cloud/auth.py",  # asks gcloud for a token
