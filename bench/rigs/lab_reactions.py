@@ -27,7 +27,7 @@ from tpuherd.model.lab_shares import LabShares, SharedQuota
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.settings.store_address import parse_store_url
 from tpuherd.store.connection import Driver
-from tpuherd.store.postgres_server import PostgresServer
+from tpuherd.store.postgres import PostgresServer
 
 USERS, JOBS = 20, 200
 TYPE, CHIPS = "v5p-8", 4  #: one host

@@ -45,7 +45,7 @@ from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse
 from tpuherd.store.change_kind import move_to_file, move_to_server
 from tpuherd.store.database import Database
 from tpuherd.store.open_database import connect_server, open_database, refuse_other_login
-from tpuherd.store.postgres_server import (
+from tpuherd.store.postgres import (
     PostgresConnection,
     log_in,
     migrate_tables,

@@ -24,7 +24,7 @@ from tpuherd.store.corruption import NAME, explain_errors
 from tpuherd.store.database import Database
 from tpuherd.store.job_table import put_setting, read_setting
 from tpuherd.store.open_database import MOVED, connect_server
-from tpuherd.store.postgres_server import PostgresServer
+from tpuherd.store.postgres import PostgresServer
 from tpuherd.store.schema import TABLES, migrate_schema, raise_next_number
 
 ARRIVED = "arrived"  #: the setting with the token of the last move into PostgreSQL

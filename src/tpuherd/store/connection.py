@@ -1,7 +1,7 @@
 """What the tables need from a database: one language of SQL, spoken by SQLite and PostgreSQL.
 
 Statements have `?` for values and what both know (ON CONFLICT, not OR REPLACE). The few words that
-only SQLite knows are put into PostgreSQL's by postgres_words.py.
+only SQLite knows are put into PostgreSQL's by postgres.py.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,12 @@ from functools import partial
 from tpuherd.errors import HerdError
 from tpuherd.settings.store_address import StoreAddress
 from tpuherd.store.inspect_store import StoreContents, read_contents
-from tpuherd.store.postgres_errors import explain_server_errors
-from tpuherd.store.postgres_server import PostgresConnection, log_in, read_format
+from tpuherd.store.postgres import (
+    PostgresConnection,
+    explain_server_errors,
+    log_in,
+    read_format,
+)
 
 
 def inspect_server(

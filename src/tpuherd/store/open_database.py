@@ -22,7 +22,7 @@ MOVED = "moved"  #: the setting {"to", "token"} of a store in PostgreSQL that mo
 
 
 if TYPE_CHECKING:
-    from tpuherd.store.postgres_server import PostgresServer
+    from tpuherd.store.postgres import PostgresServer
 
 
 def open_database(scope: ProjectScope, now: float) -> Database:
@@ -54,7 +54,7 @@ def refuse_moved_away(moved: Mapping[str, Any] | None, address: StoreAddress) ->
 
 def connect_server(address: StoreAddress, name: str) -> "PostgresServer":
     try:
-        from tpuherd.store.postgres_server import PostgresServer
+        from tpuherd.store.postgres import PostgresServer
     except ImportError as error:
         raise InvalidInput(
             f"the store is in a {address.title}, which needs the package psycopg",
