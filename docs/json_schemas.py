@@ -219,31 +219,6 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd map status NAME --json": schema_of(results.MapResult),
 }  # fmt: skip
 
-NFS_SPACE: Mapping[str, tuple[Schema, str]] = {
-    "state": ({"enum": ["mounted", "shared", "not mounted", "stale", "silent", "broken"]},
-              "`silent`: no answer in five seconds; `not mounted`: but it should be"),
-    "total": (COUNT, "bytes"),
-    "free": (COUNT, "bytes"),
-    "writable": (FLAG, "whether the login may write there"),
-}  # fmt: skip
-NFS_HOST = object_of({
-    "host": (TEXT, "its short name: gpt-0/w3"),
-    "uid": (COUNT, "of the login on this host"),
-    "gid": (COUNT, ""),
-    "folders": (list_of(object_of({
-        "folder": (TEXT, "where it is mounted"),
-        "source": (TEXT, "the server and its path"),
-        "type": (TEXT, "as the kernel calls it; empty: not mounted"),
-        "ours": (FLAG, "whether herd mounted it"),
-        **NFS_SPACE,
-    })), "what is mounted, or should be"),
-    "exports": (list_of(object_of({
-        "folder": (TEXT, "on the host's own disk"),
-        "clients": (TEXTS, "the addresses that may mount it"),
-        **NFS_SPACE,
-    })), "what the host shares"),
-})  # fmt: skip
-
 #: By command.
 WRITING_SCHEMAS: Mapping[str, Schema] = {
     "herd hosts TARGET --json": list_of(
@@ -261,7 +236,6 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
     "herd smi --json": list_of(CHIP),
     "herd profile TARGET --stacks --json": list_of(PROCESS_STACK),
     "herd profile TARGET --json": PROFILE,
-    "herd nfs status TARGET --json": list_of(NFS_HOST),
     "herd run --json": MADE,
     "herd up --json": MADE,
     "herd sweep FILE --json": MADE,

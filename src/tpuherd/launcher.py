@@ -24,7 +24,7 @@ from tpuherd.daemon.handshake import (
 #: Commands that the daemon runs. All others, and help, run here.
 IN_DAEMON = {
     *(OWN_COMMAND, "exec", "ssh", "cp", "sync", "clean", "logs", "hosts", "forward"),
-    *("smi", "chips", "ssh-proxy", "nfs"),
+    *("smi", "chips", "ssh-proxy"),
 }
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above

@@ -17,6 +17,7 @@ COMMANDS = {
     "record": "tools/record.py in a checkout",
     "sim policies": "python -m bench.lab --traces FOLDER in a checkout",
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
+    "nfs": "the job field nfs, and herd exec JOB -- findmnt to look",
 }
 
 #: By field of a job and a value that it no longer has: what is different without it.

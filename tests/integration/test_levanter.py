@@ -1,13 +1,14 @@
 """Levanter's command lines in a world: one run over preemptions, and exact names of nodes."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.world import until
+from tests.conformance.world import HERD, until
 from tests.integration.engines import Owner, owner
 
 ZONE = "europe-west4-a"
@@ -123,3 +124,19 @@ def test_outside_of_a_clone_it_says_what_to_give(user: Owner, tmp_path: Path) ->
         2, "herd levanter spin-up: set NFS_SERVER in your shell, such as"
         " NFS_SERVER=10.0.0.2:/share\n",
     )  # fmt: skip
+
+
+def test_the_shells_file_server_is_mounted_by_the_job(user: Owner, clone: Path) -> None:
+    words = ("levanter", "spin-up", "new", "-t", "v3-8", "-s", "setup-tpu-vm-nfs.sh", "-b", "main",
+             "-r", "https://example.com/x", "--dry-run")  # fmt: skip
+
+    def spin_up(server: str) -> subprocess.CompletedProcess[str]:
+        env = {**user.env, "NFS_SERVER": server}
+        return subprocess.run([HERD, *words], env=env, cwd=clone, capture_output=True, text=True)
+
+    wrong = spin_up("10.0.0.2:share")
+    assert (wrong.returncode, wrong.stderr) == (
+        2, "herd levanter spin-up: nfs./files: '10.0.0.2:share' is not a server and its path, such"
+        " as 10.0.0.2:/share, or w0 for a folder of worker 0\n",
+    )  # fmt: skip
+    assert spin_up("10.0.0.2:/share").returncode == 0

@@ -1,12 +1,9 @@
-"""One folder on all hosts of a pod, by commands and by a job; the kernel's part has a stand-in."""
+"""One folder on all hosts of a pod, by a job's field; the kernel's part has a stand-in."""
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
-from json_schemas import SCHEMAS
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner, owner
@@ -31,20 +28,6 @@ def user() -> Iterator[Owner]:
         yield found
 
 
-def nfs(user: Owner, *words: str, status: int = 0) -> list[str]:
-    done = user.herd("nfs", *words)
-    assert done.returncode == status, done.stdout + done.stderr
-    return [*done.stdout.splitlines(), *done.stderr.splitlines()]
-
-
-def shown(user: Owner, status: int = 0) -> Any:
-    done = user.herd("nfs", "status", "pod", "--json")
-    assert done.returncode == status, done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    jsonschema.validate(found, SCHEMAS["herd nfs status TARGET --json"])
-    return {one["host"]: one for one in found}
-
-
 def root(user: Owner, host: str, shell: str) -> str:
     done = user.herd("exec", host, "-c", f"sudo sh -c '{shell}'")
     assert done.returncode == 0, done.stderr
@@ -56,38 +39,40 @@ def addresses(user: Owner) -> list[str]:
     return [one["internal_ip"] for one in hosts]
 
 
-def test_a_folder_of_the_first_host_and_back(user: Owner) -> None:
-    before = root(user, "pod/w1", "cat /etc/fstab")
+def set_folders(user: Owner, folders: str) -> None:
+    done = user.herd("set", "pod", f"nfs={folders}", "--yes")
+    assert done.returncode == 0, done.stderr
+
+
+def find_source(user: Owner, folder: str) -> str:
+    """What is mounted there on the second host, as the page about NFS says to look."""
+    done = user.herd(
+        "exec", "pod/w1", "--", "findmnt", "-n", "-o", "SOURCE", "--mountpoint", folder
+    )
+    return done.stdout.split()[-1] if done.stdout.strip() else ""
+
+
+def await_failure(user: Owner, sentence: str) -> str:
+    """Return why the hosts can't be prepared, as soon as it is this."""
+    until(lambda: sentence in user.herd("why", "pod").stdout, sentence, seconds=60)
+    return user.herd("why", "pod").stdout
+
+
+def test_worker_0_shares_a_folder_also_after_a_reboot(user: Owner) -> None:
     first, second = addresses(user)
-    shares, mounted, warning = nfs(user, "mount", "pod", "/data")
-    assert shares.startswith("pod-0/w0: shares /data to pod-0/w1, ")
-    assert mounted.startswith(f"pod-0/w1: mounted {first}:/data on /data, ")
-    assert warning.startswith("/data is on the disk of pod-0/w0 and deleted with the node, which")
-    assert nfs(user, "mount", "pod", "/data")[1].startswith("pod-0/w1: already mounted ")
-    found = shown(user)
-    assert found["pod-0/w0"]["exports"][0]["clients"] == [second]
-    (row,) = found["pod-0/w1"]["folders"]
-    assert (row["source"], row["state"], row["ours"]) == (f"{first}:/data", "mounted", True)
+    set_folders(user, "{/data: w0}")
+    until(lambda: find_source(user, "/data") == f"{first}:/data", "the folder", seconds=60)
+    exports = root(user, "pod/w0", "cat /etc/exports.d/tpuherd.exports")
+    assert f"/data {second}(rw,sync,no_subtree_check,root_squash,all_squash,anonuid=" in exports
+    assert first not in exports
     assert root(user, "pod/w0", "stat -c %U /data").split()[-1] != "root", "it is the login's"
-
-    (busy,) = nfs(user, "mount", "pod/w1", "/data", "--server", f"{first}:/nothing", status=1)
-    assert f"pod-0/w1: {first}:/nothing can't be mounted on /data: No such file or dir" in busy
-    (row,) = shown(user)["pod-0/w1"]["folders"]
-    assert (row["source"], row["state"]) == (f"{first}:/data", "mounted"), "the earlier one is back"
-    (shared,) = nfs(user, "mount", "pod/w0", "/data", "--server", f"{second}:/x", status=1)
-    assert shared == "pod-0/w0: this host shares /data itself: unmount that first"
-    (there,) = nfs(user, "mount", "pod/w1", "/x", "--server", f"{second}:/data", status=1)
-    assert "Connection refused; is the server up, and may this host reach its TCP port" in there
-
-    undone = nfs(user, "unmount", "pod")
-    assert undone == [
-        f"pod-0/w1: unmounted {first}:/data from /data",
-        "pod-0/w0: shares /data no more, and keeps its files",
-    ]
-    assert nfs(user, "unmount", "pod") == ["nothing to unmount"]
-    assert root(user, "pod/w1", "cat /etc/fstab; ls -d /data || true") == before
-    (closed,) = nfs(user, "mount", "pod/w1", "/data", "--server", f"{first}:/data", status=1)
-    assert "the server must export this very path" in closed
+    (line,) = [one for one in root(user, "pod/w1", "cat /etc/fstab").splitlines() if "/data" in one]
+    options = "nfsvers=4.2,hard,noatime,nosuid,nodev,_netdev,nofail,x-tpuherd"
+    assert line.endswith(f"{first}:/data /data nfs {options} 0 0")
+    user.world.ask("POST", "sim/v1/weather/reboot", {"target": "pod-0-*/w1"})
+    until(lambda: find_source(user, "/data") == "", "the reboot", seconds=60)
+    until(lambda: find_source(user, "/data") == f"{first}:/data", "the folder again", seconds=60)
+    assert root(user, "pod/w1", "grep -c /data /etc/fstab").split()[-1] == "1"
 
 
 def test_what_is_the_users_own_is_not_touched(user: Owner) -> None:
@@ -95,55 +80,18 @@ def test_what_is_the_users_own_is_not_touched(user: Owner) -> None:
     root(user, "pod/w1", "mkdir /full; touch /full/precious; mkdir -p /kept;"
          " mount -t tmpfs 10.9.9.9:/kept /kept; echo 10.9.9.9:/line /line nfs defaults 0 0 >>"
          " /etc/fstab")  # fmt: skip
-    for folder, said in (
-        ("/full", "/full has files on this host, which a mount would hide: move them"),
-        ("/kept", "10.9.9.9:/kept is mounted on /kept, and herd did not mount it: choose another"),
-        ("/line", "/etc/fstab has a line for /line that is not herd's"),
-    ):
-        (line,) = nfs(user, "mount", "pod/w1", folder, "--server", f"{first}:/data", status=1)
-        assert line.startswith(f"pod-0/w1: {said}")
-    assert nfs(user, "unmount", "pod") == ["nothing to unmount"]
+    before = root(user, "pod/w1", "cat /etc/fstab")
+    for folder, server, sentence in (
+        ("/full", f"{first}:/data", "/full has files on this host, which a mount would hide: move"),
+        ("/kept", f"{first}:/data", "10.9.9.9:/kept is mounted on /kept, and herd did not mount"),
+        ("/line", f"{first}:/data", "/etc/fstab has a line for /line that is not herd's"),
+        ("/new", f"{first}:/nothing", f"{first}:/nothing can't be mounted on /new: No such file or"
+         " directory; the server must export this very path to this host"),
+    ):  # fmt: skip
+        set_folders(user, f"{{{folder}: '{server}'}}")
+        assert "pod-0" in await_failure(user, sentence)
+        assert root(user, "pod/w1", "cat /etc/fstab") == before
     root(user, "pod/w1", "test -e /full/precious && umount /kept && rm -r /full")
-
-
-def test_a_mount_that_is_lost_is_shown_and_a_job_mounts_it_again(user: Owner) -> None:
-    assert user.herd("set", "pod", "nfs={/data: w0}", "--yes").returncode == 0
-
-    def is_mounted() -> bool:
-        return [one["state"] for one in shown_anyhow(user)] == ["mounted"]
-
-    until(is_mounted, "the folder", seconds=60)
-    root(user, "pod/w1", "umount /data")
-    (row,) = shown(user, status=1)["pod-0/w1"]["folders"]
-    assert (row["state"], row["ours"]) == ("not mounted", True)
-    user.world.ask("POST", "sim/v1/weather/reboot", {"target": "pod-0-*/w1"})
-    until(is_mounted, "the folder after a reboot", seconds=60)
-
-
-def shown_anyhow(user: Owner) -> list[Any]:
-    done = user.herd("nfs", "status", "pod", "--json")
-    found = json.loads(done.stdout or "[]")
-    return [row for one in found if one["host"] == "pod-0/w1" for row in one["folders"]]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("mount", "pod", "/usr/x"), "hosts need /usr/x themselves: choose another folder, such"),
-        (("mount", "pod", "data"), "'data' is not a folder's full path, such as /data"),
-        (("mount", "pod", "/d", "--server", "x:y"), "'x:y' is not a server and its path, such as"),
-        (("mount", "pod", "/d", "--server", "pod"), "pod has 2 hosts, and one must serve: pod/w0"),
-        (("unmount", "pod", "data"), "'data' is not a folder's full path, such as /data"),
-    ],
-)
-def test_bad_input_is_one_sentence(user: Owner, words: tuple[str, ...], sentence: str) -> None:
-    (line,) = nfs(user, *words, status=2)
-    assert line.startswith(f"herd nfs {words[0]}: {sentence}")
-
-
-def test_an_unknown_server_says_how_a_file_server_is_written(user: Owner) -> None:
-    (line,) = nfs(user, "mount", "pod", "/d", "--server", "filer", status=4)
-    assert line.startswith("herd nfs mount: there is no filer: the nodes are pod-0; a file server")
 
 
 @pytest.mark.heavy
@@ -151,23 +99,15 @@ def test_the_real_programs_take_what_herd_writes() -> None:
     """Debian's packages are installed, exportfs takes the exports, and mount.nfs takes the line of
     fstab up to the kernel, which has no NFS here."""
     with owner() as user:
-        user.herd("up", "--name", "pod", "--accelerator", "v4-16", "--yes")
-        assert user.herd("wait", "pod", "--timeout", "60s").returncode == 0
-        done = user.herd("nfs", "mount", "pod", "/data", seconds=600)
-        if "can't be installed" in done.stderr:
+        user.job("pod", "true", accelerator="v4-16", nfs={"/data": "w0"})
+        until(lambda: "can't be" in user.herd("why", "pod").stdout, "a failure", seconds=600)
+        why = user.herd("why", "pod").stdout
+        if "can't be installed" in why:
             pytest.skip("no packages can be had")
-        if done.returncode == 0:
-            pytest.skip("this kernel has NFS, and mounted it")
-        assert done.stdout.startswith("pod-0/w0: shares /data to no other host, ")
-        assert "can't be mounted on /data: No such device; this host's kernel has no" in done.stderr
+        assert "can't be mounted on /data: No such device; this host's kernel has no" in why
         second = addresses(user)[1]
         options = "rw,sync,no_subtree_check,root_squash,all_squash,anonuid=1001,anongid=1001"
-        line = f"/data {second}({options})"
-        root(user, "pod/w0", f'echo "{line}" > /etc/exports.d/x.exports; exportfs -ra')
+        file = "/etc/exports.d/tpuherd.exports"
+        assert f"/data {second}({options})" in root(user, "pod/w0", f"cat {file}")
         (listed,) = root(user, "pod/w0", "exportfs -s").splitlines()
         assert f"/data  {second}(sync,wdelay,hide,no_subtree_check,anonuid=1001" in listed
-        root(user, "pod/w0", 'echo "/data *(nonsense)" > /etc/exports.d/x.exports')
-        again = user.herd("nfs", "mount", "pod", "/data", seconds=600)
-        assert again.returncode == 1
-        assert "exportfs: " in again.stderr
-        assert "nonsense" in again.stderr

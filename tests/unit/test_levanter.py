@@ -146,7 +146,7 @@ def test_through_another_machine_it_is_refused(
 
 
 def document(command: RemoteCommand | None, ending: Ending, **node: Any) -> JobSpec:
-    code = CodeAndSetup(workdir="/code", setup="true")
+    code = CodeAndSetup(workdir="/code", setup="true", nfs={"/files": "10.0.0.2:/share"})
     options = NodeOptions(**{"name": "my-tpu-1", "type": "v3-32", **node})
     found = read_fields(levanter.build_job(options, code, command, ending, "abcd1234"))
     assert isinstance(found, JobSpec), found
@@ -160,6 +160,7 @@ def test_the_job_keeps_the_nodes_name_the_run_and_its_secrets() -> None:
     assert (job.name, job.node_name, job.accelerator) == ("my-tpu-1-run", "my-tpu-1", ("v3-32",))
     assert (job.zones, job.tier) == ((), ("preemptible",))
     assert job.env == {"LR": "0.1", "MSG": "a b", "RUN_ID": "abcd1234"}
+    assert job.nfs == {"/files": "10.0.0.2:/share"}
     assert [one.name for one in job.secrets] == ["WANDB_API_KEY"]
     assert "s3cret" not in str(job)
     assert isinstance(job.run, str)

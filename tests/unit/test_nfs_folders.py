@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.test_jobfile_fields import job
+from tpuherd.cli.submit_job import own_disk_lines
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
 from tpuherd.jobfile.nfs_folders import find_nfs_folder
 from tpuherd.jobfile.read_job import read_fields
-from tpuherd.views.nfs_table import login_lines, own_disk_lines, status_table
 
 GOOD = {"/data": "10.0.0.2:/share", "/home/me/x": "filer.internal:/", "/models": "w0"}
 SYSTEM = "hosts need {} themselves: choose another folder, such as /data"
@@ -70,38 +70,3 @@ def test_what_lives_on_a_spot_node_is_said() -> None:
     assert line.startswith("/models is on worker 0's disk and deleted with the node, which Google")
     (line,) = own_disk_lines({"/b": "w0", "/a": "w0"}, ["on-demand"])
     assert line.startswith("/a, /b are on worker 0's disk and deleted with the node: keep nothing")
-
-
-def answer(uid: int, *, writable: bool = True) -> dict[str, object]:
-    return {"uid": uid, "gid": uid, "writable": writable}
-
-
-def test_logins_of_other_ids_are_named() -> None:
-    alike = {"gpt-0/w1": answer(1001), "gpt-0/w2": answer(1001)}
-    assert login_lines(alike, "/data", "gpt-0/w0", 1001) == []
-    assert login_lines(alike, "/data", "10.0.0.2:/x", None) == []
-    mixed = {**alike, "gpt-0/w3": answer(1002)}
-    (line,) = login_lines(mixed, "/data", "gpt-0/w0", 1001)
-    assert line.startswith("gpt-0/w3: your login has uid 1002 there and 1001 on gpt-0/w0: you can")
-    (line,) = login_lines(mixed, "/data", "10.0.0.2:/x", None)
-    assert line.startswith("your login's uid differs: 1001 on gpt-0/w[1-2]; 1002 on gpt-0/w3.")
-    closed = {"gpt-0/w1": answer(1001, writable=False)}
-    (line,) = login_lines(closed, "/data", "10.0.0.2:/x", None)
-    assert line.startswith("gpt-0/w1: your login can't write in /data: its owner on the server")
-
-
-def test_equal_hosts_share_a_line_of_the_table() -> None:
-    size = {"total": 2_000_000_000_000, "free": 81_000_000_000, "writable": True}
-    row = {"folder": "/data", "source": "10.0.0.2:/data", "type": "nfs4", "ours": True, **size}
-    server = {"folder": "/data", "clients": ["10.0.0.3", "10.0.0.4"], "state": "shared", **size}
-    table = status_table({
-        "gpt-0/w0": {"folders": [], "exports": [server]},
-        "gpt-0/w1": {"folders": [{**row, "state": "mounted"}], "exports": []},
-        "gpt-0/w2": {"folders": [{**row, "state": "mounted"}], "exports": []},
-        "gpt-0/w3": {"folders": [{**row, "state": "stale"}], "exports": []},
-    })  # fmt: skip
-    assert [line.split() for line in table.splitlines()[1:]] == [
-        ["gpt-0/w0", "/data", "own", "disk", "shared", "to", "2", "81", "GB", "2.0", "TB", "yes"],
-        ["gpt-0/w[1-2]", "/data", "10.0.0.2:/data", "mounted", "81", "GB", "2.0", "TB", "yes"],
-        ["gpt-0/w3", "/data", "10.0.0.2:/data", "stale", "-", "-", "-"],
-    ]

@@ -60,7 +60,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
             "Make a port of a host available on this machine.",
             "tpuherd.cli.forward:forward",
         ),
-        "nfs": ("Share one folder by NFS on all hosts.", "tpuherd.cli.nfs:nfs"),
         "ssh": ("Open a terminal that survives a lost connection.", "tpuherd.cli.ssh:ssh"),
         "open": ("Open a host in VS Code, Jupyter and others.", "tpuherd.cli.open_:open_"),
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),

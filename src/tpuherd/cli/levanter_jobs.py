@@ -215,13 +215,21 @@ def find_code(asked: SpinUpOptions, console: Console) -> CodeAndSetup:
         return CodeAndSetup(setup=text)
     if script != HERE and script.name not in OURS:
         raise InvalidInput(f"{script} is not a file; herd's own set-ups are {' and '.join(OURS)}")
-    if script.name == levanter.NFS_SETUP and not console.environ.get("NFS_SERVER"):
-        raise InvalidInput("set NFS_SERVER in your shell, such as NFS_SERVER=10.0.0.2:/share")
+    nfs = find_nfs_server(console) if script.name == levanter.NFS_SETUP else {}
     setup = levanter.setup_text(script.name or levanter.VENV_SETUP)
     if asked.branch or asked.repo:
         at = f"@{asked.branch}" if asked.branch else ""
-        return CodeAndSetup(repo=f"{find_repository(asked, console)}{at}", setup=setup)
-    return CodeAndSetup(workdir=ask_git("rev-parse --show-toplevel", console), setup=setup)
+        return CodeAndSetup(repo=f"{find_repository(asked, console)}{at}", setup=setup, nfs=nfs)
+    folder = ask_git("rev-parse --show-toplevel", console)
+    return CodeAndSetup(workdir=folder, setup=setup, nfs=nfs)
+
+
+def find_nfs_server(console: Console) -> dict[str, str]:
+    """Return the folder to mount and its server, as the user's shell names them."""
+    server = console.environ.get("NFS_SERVER")
+    if not server:
+        raise InvalidInput("set NFS_SERVER in your shell, such as NFS_SERVER=10.0.0.2:/share")
+    return {console.environ.get("MOUNT_POINT") or levanter.MOUNT_POINT: server}
 
 
 def find_repository(asked: SpinUpOptions, console: Console) -> str:

@@ -1,6 +1,6 @@
 """Submits a job for `herd run` and `herd up`, and shows the result."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from tpuherd.errors import HerdError, InvalidInput, NotAllowed
 from tpuherd.exit_status import ABORTED, MISUSED
 from tpuherd.jobfile.expand_slots import price_range
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
+from tpuherd.jobfile.nfs_folders import WORKER_0
 from tpuherd.jobfile.read_job import job_document
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs.image_python import python_notes
@@ -23,7 +24,6 @@ from tpuherd.sweeps import search_space
 from tpuherd.views.deadline_line import deadline_lines
 from tpuherd.views.egress_lines import billed_lines, egress_lines, egress_rows
 from tpuherd.views.format_text import count_slices, format_table
-from tpuherd.views.nfs_table import own_disk_lines
 
 TRIALS_SHOWN = 10
 WORDS = {
@@ -256,3 +256,16 @@ async def print_submitted(
             *own_disk_lines(found.job.nfs, tiers),
         ]:
             await console.print_notice(line)
+
+
+def own_disk_lines(folders: Mapping[str, str], tiers: Collection[str]) -> list[str]:
+    """Say what happens to a job's folders that are on its own nodes."""
+    own = sorted(folder for folder, server in folders.items() if server == WORKER_0)
+    if not own:
+        return []
+    verb = "is" if len(own) == 1 else "are"
+    when = ", which Google may take at any time" if {"spot", "preemptible"} & set(tiers) else ""
+    return [
+        f"{', '.join(own)} {verb} on worker 0's disk and deleted with the node{when}: keep nothing"
+        " there that you can't lose"
+    ]

@@ -14,6 +14,7 @@ HOME_FOLDER = "~/.levanter"  #: on hosts: the scripts, and where the environment
 SCRIPTS = Path(__file__).parent / "levanter_scripts"
 VENV_SETUP, NFS_SETUP = "setup-tpu-vm.sh", "setup-tpu-vm-nfs.sh"
 NFS_VARIABLES = ("NFS_SERVER", "MOUNT_POINT")
+MOUNT_POINT = "/files"  #: unless the variable says another
 ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 8
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -53,6 +54,7 @@ class CodeAndSetup:
     repo: str = ""
     setup: str = ""  #: shell text
     in_code: bool = False  #: where commands begin, instead of the home folder
+    nfs: Mapping[str, str] = field(default_factory=dict)  #: folders that all hosts mount
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,6 +118,7 @@ def build_job(
         "node_name": node.name,
         "workdir": code.workdir or None,
         "repo": code.repo or None,
+        "nfs": dict(code.nfs),
         "setup": code.setup or None,
         "env": env or None,
         "secrets": {name: {"env": name} for name in sorted(command.secrets)} if command else None,

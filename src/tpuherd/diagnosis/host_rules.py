@@ -192,7 +192,8 @@ DISK_RULES = (
         pattern=r"Stale file handle|\[Errno 116\]",
         words=("Stale file handle", "[Errno 116]"),
         cause="a shared folder was exported anew, or its server was recreated",
-        fix="`herd nfs status NODE` shows where; unmount it and mount it again on every host",
+        fix="`herd exec NODE -- findmnt` shows where; `sudo umount -f -l` it there, and start the"
+        " job again",
         source="Linux",
         evidence="assumed",
     ),

@@ -135,7 +135,7 @@ class GangClient:
             failures = await provide_environment(self, watches, order, secrets)
             if failures:
                 return failures
-        failures = await mount_nfs_folders(self, watches, order.nfs)
+        failures = await mount_nfs_folders(self, bid, watches, order.nfs)
         if failures:
             return failures
         failures = await self._run_setup(bid, order, secrets)

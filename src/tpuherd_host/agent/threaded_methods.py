@@ -6,7 +6,6 @@ from tpuherd_host.agent import rpc_fetch
 from tpuherd_host.agent.containers import pull_image
 from tpuherd_host.agent.environments import rpc_environments
 from tpuherd_host.agent.host import check_facts, clean, host_facts, host_usage, stack_traces
-from tpuherd_host.agent.nfs import rpc_nfs
 from tpuherd_host.agent.snapshots import rpc_snapshots, send_files, trial_files
 from tpuherd_host.agent.threaded_rpc import ThreadedMethod
 
@@ -28,11 +27,6 @@ THREADED: Dict[str, ThreadedMethod] = {
     "environment.use": rpc_environments.use_environment,
     "image.look": pull_image.look_for_image,
     "checkpoint.fetch": rpc_fetch.fetch_checkpoint,
-    "nfs.look": rpc_nfs.look_at_nfs,
-    "nfs.mount": rpc_nfs.mount_nfs,
-    "nfs.unmount": rpc_nfs.unmount_nfs,
-    "nfs.export": rpc_nfs.export_nfs,
-    "nfs.unexport": rpc_nfs.unexport_nfs,
     "give": send_files.give_files,
     "stacks": stack_traces.dump_stacks,
 }

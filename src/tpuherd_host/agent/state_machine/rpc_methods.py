@@ -116,18 +116,6 @@ Host
            nothing. "ports": whose listeners to look for; "pythons": to look at before the usual
            ones.
 
-Folders of NFS. Each may be repeated; root is needed, so sudo must ask for no password.
-  nfs.look     {} → {"uid","gid","folders":[{"folder","source","type","ours": herd mounted it,
-           "state":"mounted|stale|silent|broken|not mounted","total","free","writable"}],
-           "exports":[{"folder","clients":[addresses],"state":"shared" or as above,"total","free",
-           "writable"}]}
-  nfs.mount    {"folder","source": ADDRESS:/path,"version"=""} → {"again": it was mounted,"uid",
-           "gid","state","total","free","writable"}: now, and after each boot
-  nfs.unmount  {"folder"="": all that herd mounted} → {"gone":[{"folder","source"}]}
-  nfs.export   {"folder","clients":[addresses],"alive": [addresses of existing nodes: others lose
-           every export] =[]} → {"uid","gid","state","total","free","writable"}
-  nfs.unexport {"folder"="": all,"clients"} → {"gone":[folders],"left":{folder:[addresses]}}
-
 Snapshots and copies. `have` sends an order with a token, by which the other verbs refer to it.
 Replies of receive and relay: {"ready": id | null,"why","lost":[tokens of children]}. CHILDREN:
 [[address, port, token, CHILDREN], …]. "switch": no other host is involved, so commit as soon as

@@ -1,1 +1,0 @@
-"""Mounts and exports NFS folders on this host."""
