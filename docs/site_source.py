@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 CONFIG = "zensical.toml"
-PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md", "bench/*.md")
+PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md", "bench/**/*.md")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"^ *(```|~~~)")
 CODE = re.compile(r"(`+[^`]*`+)")
