@@ -127,6 +127,7 @@ LONG = (
     "simulated/test_benchmark_lab.py::test_a_row_for_each_policy_and_set",
     "simulated/test_engine_deadline.py",
     "simulated/test_engine_growth.py",
+    "simulated/test_engine_incidents.py::test_incidents_end_the_same_with_random_words_for_all_sentences",
     "simulated/test_engine_incidents.py::test_known_incidents_end_well[ramp]",
     "simulated/test_engine_months.py",
     "simulated/test_engine_recovery.py::test_an_engine_that_was_away_finds_everything_unchanged[86400.0]",

@@ -102,7 +102,7 @@ def test_an_engine_that_ends_at_rest_goes_on_for_a_job_that_came_meanwhile(
         lives.append(epoch)
         read = store.append_events([HistoryEvent(at=NOW, kind="engine.started")])
         came = HistoryEvent(at=NOW, kind="job.submitted", job="gpt")
-        ended = HistoryEvent(at=NOW, kind="engine.stopped", facts={"why": "rest", "read": read})
+        ended = HistoryEvent(at=NOW, kind="engine.stopped", facts={"code": "rest", "read": read})
         events = {
             "": [ended],
             "before its end is recorded": [came, ended],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulated.engine_disk import FaultyConnection
-from tests.simulated.engine_harness_parts import SetClock, desire, told
+from tests.simulated.engine_harness_parts import SetClock, desire, look_back, told
 from tests.simulated.engine_invariants import (
     Watch,
     missing_trials,
@@ -424,7 +424,9 @@ def perform(
             play = EngineHarness(sim=sim, folder=Path(folder), driver=driver)
             tasks = [asyncio.create_task(sim.live()), asyncio.create_task(play.keep())]
             try:
-                return await plot(play)
+                found = await plot(play)
+                look_back(play)
+                return found
             finally:
                 play.wanted = False
                 play.kill()

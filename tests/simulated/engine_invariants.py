@@ -1,6 +1,5 @@
 """What must hold at every moment of every history, and at its end."""
 
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from tests.simulated.engine_world import ApiRequest, SimulatedCloud, ours
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
+from tpuherd.model.trouble import STORE
 from tpuherd_sim.model.records import HOLDING
 
 CREATES_PER_MIN = 60
@@ -182,22 +182,22 @@ def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
 
 def lost_events(event: HistoryEvent) -> bool:
     """Whether a damaged store was set aside, and not all of its log could be read."""
-    return event.kind == "store.set_aside" and "could not read" in str(event.facts["why"])
+    return event.kind == "store.set_aside" and not event.facts["whole"]
 
 
 def written_late(event: HistoryEvent) -> bool:
     """What the log holds later than it happened: stacks until all is stopped, and that the disk
     was full or the store could not be used until the engine can write it; a user may be quicker.
     """
-    message = str(event.facts["message"]) if event.kind == "engine.problem" else ""
-    failed = "disk is full" in message or re.match("the store in .* can't be used", message)
-    return bool(failed) or event.kind == "attempt.stacks"
+    failed = event.kind == "engine.problem" and event.facts.get("code") == STORE
+    return failed or event.kind == "attempt.stacks"
 
 
 def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[str]:
     """Verdicts that are not what happened."""
     numbers: dict[str, list[int]] = {}
     lost = False
+    shared = {event.job for event in events if event.kind.startswith(("trial.", "map."))}
     for event in events:
         if lost_events(event):  # what hosts still know of is told once more
             numbers, lost = {}, True
@@ -207,8 +207,7 @@ def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[
             if number not in (known[-1], known[-1] + 1):  # the same again is a retry
                 yield f"attempt {number} of {event.slot} follows {known[-1]}"
             known.append(number)
-        why = str(event.facts.get("why"))
-        idle = "no trial" in why or "no items" in why  # a sweep or map has no more for it
+        idle = event.job in shared  # a sweep or map has no more for it
         finished = idle or event.slot in sim.fleet.bucket.finished
         if event.kind == "slot.done" and not finished:
             yield f"{event.slot} is said to be done, and never finished"

@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from os import cpu_count, times
 from time import monotonic
 
@@ -12,18 +13,24 @@ from tests.simulated.engine_faults import Moment, moment
 from tests.simulated.engine_lifecycles import LIFECYCLES
 from tests.simulated.engine_storms import pairs, singles, stormy, struck
 from tests.simulated.lab_storms import stormy_lab
+from tests.simulated.scrambled_words import differences
 
 STORMS: Mapping[str, Callable[..., list[str]]] = {"storm": stormy, "lab": stormy_lab}
 Case = tuple[str, tuple[str, ...]]  #: a lifecycle with its moments, or a storm with its seed
 
 
-def play(case: Case) -> tuple[Case, list[str]]:
-    """What was wrong in one history."""
+def perform(case: Case) -> list[str]:
     name, rest = case
+    if name in STORMS:
+        return STORMS[name](int(rest[0]), *map(float, rest[1:]))
+    return struck(name, frozenset(map(moment, rest)))[1]
+
+
+def play(case: Case, *, scramble: bool = False) -> tuple[Case, list[str]]:
+    """What was wrong in one history; also what hangs on the words of a sentence."""
     try:
-        if name in STORMS:
-            return case, STORMS[name](int(rest[0]), *map(float, rest[1:]))
-        return case, struck(name, frozenset(map(moment, rest)))[1]
+        act = partial(perform, case)
+        return case, differences(act) if scramble else act()
     except Exception as error:  # noqa: BLE001 - a history that breaks is a finding like others
         return case, [f"{type(error).__name__}: {error}"]
 
@@ -51,12 +58,14 @@ def cases(arguments: argparse.Namespace) -> Iterable[Case]:
             yield name, (str(seed), *([str(arguments.hours)] if arguments.hours else []))
 
 
-def search(every: list[Case], workers: int, say: Callable[[str], None]) -> int:
+def search(
+    every: list[Case], workers: int, say: Callable[[str], None], *, scramble: bool = False
+) -> int:
     """EngineHarness them all; how many went wrong."""
     started, bad = monotonic(), 0
     many: Counter[str] = Counter()
     with ProcessPoolExecutor(workers) as pool:
-        for case, found in pool.map(play, every, chunksize=4):
+        for case, found in pool.map(partial(play, scramble=scramble), every, chunksize=4):
             many[case[0] if case[0] in STORMS else f"{case[0]} x{len(case[1])}"] += 1
             if found:
                 bad += 1
@@ -86,13 +95,23 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=0, help="so many pairs a lifecycle")
     parser.add_argument("--lifecycles", default="", help="only these, with commas")
     parser.add_argument("--workers", type=int, default=cpu_count() or 1)
+    parser.add_argument(
+        "--scramble-words", action="store_true",
+        help="play each a second time with random words for all sentences: nothing else may differ",
+    )  # fmt: skip
     arguments = parser.parse_args()
+    scramble = arguments.scramble_words
     if arguments.name:
-        found = play((arguments.name, tuple(arguments.rest)))[1]
+        found = play((arguments.name, tuple(arguments.rest)), scramble=scramble)[1]
         print("\n".join(found) or "nothing was wrong")
         return bool(found)
     return bool(
-        search(list(cases(arguments)), arguments.workers, lambda line: print(line, flush=True))
+        search(
+            list(cases(arguments)),
+            arguments.workers,
+            lambda line: print(line, flush=True),
+            scramble=scramble,
+        )
     )
 
 

@@ -80,7 +80,7 @@ def test_the_last_problem_is_the_first_line_until_a_good_answer(
     adc.write_text("{}")
     troubles = TroubleStore(project_access.resolve_scope(dict(os.environ)).store_folder)
     store = Database(troubles.folder, time())  # no engine begins: it seems to be settled
-    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"why": "rest"})])
+    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"code": "rest"})])
     store.close()
     for ago in (200, 100):
         troubles.record_trouble(CLOUD, "HTTP status 503", hint="try again later", now=time() - ago)

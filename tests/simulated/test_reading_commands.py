@@ -152,7 +152,7 @@ def test_why_misses_an_engine_only_while_something_is_left_to_do(
     assert "No engine is running" in herd("why", "gpt")[1]
     scope = project_access.resolve_scope({"HOME": str(tmp_path)}, world=world)
     store = Database(scope.store_folder, time())
-    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"why": "rest"})])
+    store.append_events([HistoryEvent(at=time(), kind="engine.stopped", facts={"code": "rest"})])
     store.close()
     assert "No engine is running" not in herd("why", "gpt")[1]
 

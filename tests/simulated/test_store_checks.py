@@ -71,7 +71,7 @@ def test_an_engine_is_missed_while_a_job_is_not_at_rest(machine: Machine, store:
     assert [one[0] for one in look(machine, check_engine)] == [WARNING, WARNING]
     store.troubles.end_trouble("cloud")
     store.append_events(
-        [HistoryEvent(at=NOW, kind="engine.stopped", facts={"why": REST, "epoch": epoch})]
+        [HistoryEvent(at=NOW, kind="engine.stopped", facts={"code": REST, "epoch": epoch})]
     )
     store.release_lease(epoch)
     assert look(machine, check_engine) == [(OK, "none runs, and no job needs one")]

@@ -20,8 +20,8 @@ class Alarms:
         self._raised_at: dict[str, float] = {}
         self.unrenewed = False  #: the lease could not be renewed; only a renewal ends this
 
-    def raise_alarm(self, sentence: str, *, hint: str = "") -> None:
-        """Report a problem to people; work continues."""
+    def raise_alarm(self, sentence: str, *, hint: str = "", code: str = "") -> None:
+        """Report a problem to people, with its source if that is known; work continues."""
         now = self._parts.clock.now()
         if now < self._raised_at.get(sentence, -inf) + AGAIN_S:
             return
@@ -29,7 +29,7 @@ class Alarms:
         self._raised_at[sentence] = now
         text = f"{sentence} ({hint})" if hint else sentence
         self._parts.note("engine.problem", {"message": text})
-        facts = {"message": text, "why": text}
+        facts = {"message": text, "why": text, **({"code": code} if code else {})}
         self._past.pending.append(HistoryEvent(at=now, kind="engine.problem", facts=facts))
 
     def note_trouble(self, source: str, sentence: str, hint: str = "") -> None:
@@ -43,7 +43,7 @@ class Alarms:
     def note_store_trouble(self, error: HerdError, *, renewing: bool = False) -> None:
         """Report that the store cannot be read or written."""
         self.unrenewed |= renewing
-        self.raise_alarm(error.sentence, hint=error.hint)
+        self.raise_alarm(error.sentence, hint=error.hint, code=STORE)
         self.note_trouble(STORE, error.sentence, error.hint)
 
     def end_store_trouble(self) -> None:

@@ -41,7 +41,7 @@ from tpuherd.model.slots_and_plan import (
     HistoryEvent,
     PlannedStep,
 )
-from tpuherd.model.trouble import CLOUD
+from tpuherd.model.trouble import CLOUD, STORE
 from tpuherd.planner.plan import plan_round
 from tpuherd.planner.settled_slots import NONE_SETTLED
 from tpuherd.ports import Survey
@@ -140,8 +140,8 @@ class Engine:
                 task.cancel()
         if ended not in (EndReason.OUTDATED, EndReason.DAMAGED, EndReason.UNSURE):
             try:
-                read = self.past.last_read
-                self.past.write([self._new_event("engine.stopped", why=ended.value, read=read)])
+                facts: Any = {"code": ended, "why": ended, "read": self.past.last_read}
+                self.past.write([self._new_event("engine.stopped", **facts)])
                 self._save_history()
             except HerdError as error:
                 parts.note("engine.unwritten", {"why": error.sentence})
@@ -417,7 +417,7 @@ class Engine:
             try:
                 self._save_history()
             except HerdError as error:
-                self._shout(error.sentence, hint=error.hint)
+                self._shout(error.sentence, hint=error.hint, code=STORE)
 
     def _save_history(self) -> None:
         """Save the history, and delete data that is no longer needed."""

@@ -181,7 +181,8 @@ _KINDS = (
         "why",
         "",
         "the slot is not tried again: `code` is failures, stalls, preemptions, timeout, lifetime,"
-        " cost, unfit (no other try can help), idle or offers (no node can be requested)",
+        " cost, unfit (no other try can help), idle,"
+        " offers (no node can be requested) or trials (none of its sweep has succeeded)",
     ),
     (
         "attempt.launched",
@@ -328,7 +329,7 @@ _KINDS = (
         "",
         "",
         "the engine released the lease; `read` is the number of the last event it knew;"
-        " `why` is rest if nothing was left to do, gone if its"
+        " `code` is rest if nothing was left to do, gone if its"
         " simulated world was gone, moved if it continues with that world at another address",
     ),
     (
@@ -348,7 +349,7 @@ _KINDS = (
         "engine.problem",
         "message",
         "{message}",
-        "a problem that needs a person; work continues",
+        "a problem that needs a person; work continues; `code` is store if the store can't be used",
     ),
     (
         "orphan.found",
@@ -367,7 +368,8 @@ _KINDS = (
         "store.set_aside",
         "",
         "",
-        "the store was damaged; this new one has what could be read of it: `file`, `jobs`",
+        "the store was damaged; this new one has what could be read of it: `file`, `jobs`;"
+        " `whole` if nothing was lost",
     ),
     (
         "store.recovered",

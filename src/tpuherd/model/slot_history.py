@@ -32,6 +32,7 @@ class GiveUpCode(StrEnum):
     UNFIT = "unfit"  #: no other try can help
     IDLE = "idle"
     OFFERS = "offers"  #: no node can be requested
+    TRIALS = "trials"  #: none of its sweep has succeeded
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

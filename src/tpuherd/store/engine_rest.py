@@ -15,7 +15,7 @@ def is_at_rest(store: Store) -> bool:
     end. That event says how far the engine had read.
     """
     for _, event in store.read_events(kinds=LIFE_KINDS, limit=1, newest=True):
-        if event.kind != STOPPED or event.facts.get("why") != REST:
+        if event.kind != STOPPED or event.facts.get("code") != REST:
             return False
         read = event.facts.get("read")
         unread = isinstance(read, int) and any(

@@ -99,7 +99,8 @@ def rebuild_store(folder: Path, aside: Path, now: float) -> str:
         Path(f"{draft}{ending}").unlink(missing_ok=True)
     sentence = loss_summary(aside, found)
     facts = {"why": sentence, "file": str(aside), "jobs": [one.job for one in found.jobs],
-             "lost_jobs": list(found.lost_jobs)}  # fmt: skip
+             "lost_jobs": list(found.lost_jobs),
+             "whole": not (found.lost_events or found.blind or found.lost_jobs)}  # fmt: skip
     event = HistoryEvent(at=now, kind=SET_ASIDE, facts=facts)
     write_new_store(draft, found, event)
     notices = json.dumps(read_notices(folder) | {aside.name: sentence})

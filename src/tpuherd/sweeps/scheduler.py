@@ -9,7 +9,13 @@ from typing import Any
 from tpuherd.history.apply_event import apply_event
 from tpuherd.model.observed import HostRun, ObservedState, RunState
 from tpuherd.model.search import Search, count_trials
-from tpuherd.model.slot_history import BidRecord, History, SlotHistory, has_running_attempt
+from tpuherd.model.slot_history import (
+    BidRecord,
+    GiveUpCode,
+    History,
+    SlotHistory,
+    has_running_attempt,
+)
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, TrialUsage, Value
 from tpuherd.sweeps.pruning import prune_reason
@@ -285,7 +291,8 @@ def finish_slots(turn: SweepStep) -> None:
             continue  # its pruned trial is being stopped
         if not turn.search.items and not sweep.unfinished and not left and not sweep.complete:
             last = sweep.trials[-1].why if sweep.trials else "no trial was run"
-            turn.record_event("slot.gave_up", f"no trial has succeeded: {last}", slot.name)
+            why, code = f"no trial has succeeded: {last}", str(GiveUpCode.TRIALS)
+            turn.record_event("slot.gave_up", why, slot.name, code=code)
         else:
             what = "items" if turn.search.items else "trials"
             turn.record_event("slot.done", f"no {what} are left", slot.name)
