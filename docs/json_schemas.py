@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from cost_schemas import COST_SCHEMAS
 from notify_schemas import NOTIFY_SCHEMAS
 from project_schemas import PROJECT_SCHEMAS
-from report_schemas import REPORT_SCHEMAS
 from schema_types import (
     COUNT,
     EVENT,
@@ -276,7 +276,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
 SCHEMAS = {
     **READING_SCHEMAS,
     **NOTIFY_SCHEMAS,
-    **REPORT_SCHEMAS,
+    **COST_SCHEMAS,
     **WRITING_SCHEMAS,
     **PROJECT_SCHEMAS,
 }

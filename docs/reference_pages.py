@@ -185,8 +185,8 @@ TOKEN`. Fields may be added. Times are seconds since 1970, money is dollars, unk
   `/logs/download` is text.
 - `GET /api/jobs/JOB/series?names=loss,cpu&since=&until=&points=600&slot=&host=` thins each series.
 - `GET /api/events?job=&before=SEQ&limit=200` reads back from the end.
-- `GET /api/report/JOB`, `/api/cost?days=14`, `/api/sweeps/JOB` and `/api/quota` are the output of
-  [`herd report JOB`, `herd report`, `herd sweep status` and `herd quota`](json.md) with `--json`,
+- `GET /api/cost/JOB`, `/api/cost?days=14`, `/api/sweeps/JOB` and `/api/quota` are the output of
+  [`herd cost JOB`, `herd cost`, `herd sweep status` and `herd quota`](json.md) with `--json`,
   the first with the `states` of a job's page; `GET /metrics` is that of `herd metrics`.
 - `GET /api/world` and `POST /api/world/KIND` show and make the [weather](weather.md) of a simulated
   world; outside one the answer is 404.

@@ -136,7 +136,6 @@ LONG = (
     "simulated/test_environments.py::test_a_host_keeps_the_three_used_last",
     "simulated/test_environments.py::test_without_a_copy_anywhere_it_is_installed_again",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
-    "simulated/test_report_predictions.py",
     "simulated/test_snapshot_git_index.py::test_no_snapshot_is_wrong_whatever_happens_to_the_repository[1]",
     "unit/test_examples.py::test_every_file_is_packed_once_whatever_dies",
     "unit/test_python_api.py::test_a_type_checker_accepts_correct_use",
@@ -179,7 +178,6 @@ REAL = (
     "simulated/test_accounting_truth.py::test_the_account_matches_when_the_host_stops_it_after_days_alone",
     "simulated/test_engine_recovery.py::test_an_engine_that_was_away_finds_everything_unchanged[86400.0]",
     "simulated/test_environments.py::test_without_uv_the_host_uses_pip",
-    "simulated/test_report_predictions.py",
 )
 
 #: Folders whose files begin first: what waits for processes longest must not come last.

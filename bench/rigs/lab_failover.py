@@ -18,7 +18,7 @@ from bench.rigs.figures import own_row
 from tests.conformance.postgres import Postgres, started_postgres
 from tests.conformance.world import started, until
 from tests.integration.lab_members import Member, members
-from tpuherd.views.report_rows import quantile
+from tpuherd.views.job_cost_rows import quantile
 
 GIVE_UP_S = 120.0
 WRITING = "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction'"

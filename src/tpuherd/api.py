@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 from tpuherd.async_api import AsyncHerd
+from tpuherd.cost_results import CostReport, JobReport
 from tpuherd.job import Job
 from tpuherd.job_fields import JobChanges, MapOptions
-from tpuherd.report_results import CostReport, JobReport
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -142,9 +142,9 @@ class Herd:
         """Return the details of a job, or of one of its slots."""
         return run_blocking(self._herd.status(name))
 
-    def report(self, name: str) -> JobReport:
+    def cost(self, name: str) -> JobReport:
         """Return where the time and money of a job, or of one of its slots, went."""
-        return run_blocking(self._herd.report(name))
+        return run_blocking(self._herd.cost(name))
 
     def costs(self, days: int = 14) -> CostReport:
         """Return what all jobs cost: in all, on each of the last days, and soon."""

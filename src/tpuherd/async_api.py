@@ -13,11 +13,12 @@ from tpuherd.commands.find_logs import LogQuery
 from tpuherd.commands.read_logs import read_logs
 from tpuherd.commands.run_command import run_command
 from tpuherd.commands.ship_code import change_code, ship_folder
+from tpuherd.cost_results import CostReport, JobReport
 from tpuherd.errors import InvalidInput, NotConfirmed
 from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges, MapOptions
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
-from tpuherd.jobs import engine_control, job_queries, reports, submit
+from tpuherd.jobs import cost_queries, engine_control, job_queries, submit
 from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
 from tpuherd.jobs.adopt_resources import adopt_resources
 from tpuherd.jobs.cloud_inventory import survey_cloud
@@ -38,7 +39,6 @@ from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.remote import open_remote
 from tpuherd.remote.resolve_hosts import RemoteSession
-from tpuherd.report_results import CostReport, JobReport
 from tpuherd.results import (
     Adoption,
     CommandResult,
@@ -301,15 +301,17 @@ class AsyncHerd:
                 job_queries.job_status(here.store, here.clock.now(), name), JobStatus
             )
 
-    async def report(self, name: str) -> JobReport:
+    async def cost(self, name: str) -> JobReport:
         """Return where the time and money of a job, or of one of its slots, went."""
         async with self._open_session() as here:
-            return read_result(reports.job_report(here.store, here.clock.now(), name), JobReport)
+            return read_result(cost_queries.job_cost(here.store, here.clock.now(), name), JobReport)
 
     async def costs(self, days: int = 14) -> CostReport:
         """Return what all jobs cost: in all, on each of the last days, and soon."""
         async with self._open_session() as here:
-            return read_result(reports.cost_report(here.store, here.clock.now(), days), CostReport)
+            return read_result(
+                cost_queries.all_costs(here.store, here.clock.now(), days), CostReport
+            )
 
     async def why(self, name: str) -> Why:
         """Return what a job or slot does or waits for."""

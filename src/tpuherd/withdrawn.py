@@ -18,6 +18,7 @@ COMMANDS = {
     "sim policies": "python -m bench.lab --traces FOLDER in a checkout",
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
     "nfs": "the job field nfs, and herd exec JOB -- findmnt to look",
+    "report": "herd cost, or herd cost JOB for one job",
 }
 
 #: By field of a job and a value that it no longer has: what is different without it.

@@ -270,15 +270,6 @@ def build_report(job: str = "gpt") -> Json:
         "steps_lost": 412,
         "states": [{"state": "productive", "title": "training", "meaning": "work that counts"}],
         "incidents": [{"slot": f"{job}-0", "at": NOW - 900, "seconds": 412.0, "finished": True}],
-        "silence": "",
-        "improvements": [
-            {
-                "change": "checkpoint each 4 min",
-                "gain": 0.021,
-                "goodput": 0.951,
-                "assumes": "a save takes 3 s",
-            }
-        ],
     }
 
 
@@ -384,9 +375,9 @@ def serve_fleet(server: FixtureServer) -> None:
         "/api/sweeps/lr": build_sweep(),
         "/api/capacity": build_capacity(),
         "/api/cost": build_cost(),
-        "/api/report/gpt": build_report(),
-        "/api/report/lr": build_report("lr"),
-        "/api/report/vit": build_report("vit"),
+        "/api/cost/gpt": build_report(),
+        "/api/cost/lr": build_report("lr"),
+        "/api/cost/vit": build_report("vit"),
         "/api/quota": build_quota(),
         "/api/world": build_world(),
         "/api/events": build_events(),
@@ -422,7 +413,7 @@ def serve_hostile_fleet(server: FixtureServer) -> None:
         "/api/sweeps/lr": sweep,
         "/api/capacity": capacity,
         "/api/cost": {**build_cost(HOSTILE[:4]), "sentences": list(HOSTILE)},
-        **{f"/api/report/{name}": build_report(name) for name in HOSTILE[:4]},
+        **{f"/api/cost/{name}": build_report(name) for name in HOSTILE[:4]},
         "/api/quota": {**quota, "trouble": HOSTILE[0]},
         "/api/world": world,
     }

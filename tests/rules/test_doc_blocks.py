@@ -37,7 +37,7 @@ NOT_RUN = {
     "docs/howto/errors.md": JOB,
     "docs/howto/exec-and-sync.md": JOB,
     "docs/howto/gcloud.md": "integration/test_clients_gcloud.py runs gcloud in a world",
-    "docs/howto/goodput.md": JOB,
+    "docs/howto/cost.md": JOB,
     "docs/howto/lab.md": "conformance/test_postgres_store.py does it from Python",
     "docs/howto/install.md": "integration/test_install.py installs the wheel on each Python",
     "docs/howto/jobs.md": JOB,

@@ -288,9 +288,9 @@ def test_every_answer_is_as_documented(tmp_path: Path) -> None:
             assert answer.headers["content-type"] == "application/json", "never HTML"
             name = path.partition("?")[0].replace("gpt", "JOB")
             fits(f"GET /api/{name}", answer.json())
-        for path, command in (("report/gpt", "herd report JOB"), ("cost?days=3", "herd report")):
+        for path, command in (("cost/gpt", "herd cost JOB"), ("cost?days=3", "herd cost")):
             found = await served.user.get(f"/api/{path}")
-            if path == "report/gpt":  # beside the report, the words for its states
+            if path == "cost/gpt":  # beside its values, the words for its states
                 assert {row["state"] for row in found.pop("states")} == set(map(str, GoodputState))
             jsonschema.validate(found, SCHEMAS[f"{command} --json"])
         samples.close()

@@ -418,52 +418,34 @@ def test_no_word_is_cut(
         assert len(line) <= columns or " " not in line.strip(), line
 
 
-def test_a_report_of_a_job_and_of_all(herd: Herd, save: Save, tmp_path: Path) -> None:
+def test_the_cost_of_a_job_and_of_all(herd: Herd, save: Save) -> None:
     save(story())
-    status, out, _ = herd("report", "gpt")
+    status, out, _ = herd("cost", "gpt")
     assert status == 0
-    assert "goodput" in out and "what to change to gain most" in out
-    _, out, _ = herd("report", "gpt-0", "--json")
+    assert "goodput" in out and "where the time went" in out
+    _, out, _ = herd("cost", "gpt-0", "--json")
     page = json.loads(out)
-    jsonschema.validate(page, SCHEMAS["herd report JOB --json"])
+    jsonschema.validate(page, SCHEMAS["herd cost JOB --json"])
     assert [slot["slot"] for slot in page["slots"]] == ["gpt-0"]
-    _, out, _ = herd("report", "gpt", "--format", "ml-goodput")
-    jsonschema.validate(json.loads(out), SCHEMAS["herd report JOB --format ml-goodput"])
-    status, out, _ = herd("report")
+    status, out, _ = herd("cost")
     assert (status, "per hour" in out, "gpt" in out) == (0, True, True)
-    _, out, _ = herd("report", "--json", "--days", "40")
+    _, out, _ = herd("cost", "--json", "--days", "40")
     page = json.loads(out)
-    jsonschema.validate(page, SCHEMAS["herd report --json"])
+    jsonschema.validate(page, SCHEMAS["herd cost --json"])
     assert len(page["days"]) == 40
     for before, after in pairwise(page["days"]):
         assert before["end"] == after["start"]
     assert sum(day["cost"] for day in page["days"]) == pytest.approx(page["total"])
 
 
-def test_a_report_as_a_page(herd: Herd, save: Save, tmp_path: Path) -> None:
-    save(story())
-    file = tmp_path / "gpt.html"
-    assert herd("report", "gpt", "--html", str(file)) == (0, "", f"Wrote {file}\n")
-    status, out, _ = herd("report", "gpt", "--html", "-")
-    assert status == 0
-    assert out.startswith("<!doctype html>")
-    assert file.read_text().startswith("<!doctype html>")
-
-
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (("report", "nope"), 4, "there is no job nope"),
-        (("report", "gpt", "--html", "/"), 2, "is a folder"),
-        (("report", "gpt", "--html", "/no/such/folder/x"), 2, "can't be written"),
-        (("report", "--html", "x"), 2, "need the name of a job"),
-        (("report", "--format", "ml-goodput"), 2, "need the name of a job"),
-        (("report", "gpt", "--json", "--html", "-"), 2, "only one of"),
-        (("report", "gpt", "--format", "csv"), 2, "ml-goodput"),
-        (("report", "--days", "0"), 2, "--days"),
+        (("cost", "nope"), 4, "there is no job nope"),
+        (("cost", "--days", "0"), 2, "--days"),
     ],
 )
-def test_a_report_refuses_what_makes_no_sense(
+def test_cost_refuses_what_makes_no_sense(
     herd: Herd, save: Save, words: tuple[str, ...], status: int, said: str
 ) -> None:
     save(story())
@@ -472,16 +454,16 @@ def test_a_report_refuses_what_makes_no_sense(
     assert said in err
 
 
-def test_a_job_without_attempts_and_a_removed_one_have_reports(herd: Herd, save: Save) -> None:
+def test_a_job_without_attempts_and_a_removed_one_have_costs(herd: Herd, save: Save) -> None:
     waits = StoryLog(time() - 60)
     waits.ask()
     save(waits, job="waits")
-    status, out, _ = herd("report", "waits")
+    status, out, _ = herd("cost", "waits")
     assert status == 0
     assert "nothing has run yet" in out
     gone = story()
     gone.tell("job.removed", slot="")
     save(gone, job="gone", submitted=False)
-    status, out, _ = herd("report", "gone")
+    status, out, _ = herd("cost", "gone")
     assert status == 0
     assert "gone (removed)" in out

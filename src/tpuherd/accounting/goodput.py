@@ -87,16 +87,6 @@ class BilledSpan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SaveTotals:
-    """What an attempt has reported of its checkpoints."""
-
-    count: int  #: durable checkpoints that this attempt wrote
-    step: int  #: the last of them
-    blocked_s: float  #: seconds in which the training stood still for all of them
-    took_s: float | None  #: seconds until one is durable
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class AttemptAccount:
     attempt: AttemptRecord
     zone: str = ""
@@ -106,8 +96,7 @@ class AttemptAccount:
     resumed: int | None = None  #: the step of the checkpoint that it resumed from
     startup: Mapping[str, float] = field(default_factory=dict)  #: seconds of its start, by part
     points: tuple[tuple[float, int], ...] = ()  #: when it reported which step
-    saves: SaveTotals | None = None  #: None: it does not report them
-    setup_s: float | None = None  #: the set-up before it, READY or not; None: there was none
+    save_blocked_s: float = 0.0  #: in which it stood still for checkpoints, if it reports that
 
     @property
     def progress_since(self) -> float | None:

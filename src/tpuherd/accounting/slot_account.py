@@ -13,7 +13,6 @@ from tpuherd.accounting.goodput import (
     AttemptAccount,
     BilledSpan,
     GoodputState,
-    SaveTotals,
     SlotAccount,
     StateSpan,
     seconds_by_state,
@@ -59,7 +58,6 @@ class AccountBuilder:
     lost: int = 0
     why: str = ""
     billed: list[BilledSpan] = field(default_factory=list)  #: of nodes that are gone
-    setups: dict[str, float] = field(default_factory=dict)  #: seconds, by bid, since the last run
 
 
 def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -185,11 +183,7 @@ def handle_launched(book: AccountBuilder, event: HistoryEvent) -> None:
     if book.runs and book.runs[-1].attempt.trial != slot_history.attempt.trial:
         book.reached = book.saved = None  # of a sweep: each trial counts its own steps
         book.marks = {}
-    setup_s = book.setups.get(event.facts["bid"])
-    book.setups.clear()
-    book.runs.append(
-        AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type, setup_s=setup_s)
-    )
+    book.runs.append(AttemptAccount(attempt=slot_history.attempt, zone=zone, type=type))
     book.points.append([])
     if len(book.runs) > RUNS_MAX:
         del book.runs[0], book.points[0]
@@ -255,7 +249,7 @@ def handle_saved(book: AccountBuilder, event: HistoryEvent) -> None:
         record_step(book, event.facts.get("step_at") or event.at - took, step)
         book.saved = max(step, book.saved or 0)
         add_marks(book, event)
-        add_save_totals(book, event, event.at)
+        add_saving_time(book, event, event.at)
 
 
 def add_marks(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -267,26 +261,18 @@ def add_marks(book: AccountBuilder, event: HistoryEvent) -> None:
     }
 
 
-def add_save_totals(book: AccountBuilder, event: HistoryEvent, at: float) -> None:
+def add_saving_time(book: AccountBuilder, event: HistoryEvent, at: float) -> None:
     """Account for the time in which the training stood still for checkpoints since the last word
     on them; it was some time before `at`."""
     run, facts = book.runs[-1], event.facts
     if facts.get("saves") is None:
         return
-    known = run.saves
-    step = facts.get("saved") if event.kind == "attempt.ended" else facts.get("step")
-    took, blocked = facts.get("save_took_s"), float(facts.get("save_blocked_s") or 0.0)
-    totals = SaveTotals(
-        count=int(facts["saves"]),
-        step=int(step or 0),
-        blocked_s=blocked,
-        took_s=None if took is None else float(took),
-    )
-    book.runs[-1] = replace(run, saves=totals)
+    blocked = float(facts.get("save_blocked_s") or 0.0)
+    book.runs[-1] = replace(run, save_blocked_s=blocked)
     begun = run.progress_since
     if begun is None or run.attempt.first_step_at is None:
         return
-    more = blocked - (known.blocked_s if known is not None else 0.0)
+    more = blocked - run.save_blocked_s
     if at - more > begun and more > 0:
         relabel_spans(book, at - more, at, frozenset({GoodputState.PRODUCTIVE}),
                       GoodputState.SAVING)  # fmt: skip
@@ -307,7 +293,7 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
     add_marks(book, event)
-    add_save_totals(book, event, event.at if last_at is None else last_at)
+    add_saving_time(book, event, event.at if last_at is None else last_at)
     run = book.runs[-1]
     if facts.get("unfit") and run.attempt.first_step_at is None:
         relabel_spans(book, run.attempt.launched_at, event.at, frozenset({GoodputState.PRODUCTIVE}),
@@ -416,12 +402,6 @@ def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
     book.goal = Goal(event.facts.get("goal", book.goal))
 
 
-def handle_prepared(book: AccountBuilder, event: HistoryEvent) -> None:
-    """Remember how long a set-up took, which may have begun before READY."""
-    if "took_s" in event.facts:
-        book.setups[event.facts["bid"]] = float(event.facts["took_s"])
-
-
 def handle_slot_end(book: AccountBuilder, event: HistoryEvent) -> None:
     """Apply the end of the slot's work."""
     book.why = str(event.facts.get("why", ""))
@@ -435,7 +415,6 @@ TELLS: Mapping[str, Callable[[AccountBuilder, HistoryEvent], None]] = {
     "bid.granted": handle_bid_answer,
     "bid.ready": handle_bid_answer,
     "bid.refused": handle_bid_answer,
-    "slot.prepared": handle_prepared,
     "attempt.first_step": handle_first_step,
     "attempt.saved": handle_saved,
     "attempt.ended": handle_ended,

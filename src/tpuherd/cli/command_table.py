@@ -15,10 +15,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "top": ("Watch jobs, hosts and chips in the terminal.", "tpuherd.cli.top:top"),
         "why": ("Explain what a job does or waits for.", "tpuherd.cli.why:why"),
         "explain": ("Find what made a run fail, and what mends it.", "tpuherd.cli.explain:explain"),
-        "report": (
-            "Show where time and money went, and what to change.",
-            "tpuherd.cli.report:report",
-        ),
+        "cost": ("Show where time and money went.", "tpuherd.cli.cost:cost"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
         "series": ("Show loss, memory and load over time.", "tpuherd.cli.series:series"),
         "wait": ("Wait until jobs have ended.", "tpuherd.cli.wait:wait"),

@@ -21,7 +21,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd explain train.log",
         "ssh vm cat train.log | herd explain -",
     ),
-    "report": ("herd report gpt", "herd report gpt --html gpt.html", "herd report --days 30"),
+    "cost": ("herd cost", "herd cost gpt", "herd cost --days 30"),
     "events": ("herd events gpt --since 1h", "herd events -f"),
     "series": ("herd series gpt --since 2h", "herd series gpt loss --csv > loss.csv"),
     "wait": ("herd wait gpt", "herd wait 'lr-*' --timeout 2h"),

@@ -1,4 +1,4 @@
-"""The values of `herd report` without a job: what all jobs cost, and will cost."""
+"""The values of `herd cost` without a job: what all jobs cost, and will cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Day:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calendar:
-    """The days to report, and the present month, by the user's clock."""
+    """The days to show, and the present month, by the user's clock."""
 
     now: float
     days: tuple[Day, ...]  #: today is the last

@@ -1,4 +1,4 @@
-"""The text of `herd report` without a job."""
+"""The text of `herd cost` without a job."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def cost_text(
     colour: bool = False,
     width: int | None = None,
 ) -> str:
-    """`herd report`"""
+    """`herd cost`"""
     if not page["jobs"]:
         return "No job has cost anything yet. Start one with `herd run`."
     rows = [JOBS, *(job_cells(row, show_time) for row in page["jobs"])]

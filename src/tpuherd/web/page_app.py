@@ -17,7 +17,7 @@ from tpuherd.web.json_answers import BadRequest, error_answer, json_answer, read
 from tpuherd.web.live_feed import PageSubscription
 from tpuherd.web.log_endpoints import log_routes
 from tpuherd.web.page_context import PageServices
-from tpuherd.web.query_endpoints import query_routes, report_routes
+from tpuherd.web.query_endpoints import cost_routes, query_routes
 from tpuherd.web.world_endpoints import world_routes
 
 STREAM_TYPE = "text/event-stream"
@@ -40,7 +40,7 @@ def create_page_app(services: PageServices) -> Starlette:
         routes=[
             *live_routes(services),
             *query_routes(services),
-            *report_routes(services),
+            *cost_routes(services),
             *log_routes(services),
             *action_routes(services),
             *world_routes(services),

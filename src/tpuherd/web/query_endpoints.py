@@ -9,8 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tpuherd.clock import Clock
+from tpuherd.jobs.cost_queries import all_costs, job_cost
 from tpuherd.jobs.job_queries import capacity_page, resolve_name
-from tpuherd.jobs.reports import cost_report, job_report
 from tpuherd.jobs.sweep_queries import sweep_status
 from tpuherd.lazy_modules import import_lazily
 from tpuherd.settings import project_access
@@ -74,21 +74,21 @@ def query_routes(services: PageServices) -> list[Route]:
     ]
 
 
-def report_routes(services: PageServices) -> list[Route]:
+def cost_routes(services: PageServices) -> list[Route]:
     context = services.context
 
-    async def send_report(request: Request) -> Response:
+    async def send_job_cost(request: Request) -> Response:
         job = request.path_params["job"]
-        found = await context.query_store(lambda store, now: job_report(store, now, job))
+        found = await context.query_store(lambda store, now: job_cost(store, now, job))
         return json_answer({**found, "states": state_rows()})
 
     async def cost(request: Request) -> Response:
         days = int(read_number(request, "days", least=1, most=DAYS_MAX) or DAYS)
         return json_answer(
-            await context.query_store(lambda store, now: cost_report(store, now, days))
+            await context.query_store(lambda store, now: all_costs(store, now, days))
         )
 
-    return [Route("/api/report/{job}", send_report), Route("/api/cost", cost)]
+    return [Route("/api/cost", cost), Route("/api/cost/{job}", send_job_cost)]
 
 
 def event_rows(store: Database, name: str | None, before: int, limit: int) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ function createReport(live) {
   const follow = () => {
     fresh?.dispose();
     replace(body);
-    fresh = choice.value ? keepFresh(live, `/api/report/${encodeURIComponent(choice.value)}`, notice,
+    fresh = choice.value ? keepFresh(live, `/api/cost/${encodeURIComponent(choice.value)}`, notice,
       (page) => replace(body, buildReport(page)), { pauseMs: 10_000 }) : null;
   };
   choice.addEventListener("change", follow);
@@ -117,27 +117,16 @@ function createReport(live) {
 
 function buildReport(page) {
   const parts = stateParts(page);
-  const advice = (page.improvements || []).map((one) => h("li", { dir: "auto" }, h("b", {}, cleanText(one.change)), " ",
-    cleanText(adviceText(one))));
   return [
     h("dl", { class: "tiles" }, buildTile("goodput", formatShare(page.goodput)),
       buildTile("lost to incidents", formatSpan(lostSeconds(page)), countOf((page.incidents || []).length, "incident")),
       buildTile("steps lost", formatNumber(page.steps_lost)), buildTile("cost", formatMoney(page.cost, page.price_known !== false))),
     parts.length ? buildShareBar("Time of all slots, by what they did", parts) : makeEmpty("No time has been counted yet."),
-    advice.length ? [h("h3", {}, "What would gain most"), h("ul", { class: "sentences" }, advice)] : null,
-    page.silence ? h("p", { class: "muted" }, `No gain is predicted: ${cleanText(page.silence)}.`) : null,
   ];
 }
 
 function lostSeconds(page) {
   return (page.incidents || []).reduce((sum, { seconds }) => sum + seconds, 0);
-}
-
-function adviceText({ gain, goodput, assumes }) {
-  const points = typeof gain === "number" ? `+${(100 * gain).toFixed(1)} points` : "";
-  const result = typeof goodput === "number" ? `goodput ${formatShare(goodput)}` : "";
-  const said = [points, result].filter(Boolean).join(", ");
-  return [said, assumes].filter(Boolean).join("; ");
 }
 
 /** Seconds by state, the largest first; money of the state beside it. */

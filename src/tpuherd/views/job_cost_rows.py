@@ -1,10 +1,9 @@
-"""The values of `herd report JOB`, as JSON. Their types are in results.py."""
+"""The values of `herd cost JOB`, as JSON. Their types are in cost_results.py."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from tpuherd.accounting.advice import ASSUMES, Advice, AdviceKind, advise
 from tpuherd.accounting.costs import cost_by_state
 from tpuherd.accounting.goodput import (
     PARTS,
@@ -14,15 +13,13 @@ from tpuherd.accounting.goodput import (
     seconds_by_state,
 )
 from tpuherd.accounting.time_products import goodput_products
-from tpuherd.diagnosis.known_rules import RULES
-from tpuherd.views.format_text import format_span
 from tpuherd.views.job_rows import recovery_row, total_money
 
 Json = dict[str, Any]
 WHOLE = "all"  #: the name of all parts of a recovery together
 
 
-def report_page(job: str, accounts: Sequence[SlotAccount], now: float, *, removed: bool) -> Json:
+def job_cost_page(job: str, accounts: Sequence[SlotAccount], now: float, *, removed: bool) -> Json:
     products = goodput_products(accounts)
     incidents = sorted(
         (
@@ -32,7 +29,6 @@ def report_page(job: str, accounts: Sequence[SlotAccount], now: float, *, remove
         ),
         key=lambda row: row["at"],
     )
-    found = advise(accounts)
     return {
         "job": job,
         "removed": removed,
@@ -51,15 +47,13 @@ def report_page(job: str, accounts: Sequence[SlotAccount], now: float, *, remove
         **total_money(accounts),
         "moved": sum(account.moved for account in accounts),
         "steps_lost": sum(account.steps_lost for account in accounts),
-        "slots": [slot_report(account) for account in accounts],
+        "slots": [slot_cost(account) for account in accounts],
         "incidents": incidents,
         "parts": part_rows([row for row in incidents if row["finished"]]),
-        "improvements": [improvement_row(one) for one in found.advice],
-        "silence": found.silence,
     }
 
 
-def slot_report(account: SlotAccount) -> Json:
+def slot_cost(account: SlotAccount) -> Json:
     return {
         "slot": account.slot,
         "start": account.start,
@@ -115,42 +109,3 @@ def part_row(part: str, seconds: Sequence[float]) -> Json:
 def quantile(ordered: Sequence[float], share: float) -> float:
     """The least value that this share of all does not exceed."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
-
-
-def improvement_row(advice: Advice) -> Json:
-    return {
-        "kind": str(advice.kind),
-        "change": change_sentence(advice),
-        "assumes": ASSUMES[advice.kind],
-        "gain": advice.gain,
-        "goodput": advice.goodput,
-    }
-
-
-def change_sentence(advice: Advice) -> str:
-    now, then = format_span(advice.now_s), format_span(advice.then_s)
-    times = f"{advice.times} time{'' if advice.times == 1 else 's'}"
-    match advice.kind:
-        case AdviceKind.CHECKPOINTS:
-            return f"save a checkpoint every {then} of training, instead of every {now}"
-        case AdviceKind.NOTICE:
-            return (
-                f"save when SIGTERM announces the end of the node: {times} it came, and {now} of"
-                " work was lost on average"
-            )
-        case AdviceKind.FAILURES:
-            causes = [rule.cause for id in advice.findings if (rule := RULES.get(id))]
-            causes = [cause for cause in causes if "{" not in cause]  # of a line that is not here
-            why = f" ({'; '.join(causes)})" if causes else ""
-            return f"mend the command: it failed {times}{why}"
-        case AdviceKind.STALL:
-            return f"set `stall: {advice.then_s:.0f}s`: it hung {times}, for {now} on average"
-        case AdviceKind.SETUP:
-            return f"shorten the set-up of a node from {now} to {then} ({times})"
-        case AdviceKind.BOOT:
-            return f"shorten the start of Python and its imports from {now} to {then} ({times})"
-        case AdviceKind.COMPILE:
-            return (
-                f"keep compiled programs: later attempts compiled for {now} on average, from a"
-                f" cache it takes {then}"
-            )

@@ -1,4 +1,4 @@
-"""Reports on time and money: of one job, and of all."""
+"""Where time and money went: of one job, and of all."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -11,19 +11,13 @@ from tpuherd.jobs.job_queries import resolve_name
 from tpuherd.jobs.ledger_cache import load_ledger
 from tpuherd.store.database import Database
 from tpuherd.views.cost_rows import Calendar, Day, cost_page
-from tpuherd.views.ml_goodput import ml_goodput_page
-from tpuherd.views.report_rows import report_page
+from tpuherd.views.job_cost_rows import job_cost_page
 
 
-def job_report(store: Database, now: float, name: str) -> dict[str, Any]:
-    """Return what `herd report NAME` shows of a job or a slot, also of a removed job."""
+def job_cost(store: Database, now: float, name: str) -> dict[str, Any]:
+    """Return what `herd cost NAME` shows of a job or a slot, also of a removed job."""
     job, accounts = load_accounts(store, now, name)
-    return report_page(job, accounts, now, removed=job not in store.stored_jobs())
-
-
-def ml_goodput_report(store: Database, now: float, name: str) -> dict[str, Any]:
-    """Return the same in the categories of ml-goodput-measurement."""
-    return ml_goodput_page(*load_accounts(store, now, name))
+    return job_cost_page(job, accounts, now, removed=job not in store.stored_jobs())
 
 
 def load_accounts(store: Database, now: float, name: str) -> tuple[str, list[SlotAccount]]:
@@ -48,8 +42,8 @@ def slot_number(account: SlotAccount) -> int:
     return int(tail) if tail.isdecimal() else 0
 
 
-def cost_report(store: Database, now: float, days: int) -> dict[str, Any]:
-    """Return what `herd report` shows: the costs of all jobs, by day for so many days."""
+def all_costs(store: Database, now: float, days: int) -> dict[str, Any]:
+    """Return what `herd cost` shows: the costs of all jobs, by day for so many days."""
     ledger = load_ledger(store)
     accounts: Mapping[str, SlotAccount] = current_accounts(ledger, now)
     return cost_page(accounts.values(), ledger.past, store.stored_jobs(), local_calendar(now, days))

@@ -1,4 +1,4 @@
-"""The results of `herd report` and of its Python calls, like those in results.py."""
+"""The results of `herd cost` and of its Python calls, like those in results.py."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,23 +50,12 @@ class PartTimes:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Improvement:
-    """A change that would have brought more."""
-
-    kind: str  #: checkpoints, notice, failures, stall, setup, boot or compile
-    change: str  #: what to do, in a sentence
-    assumes: str  #: under which assumption
-    gain: float  #: share of the time wanted that it would have added to the goodput
-    goodput: float  #: with the change
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class JobReport:
     """Where a job's time and money went."""
 
     job: str  #: its name
     removed: bool  #: the job no longer exists
-    now: float  #: when this was reported, in seconds since 1970
+    now: float  #: when this was counted, in seconds since 1970
     start: float  #: when it was submitted, in seconds since 1970
     end: float  #: the end of its last slot, or now
     wanted_s: float  #: seconds during which its slots should run
@@ -84,8 +73,6 @@ class JobReport:
     slots: tuple[SlotReport, ...]
     incidents: tuple[Incident, ...]  #: all losses, oldest first
     parts: tuple[PartTimes, ...]  #: of the recoveries that are over
-    improvements: tuple[Improvement, ...]  #: what to change to gain most
-    silence: str  #: why none can be predicted; else empty
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

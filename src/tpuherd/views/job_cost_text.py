@@ -1,4 +1,4 @@
-"""The text of `herd report JOB`."""
+"""The text of `herd cost JOB`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,14 +28,14 @@ LEAST_S = 0.05  #: shorter times are not shown
 INCIDENTS = 10  #: latest losses shown
 
 
-def report_text(
+def job_cost_text(
     page: Json,
     *,
     show_time: Callable[[float], str] = str,
     colour: bool = False,
     width: int | None = None,
 ) -> str:
-    """`herd report JOB`"""
+    """`herd cost JOB`"""
     parts = [
         "\n".join(heading_lines(page)),
         titled("where the time went", time_table(page, colour=colour, width=width)),
@@ -45,7 +45,6 @@ def report_text(
         titled("losses", "\n".join(loss_lines(page, show_time, colour=colour, width=width)))
         if page["incidents"]
         else "",
-        titled("what to change to gain most", "\n".join(improvement_lines(page))),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -160,23 +159,4 @@ def loss_lines(
     yield ""
     yield format_table([head_, *cells_], right=(4, 5), colour=colour, width=width)
     if more:
-        yield f"and {more} earlier ones: herd report {page['job']} --json"
-
-
-def improvement_lines(page: Json) -> Iterator[str]:
-    """What would have brought more, and under which assumption."""
-    for row in page["improvements"]:
-        yield f"{points_text(row['gain'])}  {row['change']}"
-        yield f"             if: {row['assumes']}"
-    if page["improvements"]:
-        yield "Each is what this history would have given with that change alone."
-    else:
-        why = f"No predictions: {page['silence']}." if page["silence"] else (
-            "None of the changes that herd can predict would have gained 0.2 points."
-        )  # fmt: skip
-        yield why
-
-
-def points_text(gain: float) -> str:
-    """+2.1 points"""
-    return f"+{100 * gain:.1f} points".rjust(11)
+        yield f"and {more} earlier ones: herd cost {page['job']} --json"
