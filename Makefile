@@ -38,7 +38,7 @@ near: $(READY)  ## the short tests that import what `git diff` touched, or what 
 	@$(PY) scripts/near.py $(or $(BASE),HEAD) $(PY) -m pytest -n $(WORKERS) --dist loadfile -m "$(TIERS)" $(ARGS)
 
 # The tests that compare what commands print with files in tests/scenarios/cli.
-GOLDEN := $(addprefix tests/simulated/,test_help_pages.py test_wrong_commands.py)
+GOLDEN := $(addprefix tests/simulated/,test_help_pages.py test_wrong_commands.py test_command_output.py)
 accept: $(READY)  ## write what commands print into tests/scenarios/cli; read the diff before you commit it
 	@HERD_ACCEPT=1 $(PY) -m pytest $(GOLDEN) -n 2 $(ARGS)
 	@git status --short tests/scenarios/cli

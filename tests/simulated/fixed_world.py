@@ -6,6 +6,7 @@ between machines.
 """
 
 import asyncio
+import fcntl
 import http.server
 import json
 import os
@@ -21,19 +22,22 @@ from typing import Any
 import pytest
 
 from tests.simulated.in_process_world import START
+from tests.simulated.test_sample_store import value
 from tests.unit.event_stories import StoryLog
 from tpuherd._version import __version__
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cli.main import run
 from tpuherd.clock import WallClock
+from tpuherd.engine.desired_slots import load_desired_state
 from tpuherd.model.slot_history import Verdict
-from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
+from tpuherd.store.sample_store import SampleStore
 from tpuherd.sweeps.map_items import items_digest
 from tpuherd_host.agent.log_records import Record
 from tpuherd_sim.handle import handle_request, new_world
@@ -54,8 +58,7 @@ ENVIRONMENT = {
 UNAME = ("Linux", "laptop", "6.1", "#1", "x86_64")
 DOCUMENT: Mapping[str, Any] = {
     "accelerator": "v4-32",
-    "tier": "spot",
-    "zones": [ZONE],
+    "zones": ZONE,
     "run": "python3 train.py",
 }
 
@@ -81,7 +84,7 @@ class FixedWorld:
         return status, self.normalise(out), self.normalise(err)
 
     def normalise(self, text: str) -> str:
-        """Return the text without paths, ports, versions and names of this machine."""
+        """Return the text without paths, ports, keys and versions of this machine."""
         for found, shown in (
             (str(self.home), "HOME"),
             (self.url, "http://WORLD"),
@@ -89,7 +92,15 @@ class FixedWorld:
             (__version__, "VERSION"),
         ):
             text = text.replace(found, shown)
+        text = re.sub(r"AAAAC3NzaC1lZDI1NTE5\S{48}", "KEY", text)
         return re.sub(r"\b3\.1[1-9]\.\d+\b", "3.PYTHON", text)
+
+    def look(self) -> None:
+        """Store what the planner says of each slot, as the engine does."""
+        _, out, _ = self.run("engine", "plan", "--json")
+        store = self.store()
+        store.put_slot_messages(json.loads(out)["states"])
+        store.close()
 
     def store(self) -> Database:
         """Open the user's store."""
@@ -104,8 +115,8 @@ def open_fixed_world(
     """Begin in the folder `work` of the home, with all jobs."""
     for name in [name for name in os.environ if VARIABLES.match(name)]:
         monkeypatch.delenv(name)
-    for name, value in {**ENVIRONMENT, "HOME": str(home), "HERD_WORLD": f"{home}/world"}.items():
-        monkeypatch.setenv(name, value)
+    for name, text in {**ENVIRONMENT, "HOME": str(home), "HERD_WORLD": f"{home}/world"}.items():
+        monkeypatch.setenv(name, text)
     time.tzset()
     monkeypatch.setattr("socket.gethostname", lambda: "laptop")
     monkeypatch.setattr("os.uname", lambda: os.uname_result(UNAME))
@@ -115,7 +126,7 @@ def open_fixed_world(
         monkeypatch.setattr(WallClock, name, lambda _, *given, work=work: work(*given))
     monkeypatch.chdir(write_home(home))
     world = make_world()
-    with serve_world(world) as url:
+    with serve_world(world) as url, hold_world(home):
         write_world(home, url)
         fixed = FixedWorld(home=home, url=url, world=world, clock=clock,
                            capture=lambda: read_capture(capfd))  # fmt: skip
@@ -168,6 +179,7 @@ JOB_FILES = {
         "sweep:\n  method: grid\n  parameters:\n    lr: [0.1, 0.2]\n"
     ),
     "items.txt": "a\nb\n",
+    "receivers.yaml": "- kind: webhook\n  url: http://127.0.0.1:1/\n",
     "train.log": "step 1\nRuntimeError: Unable to initialize backend 'tpu'\n",
 }
 
@@ -179,7 +191,6 @@ def write_world(home: Path, url: str) -> None:
         "project_number": 123456789012, "hosts": "none", "missing": [], "started": START,
         "pid": os.getpid(), "time_scale": 1.0,
     }  # fmt: skip
-    (home / "world").mkdir()
     (home / "world" / "world.json").write_text(json.dumps(facts))
 
 
@@ -187,9 +198,9 @@ def write_world(home: Path, url: str) -> None:
 
 
 def make_world() -> World:
-    """Make a world with the nodes of the jobs that have some, and one of nobody."""
+    """Make a world with the nodes of three jobs, and an orphan."""
     world = new_world(Settings(seed=1, created=START, time_scale=1.0))
-    for name in ("gpt-0-g1-7kq", "dev-0-g1-7kq", "lost-0-g1-7kq"):
+    for name in ("gpt-0-g1-7kq", "dev-0-g1-7kq", "lost-0-g1-7kq", "old-0-g3-7kq"):
         node = {"acceleratorType": "v4-32", "runtimeVersion": "tpu-ubuntu2204-base",
                 "networkConfig": {"enableExternalIps": True}}  # fmt: skip
         spec = [{"parent": f"projects/demo/locations/{ZONE}", "nodeId": name, "node": node}]
@@ -226,8 +237,8 @@ def serve_world(world: World) -> Iterator[str]:
             with lock:
                 response = handle_request(world, request, NOW)
             self.send_response_only(response.status)
-            for name, value in response.headers:
-                self.send_header(name, value)
+            for header in response.headers:
+                self.send_header(*header)
             self.send_header("date", self.date_time_string(int(NOW)))
             self.send_header("content-length", str(len(response.body)))
             self.end_headers()
@@ -248,6 +259,17 @@ def serve_world(world: World) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def hold_world(home: Path) -> Iterator[None]:
+    """Hold the lock of a world that runs in this process."""
+    (home / "world").mkdir()
+    with (home / "world" / "lock").open("w") as lock:
+        lock.write(str(os.getpid()))
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 # ---- the jobs ------------------------------------------------------------------------------------
@@ -314,35 +336,40 @@ def trials_story() -> StoryLog:
 
 
 def items_story() -> StoryLog:
-    items = ("a", "b")
-    story = trials_story()
-    story.tell("map.started", items=items_digest(items), count=2)
-    story.tell("map.items", items=items_digest(items), first=0, texts=list(items))
+    """A map whose first item is complete."""
+    story = StoryLog(START)
+    story.tell("map.started", slot="", items=items_digest(("a", "b")), count=2)
+    story.tell("map.items", slot="", items=items_digest(("a", "b")), first=0, texts=["a", "b"])
+    story.get(10, 200, 30)
+    story.launch(10, step=0)
+    params = {"item": 0}
+    story.tell("trial.created", trial=0, params=params, run_id="gpt-t0", metric="", direction="")
+    story.tell("trial.assigned", trial=0, resumed=False, usage={})
+    story.tell("trial.ended", trial=0, outcome="complete", why="its command is done")
     return story
 
 
 GRID = {"method": "grid", "parameters": {"lr": [0.1, 0.2]}, "metric": "loss", "goal": "minimize"}
 ITEMS = {"method": "items", "items": items_digest(("a", "b")), "trials": 2}
-#: By name: what has happened, what is wanted, what its slot says, and fields of its own.
-JOBS: dict[str, tuple[Callable[[], StoryLog], Goal, str, dict[str, Any]]] = {
-    "gpt": (running_story, Goal.RUN, "attempt 1 has run for 5 min", {}),
-    "dev": (idle_story, Goal.IDLE, "is ready", {}),
-    "bert": (waiting_story, Goal.RUN, "waits for capacity: us-central2-b refused 1 min ago", {}),
-    "sad": (failed_story, Goal.RUN, "gave up: it failed 4 times", {}),
-    "lost": (preempted_story, Goal.RUN, "waits for a new node", {}),
-    "fine": (done_story, Goal.RUN, "is done", {}),
-    "off": (done_story, Goal.GONE, "is stopped", {}),
-    "lrs": (trials_story, Goal.RUN, "trial 1 runs", {"sweep": GRID}),
-    "evals": (items_story, Goal.RUN, "item 1 runs", {"sweep": ITEMS}),
+#: By name: what has happened, what is wanted, and fields of its own.
+JOBS: dict[str, tuple[Callable[[], StoryLog], Goal, dict[str, Any]]] = {
+    "gpt": (running_story, Goal.RUN, {}),
+    "dev": (idle_story, Goal.IDLE, {}),
+    "bert": (waiting_story, Goal.RUN, {}),
+    "sad": (failed_story, Goal.RUN, {}),
+    "lost": (preempted_story, Goal.RUN, {}),
+    "fine": (done_story, Goal.RUN, {}),
+    "off": (done_story, Goal.GONE, {}),
+    "lrs": (trials_story, Goal.RUN, {"sweep": GRID}),
+    "evals": (items_story, Goal.RUN, {"sweep": ITEMS}),
 }
 
 
 def fill_store(fixed: FixedWorld) -> None:
     """Put the jobs and their logs where commands read them, and take the lease."""
     store = fixed.store()
-    for job, (tell, goal, _, fields) in JOBS.items():
+    for job, (_, goal, fields) in JOBS.items():
         document = {"name": job, **DOCUMENT, **fields}
-        store.append_events([rename_event(event, job) for event in tell().events])
         store.put_job(
             StoredJob(
                 job=job,
@@ -353,21 +380,39 @@ def fill_store(fixed: FixedWorld) -> None:
                 who="ann@desk",
             )
         )
-    store.put_slot_messages({f"{job}-0": row[2] for job, row in JOBS.items()})
+    place = project_access.resolve_access(os.environ)
+    slots = load_desired_state(store.stored_jobs(), place, owner="7kq").desired_slots.slots
+    for job, (tell, *_) in JOBS.items():
+        slot = slots[f"{job}-0"]
+        store.append_events([rename_event(event, slot) for event in tell().events])
     started = HistoryEvent(at=NOW - 600, kind="engine.started", facts={"pid": 4242})
     store.append_events([started])
     holder = LeaseHolder(pid=4242, host="desk", who="ann@desk")
     assert store.take_lease(holder, NOW - 600, DAY_S) is not None
     store.close()
+    write_samples(place.store_folder)
     write_logs(fixed)
 
 
-def rename_event(event: HistoryEvent, job: str) -> HistoryEvent:
-    """Return the same event of another job, in a zone that exists."""
-    text = json.dumps(asdict(event)).replace("gpt", job)
-    text = text.replace('"zone": "z"', f'"zone": "{ZONE}"').replace('"price": 3600.0', '"price": 9')
-    text = text.replace('"runtime": "r"', '"runtime": "tpu-ubuntu2204-base"')
+def rename_event(event: HistoryEvent, slot: Slot) -> HistoryEvent:
+    """Return the same event of another slot, with what it is offered and runs."""
+    text = json.dumps(asdict(event)).replace("gpt", slot.job)
+    for found, shown in (
+        ('"zone": "z"', f'"zone": "{ZONE}"'),
+        ('"price": 3600.0', '"price": 9.0'),
+        ('"runtime": "r"', '"runtime": "tpu-ubuntu2204-base"'),
+        ('"node_digest": "d"', f'"node_digest": "{slot.node_digest}"'),
+        ('"code_digest": "c"', f'"code_digest": "{slot.code_digest}"'),
+    ):
+        text = text.replace(found, shown)
     return HistoryEvent(**json.loads(text))
+
+
+def write_samples(store_folder: Path) -> None:
+    samples = SampleStore(store_folder)
+    values = [value("loss", NOW - ago, 2.0 + ago / 100) for ago in (300.0, 200.0, 100.0)]
+    samples.put_samples([], values)
+    samples.close()
 
 
 def write_logs(fixed: FixedWorld) -> None:

@@ -23,10 +23,15 @@ def list_pages(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple
             yield from list_pages(below, (*words, name))
 
 
-def test_the_first_page(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_pages_of_all_commands(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert run(["--help"]) == 0
-    check_golden("help/herd.txt", capfd.readouterr().out)
+    text = ""
+    for option in ("--help", "--all"):
+        assert run([option]) == 0
+        text += f"$ herd {option}\n{capfd.readouterr().out}\n"
+    check_golden("help/herd.txt", text)
     check_no_other_files("help/*", [f"help/{name}.txt" for name in ["herd", *COMMANDS]])
 
 
