@@ -94,25 +94,25 @@ def _gang_row(run: str, idle: str, gone: str) -> Mapping[Goal, GangAction]:
 #: Rows: the bid's role. Columns: its phase. a ask, w wait, x withdraw, . leave. A bid on which an
 #: attempt is not over is withdrawn only when it is.
 BIDS: Mapping[Role, Mapping[BidPhase, BidAction]] = {
-    #                    calling            ready             vanished
-    #                    |   hidden         |   unhealthy     |   refused
-    #                    |   |   unseen     |   |   ending    |   |   leaving
-    #                    |   |   |   queued |   |   |   lost  |   |   |   unknown
-    #                    |   |   |   |   granted|   |   |     |   |   |   |
-    Role.INCUMBENT: _bid_row(".   .   a   w   w   .   w   w   x   x   x   w   ."),
-    Role.CANDIDATE: _bid_row(".   .   a   w   w   w   w   w   x   x   x   w   ."),
-    Role.SURPLUS:   _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
-    Role.OUTDATED:  _bid_row(".   .   x   x   x   .   .   w   x   x   x   w   ."),
-    Role.UNHEALTHY: _bid_row(".   .   x   x   w   .   .   w   x   x   x   w   ."),
-    Role.DEAD:      _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   ."),
-    Role.UNWANTED:  _bid_row(".   .   x   x   x   x   x   w   x   x   x   w   x"),
-    Role.WITHDRAWN: _bid_row(".   .   w   x   x   x   x   w   x   w   x   w   x"),
-    Role.ORPHAN:    _bid_row(".   .   .   .   .   .   .   .   .   .   .   .   ."),
+    #                         calling                 ready               vanished
+    #                         |   hidden              |   unhealthy       |   refused
+    #                         |   |   unseen          |   |   ending      |   |   leaving
+    #                         |   |   |   queued      |   |   |   lost    |   |   |   unknown
+    #                         |   |   |   |   granted |   |   |   |       |   |   |   |
+    Role.INCUMBENT: _bid_row(".   .   a   w   w       .   w   w   x       x   x   w   ."),
+    Role.CANDIDATE: _bid_row(".   .   a   w   w       w   w   w   x       x   x   w   ."),
+    Role.SURPLUS:   _bid_row(".   .   x   x   x       x   x   w   x       x   x   w   ."),
+    Role.OUTDATED:  _bid_row(".   .   x   x   x       .   .   w   x       x   x   w   ."),
+    Role.UNHEALTHY: _bid_row(".   .   x   x   w       .   .   w   x       x   x   w   ."),
+    Role.DEAD:      _bid_row(".   .   x   x   x       x   x   w   x       x   x   w   ."),
+    Role.UNWANTED:  _bid_row(".   .   x   x   x       x   x   w   x       x   x   w   x"),
+    Role.WITHDRAWN: _bid_row(".   .   w   x   x       x   x   w   x       w   x   w   x"),
+    Role.ORPHAN:    _bid_row(".   .   .   .   .       .   .   .   .       .   .   .   ."),
 }  # fmt: skip
 
 #: Rows: the gang's state. Columns: the slot's goal.
 GANG: Mapping[GangState, Mapping[Goal, GangAction]] = {
-    #                         RUN        IDLE       GONE
+    #                                RUN        IDLE       GONE
     GangState.NOWHERE:     _gang_row("wait",    "wait",    "leave"),
     GangState.BOOTING:     _gang_row("wait",    "wait",    "leave"),
     GangState.BARE:        _gang_row("prepare", "prepare", "leave"),
