@@ -11,7 +11,6 @@ from pathlib import Path
 from tpuherd_sim.hosts import init, netlink, rootfs_layers, syscalls
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 from tpuherd_sim.hosts.messages import Message
-from tpuherd_sim.hosts.private_files import find_private_files
 
 FIRST_ID, IDS = HOSTS_UID, 65536  #: the hosts' user ids on this machine
 NO_SUCH_DEVICE = 19
@@ -29,7 +28,7 @@ class NamespaceBackend:
     def __init__(self, order: Message) -> None:
         files = rootfs_layers.read_rootfs_files()
         self.single_id = order["mode"] != "namespaces-root"
-        private = [] if self.single_id else find_private_files(Path("/usr"))
+        private = [] if self.single_id else rootfs_layers.find_private_files(Path("/usr"))
         self.disk_bytes: int = order["disk_bytes"]
         self.lowers = {
             "usr": "/usr",

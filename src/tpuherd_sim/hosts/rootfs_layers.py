@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 #: What a host inherits from the machine's /etc. This is an allow list: everything else stays out.
@@ -197,6 +198,25 @@ def copy_skeleton(source: Path, target: Path) -> None:
         for name in names:
             Path(copied, name).mkdir()
             left.append((f"{above}/{name}", f"{copied}/{name}"))
+
+
+def find_private_files(top: Path) -> list[Path]:
+    """Everything below `top` that not everyone may read; folders without what is in them."""
+    private, left = [], [str(top)]
+    while left:
+        try:
+            with os.scandir(left.pop()) as entries:
+                found = [one for one in entries if not one.is_symlink()]
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        for entry in found:
+            with suppress(FileNotFoundError):
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISDIR(mode) and mode & 0o5 == 0o5:
+                    left.append(entry.path)
+                elif not mode & 0o4 or stat.S_ISDIR(mode):
+                    private.append(Path(entry.path))
+    return private
 
 
 def hide_private_files(private: Iterable[Path], source: Path, target: Path) -> None:
