@@ -2,6 +2,7 @@
 
 import hashlib
 import stat
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,6 +26,14 @@ from tpuherd_host.agent.snapshots.manifest import (
     unpack_rows,
 )
 from tpuherd_host.agent.snapshots.stream import (
+    BLOCK,
+    DEFLATED,
+    END,
+    LIKE,
+    LIKENESS,
+    NUMBER,
+    SAME,
+    SAMENESS,
     BrokenStream,
     ContentReader,
     StreamContent,
@@ -134,29 +143,25 @@ def test_a_stream_is_received_as_sent(
     assert next(waiting, b"") == b""
 
 
-@settings(max_examples=60)
-@given(
-    old=some.lists(some.binary(max_size=300), min_size=1, max_size=9).map(b"|".join),
-    times=some.sampled_from([1, 7, 90]),
-    edit=some.binary(max_size=700),
-    at=some.floats(0, 1),
-    gone=some.integers(0, 40_000),
-)
-def test_a_stream_with_deltas_is_received_as_sent(
-    old: bytes, times: int, edit: bytes, at: float, gone: int
-) -> None:
-    old = old * times + b"."
-    start = int(len(old) * at)
-    pieces = [old[:start] + edit + old[start + gone :], b"another"]
-    contents = [StreamContent(0, len(pieces[0]), pieces[:1], old), StreamContent(1, 7, pieces[1:])]
-    sent = b"".join(encode_stream({}, b"rows", contents, lambda: 6))
-    coming = iter([sent])
+def test_deltas_of_an_earlier_controller_are_received() -> None:
+    """A part of the old content, then what is compressed with it as the dictionary."""
+    old = b"".join(b"line %d\n" % number for number in range(400))
+    new = old[:2000] + b"another line\n" + old[2000:]
+    press = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=old[1000:])
+    changed = press.compress(new[2000:]) + press.flush()
+    plain = zlib.compress(NUMBER.pack(2) + b"{}" + NUMBER.pack(7))
+    blocks = [
+        (DEFLATED, plain),
+        (SAME, SAMENESS.pack(7, 0, 2000)),
+        (LIKE, LIKENESS.pack(7, 1000) + changed),
+        (END, b""),
+    ]
+    sent = iter([b"".join(BLOCK.pack(kind, len(piece)) + piece for kind, piece in blocks)])
     source = ContentReader(
-        decode_blocks(read_blocks(lambda: next(coming, b"")), lambda number: [old][number])
+        decode_blocks(read_blocks(lambda: next(sent, b"")), lambda number: {7: old}[number])
     )
-    assert source.read_bytes(source.read_head()["body"]) == b"rows"
-    for number, each in enumerate(pieces):
-        assert (source.read_number(), source.read_bytes(len(each))) == (number, each)
+    assert source.read_head() == {}
+    assert (source.read_number(), source.read_bytes(len(new))) == (7, new)
     source.drain()
 
 
@@ -196,11 +201,9 @@ def test_an_offer_gives_every_host_all_that_it_lacks(
         assert offered.base is None or offered.base in have["whole"]
         assert apply_diff(base, offered.gone, offered.put) == now
         assert content_sizes(map(parse_row, now)).keys() <= here | given_ids
-    for number, id, size, old in offered.give:
+    for number, id, size in offered.give:
         one: ManifestRow = parse_row(now[number])
         assert (one.id, one.size) == (id, size)
-        was = map(parse_row, archive[offered.base or rows_id(now).hex()])
-        assert old is None or (one.path, old) in [(each.path, each.id) for each in was]
 
 
 @given(some.integers(0, 300), some.integers(1, 6))

@@ -10,9 +10,8 @@ from tpuherd_host.agent.snapshots.manifest import (
     diff_rows,
     pack_rows,
     parse_row,
-    row_at_path,
 )
-from tpuherd_host.agent.snapshots.stream import LIKE_MAX, StreamContent
+from tpuherd_host.agent.snapshots.stream import StreamContent
 
 BASE_LETTERS = (
     16  #: letters of a snapshot's id that are sent; the result is verified by the whole id
@@ -28,7 +27,6 @@ class SentContent(NamedTuple):
     number: int  #: of its row
     id: bytes
     size: int
-    old: bytes | None = None  #: the content that it replaces, which all hosts have
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,13 +52,10 @@ class Delta:
         """The changed rows: removed ones, then added ones."""
         return pack_rows(self.gone) + pack_rows(self.put)
 
-    def iter_contents(
-        self, pieces: LoadPieces, kept: Callable[[bytes], bool]
-    ) -> Iterator[StreamContent]:
-        """The contents to send, each with the content it replaces if we still have that."""
-        for number, id, size, old in self.give:
-            like = b"".join(pieces(old)) if old and kept(old) else b""
-            yield StreamContent(number, size, pieces(id), like)
+    def iter_contents(self, pieces: LoadPieces) -> Iterator[StreamContent]:
+        """The contents to send."""
+        for number, id, size in self.give:
+            yield StreamContent(number, size, pieces(id))
 
 
 def compute_delta(
@@ -74,16 +69,11 @@ def compute_delta(
     lacking: set[bytes] = set()
     for have in haves:
         lacking |= wanted.keys() - contents_on_host(have, list(wanted), base_rows, rows_of)
-    give = []
-    for id, size in wanted.items():
-        if id in lacking:
-            old = row_at_path(base_rows, found[numbers[id]].path)
-            like = old is not None and not old.is_link and max(size, old.size) <= LIKE_MAX
-            give.append(SentContent(numbers[id], id, size, old.id if old and like else None))
+    give = tuple(SentContent(numbers[id], id, size) for id, size in wanted.items() if id in lacking)
     if base is None:
-        return Delta(base=None, gone=(), put=tuple(rows), give=tuple(give))
+        return Delta(base=None, gone=(), put=tuple(rows), give=give)
     gone, put = diff_rows(base_rows, rows)
-    return Delta(base=base, gone=tuple(gone), put=tuple(put), give=tuple(give))
+    return Delta(base=base, gone=tuple(gone), put=tuple(put), give=give)
 
 
 def common_base(

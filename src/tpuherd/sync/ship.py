@@ -50,7 +50,6 @@ async def ship(
             rows=snapshot.rows,
             pieces=blobs.read_pieces,
             rows_of=archive.load_rows,
-            kept=blobs.__contains__,
         )
         return await deliver_payload(payload, dest, links, report=report, options=options)
 

@@ -51,9 +51,7 @@ async def load_payload(id: str, source: Link, archive: Archive) -> Payload:
             raise OperationFailed(f"{name} has the environment but did not pass all of it on")
         yield from blobs.read_pieces(content)
 
-    return Payload(
-        id=id, rows=rows, pieces=pieces, rows_of=archive.load_rows, kept=blobs.__contains__
-    )
+    return Payload(id=id, rows=rows, pieces=pieces, rows_of=archive.load_rows)
 
 
 async def fetch_rows(id: str, source: Link, archive: Archive) -> list[bytes]:

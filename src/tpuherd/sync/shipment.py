@@ -41,7 +41,6 @@ class Payload:
     rows: Sequence[bytes]
     pieces: LoadPieces
     rows_of: LoadRows = lambda id: None
-    kept: Callable[[bytes], bool] = lambda id: False  #: whether we have a content, even an old one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -257,7 +257,7 @@ class Transfer:
             return await await_reply(call)
 
     def encode_blocks(self, delta: Delta, up: UploadMeter) -> Iterator[bytes]:
-        contents = delta.iter_contents(self.payload.pieces, self.payload.kept)
+        contents = delta.iter_contents(self.payload.pieces)
         return encode_stream(
             delta.stream_head(), delta.stream_body(), contents, up.compression_level, COMPRESSOR
         )

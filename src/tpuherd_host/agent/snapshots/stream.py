@@ -1,24 +1,22 @@
 """The stream in which a snapshot travels: compressed once, relayed unchanged, read piecewise.
 
-The outer layer is blocks of kind and length: compressed; stored (what zlib would not shrink); a
-delta to the content that it replaces, which the host has: a part of it, or compressed with it as
-the dictionary; or the end. The inner layer is a head (JSON), a body (rows), then contents, each
-after the number of its row.
+The outer layer is blocks of kind and length: compressed; stored (what zlib would not shrink); or
+the end. Controllers of protocol 1 may also send a delta to the content that is replaced, which the
+host has: a part of it, or compressed with it as the dictionary. The inner layer is a head (JSON), a
+body (rows), then contents, each after the number of its row.
 """
 
 import json
 import struct
 import zlib
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple
 
 BLOCK = struct.Struct(">BI")
 NUMBER = struct.Struct(">I")
 LIKENESS = struct.Struct(">II")  #: a row's number, and where its old content begins to be similar
 SAMENESS = struct.Struct(">III")  #: a row's number, and which part of its old content is the same
 DEFLATED, FRESH, STORED, END, LIKE, SAME = 1, 2, 3, 4, 5, 6  #: FRESH begins a new zlib stream
-LIKE_MAX = 4 << 20  #: bytes; larger files are sent without comparing them with their old content
-SAME_MIN = 512  #: bytes; shorter common prefixes and suffixes are not used
-LIKE_PIECE, LIKE_SLACK = 1 << 14, 1 << 13  #: an edit may move what follows it by this much
+LIKE_PIECE = 1 << 14  #: bytes of a content in a LIKE block
 BLOCK_MAX = 1 << 21
 BATCH = 60_000  #: bytes are collected up to this size before they are sent
 PLAIN_MAX = 1 << 20
@@ -40,7 +38,6 @@ class StreamContent(NamedTuple):
     number: int
     size: int
     pieces: Iterable[bytes]
-    like: bytes = b""  #: the content that it replaces, if the receiver has it
 
 
 class BlockWriter:
@@ -62,23 +59,6 @@ class BlockWriter:
         """Add bytes to send as they are."""
         self._flush(zlib.Z_SYNC_FLUSH)
         self._add_block(STORED, piece)
-
-    def put_delta(self, number: int, piece: bytes, old: bytes) -> None:
-        """Add a whole content as a delta to the one it replaces."""
-        self.put(NUMBER.pack(number))
-        self._flush(zlib.Z_SYNC_FLUSH)
-        front, back = common_ends(piece, old)
-        if front:
-            self._add_block(SAME, SAMENESS.pack(number, 0, front))
-        for at in range(front, len(piece) - back, LIKE_PIECE):
-            some = piece[at : min(at + LIKE_PIECE, len(piece) - back)]
-            start = max(0, at - LIKE_SLACK)
-            press = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=delta_dictionary(old, start))
-            self._add_block(
-                LIKE, LIKENESS.pack(number, start) + press.compress(some) + press.flush()
-            )
-        if back:
-            self._add_block(SAME, SAMENESS.pack(number, len(old) - back, back))
 
     def set_level(self, level: int) -> None:
         if level != self.level:
@@ -126,11 +106,6 @@ def encode_stream(
         if press.size >= BATCH:
             yield press.take_blocks()
     for content in contents:
-        if content.like:
-            press.put_delta(content.number, b"".join(content.pieces), content.like)
-            if press.size >= BATCH:
-                yield press.take_blocks()
-            continue
         press.set_level(level())
         press.put(NUMBER.pack(content.number))
         stored = None
@@ -149,27 +124,8 @@ def encode_stream(
     yield press.take_blocks()
 
 
-def common_ends(piece: bytes, old: bytes) -> Tuple[int, int]:
-    """Return the lengths of a common prefix and suffix; 0 if they are short."""
-    front = common_prefix_length(piece, old)
-    front = front if front >= SAME_MIN else 0
-    back = common_prefix_length(piece[front:][::-1], old[front:][::-1])
-    return front, back if back >= SAME_MIN else 0
-
-
-def common_prefix_length(one: bytes, other: bytes) -> int:
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def delta_dictionary(old: bytes, start: int) -> bytes:
-    """Return the part of a content to use as the dictionary; zlib takes no empty one."""
+    """Return the part of a content that is the dictionary; zlib takes no empty one."""
     return old[start : start + (1 << zlib.MAX_WBITS)] or b"\0"
 
 
