@@ -184,9 +184,6 @@ EFFECTS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.SweepProcesses: sweep,
     messages.FindChipUsers: look_at_chips,
     messages.CheckAdopted: look_for_end,
-    messages.FindAptHolder: lambda machine, effect: machine.handle_event(
-        messages.AptHolderFound(effect.work, "")
-    ),
     messages.FeedInput: lambda machine, effect: machine.handle_event(
         messages.InputConsumed(effect.work, len(effect.piece or b""))
     ),

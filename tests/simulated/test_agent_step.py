@@ -144,7 +144,7 @@ class Chaos(EngineHarness):
             arguments["stdin"] = self.dice.random() < 0.5
             arguments["log_bytes"] = 1 << 20
         if verb in ("setup", "start"):
-            steps = [{"argv": ["s"], "hash": self.dice.choice(["", "h"]), "apt": bool(id % 3)}]
+            steps = [{"argv": ["s"], "hash": self.dice.choice(["", "h"])}]
             arguments["steps" if verb == "setup" else "setup"] = steps
         if self.dice.random() < 0.3:
             arguments["lease_s"] = 20
@@ -200,7 +200,6 @@ class Chaos(EngineHarness):
             messages.OutputsClosed(id),
             messages.ProcessesCounted(id, self.dice.choice([0, 0, 2])),
             messages.ChipUsersFound(id, self.dice.choice([(), (row,)])),
-            messages.AptHolderFound(id, self.dice.choice(["", "apt"])),
             messages.LogTailRead(id, self.dice.choice([(), ("Could not get lock",)])),
             messages.StepReported({"attempt": id, "step": 1}),
             messages.HostNotice("preempted", self.dice.choice(["TRUE", "FALSE"])),
@@ -222,7 +221,6 @@ class Chaos(EngineHarness):
             self.happen(
                 messages.ProcessesCounted(work, 0),
                 messages.ChipUsersFound(work, ()),
-                messages.AptHolderFound(work, ""),
             )
             self.happen(messages.LogTailRead(work, ()))
         self.pass_time(1.0)

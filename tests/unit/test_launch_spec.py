@@ -11,6 +11,7 @@ from tests.unit.test_jobfile_slots import EVERYTHING, job, stored_job
 from tpuherd.engine.gang_client import command_arguments
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.launch_spec import (
+    APT_WAITS,
     STAGGER_FROM,
     STAGGER_S_MAX,
     build_launch_spec,
@@ -113,8 +114,7 @@ def test_a_step_depends_on_earlier_steps_and_the_variables() -> None:
 
 def test_steps_are_encoded_for_the_agent() -> None:
     (apt, pip) = order(setup=["sudo apt-get install -y g++", "pip install x"], env={"A": "1"}).setup
-    assert apt["apt"] is True
-    assert pip["apt"] is False
+    assert apt["shell"].splitlines() == [APT_WAITS, "sudo apt-get install -y g++"]
     assert (pip["name"], pip["shell"].splitlines()[-1]) == ("2 pip install x", "pip install x")
     assert pip["directory"] == "herd/gpt"
     assert pip["env"] == {"A": "1"}

@@ -214,11 +214,12 @@ NET_RULES = (
     Rule(
         id="apt-lock",
         kind=NET,
-        pattern=r"Could not get lock /var/lib/(?:dpkg|apt)"
-        r"|is held by process \d+ \((?:unattended-upgr|apt|dpkg)",
+        pattern=r"(?<!cache lock: )Could not get lock /var/lib/(?:dpkg|apt)"
+        r"|dpkg: .+ is held by process \d+",
         words=("Could not get lock /var/lib", "is held by process"),
         cause="a new host installs updates in its first minutes",
-        fix="`apt-get -o DPkg::Lock::Timeout=600 install …` in `setup:`",
+        fix="`until sudo apt-get update; do sleep 5; done` in `setup:`, where `apt-get install`"
+        " waits by itself",
         source="Levanter's set-up script",
         evidence="report",
     ),

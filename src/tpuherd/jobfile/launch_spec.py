@@ -37,6 +37,9 @@ PRESENCE = {
     "uv": 'PATH="$PATH:$HOME/.local/bin"; command -v uv >/dev/null ||'
     " python3 -m pip install --quiet --user uv",
 }
+#: Prepended to a step that uses apt: it then waits while the host's first updates hold its lock.
+APT_CONF = "/etc/apt/apt.conf.d/90tpuherd"
+APT_WAITS = f"echo 'DPkg::Lock::Timeout 600;' | sudo -n tee {APT_CONF} >/dev/null 2>&1"
 FETCHES = re.compile(r"(?:^|[\s;&|(/])(?:pip3?|uv|apt|apt-get|conda|mamba|poetry|pdm)\s")
 
 
@@ -123,7 +126,6 @@ def setup_steps(
             "shell": with_installers(text),
             "env": dict(job.env),
             "hash": before,
-            "apt": bool(APT.search(text)),
             **({"directory": f"{FOLDER}/{job.name}"} if snapshot else {}),
             **({"environment": key} if key else {}),
         })  # fmt: skip
@@ -131,9 +133,11 @@ def setup_steps(
 
 
 def with_installers(text: str) -> str:
-    """Make sure that the step finds its package installer, if the host's Python can provide it."""
+    """Make sure that the step finds its package installer, and that apt waits for its lock."""
     used = set(re.findall(r"(?:^|[\s;&|(])(pip3?(?=\s)|uv(?=x?\s))", text))
-    return "\n".join([*(line for tool, line in PRESENCE.items() if tool in used), text])
+    before = [line for tool, line in PRESENCE.items() if tool in used]
+    before += [APT_WAITS] if APT.search(text) else []
+    return "\n".join([*before, text])
 
 
 def step_inputs(text: str, snapshot: str, files: Mapping[str, str] | None) -> list[str]:

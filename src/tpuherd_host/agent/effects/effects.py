@@ -11,7 +11,7 @@ from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.step_reports import VARIABLE, socket_path
 from tpuherd_host.agent.environments.environment_folders import activation_variables
 from tpuherd_host.agent.frames import pack_data
-from tpuherd_host.agent.host import apt_lock, chip_users
+from tpuherd_host.agent.host import chip_users
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import COMMAND, UNBORN, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
@@ -274,10 +274,6 @@ def find_chip_users(runtime: AgentRuntime, effect: messages.FindChipUsers) -> No
     runtime.add_event(messages.ChipUsersFound(effect.work, tuple(rows)))
 
 
-def find_apt_holder(runtime: AgentRuntime, effect: messages.FindAptHolder) -> None:
-    runtime.add_event(messages.AptHolderFound(effect.work, apt_lock.lock_holder()))
-
-
 EFFECT_HANDLERS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
     messages.SendFrame: send_frame,
     messages.SendLog: send_log,
@@ -291,7 +287,6 @@ EFFECT_HANDLERS: Dict[Type[Any], Callable[[AgentRuntime, Any], None]] = {
     messages.SendSignal: send_signal,
     messages.SweepProcesses: sweep_processes,
     messages.FindChipUsers: find_chip_users,
-    messages.FindAptHolder: find_apt_holder,
     messages.FeedInput: task_io.feed_input,
     messages.ResizeTerminal: task_io.resize_terminal,
     messages.AppendNote: task_io.append_note,

@@ -9,7 +9,6 @@ from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
 from tpuherd_host.agent import processes
 from tpuherd_host.agent.host import (
-    apt_lock,
     chip_users,
     clean,
     host_facts,
@@ -28,6 +27,12 @@ BIGGEST = 3  #: processes, by memory
 PAGE = os.sysconf("SC_PAGE_SIZE")
 #: Lock files of other users, which libtpu of ours does not open but a reader may want to know.
 FOREIGN_LOCKS = "/tmp/libtpu_lock_*/libtpu_lockfile"
+APT_LOCKS = (
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/lib/apt/lists/lock",
+    "/var/cache/apt/archives/lock",
+)
 THREADS_AT, PAGES_AT = 17, 21  #: words of /proc/PID/stat behind the name
 
 Row = Dict[str, Any]
@@ -220,7 +225,7 @@ def collect_identity(call: ThreadedCall) -> Row:
 
 def collect_apt(call: ThreadedCall) -> Row:
     """Return who holds apt's lock; an empty row if nobody does."""
-    for path in apt_lock.LOCKS:
+    for path in APT_LOCKS:
         pid = chip_users.listed_holder(path)
         if pid is not None:
             words = stat_words(str(pid))

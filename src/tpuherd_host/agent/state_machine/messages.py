@@ -85,13 +85,6 @@ class ChipUsersFound(NamedTuple):
     holders: Tuple[Mapping[str, Any], ...]
 
 
-class AptHolderFound(NamedTuple):
-    """Who holds apt's locks; empty if they are free."""
-
-    work: str
-    holder: str
-
-
 class LogTailRead(NamedTuple):
     work: str
     lines: Tuple[str, ...]
@@ -225,12 +218,6 @@ class FindChipUsers(NamedTuple):
     work: str
 
 
-class FindAptHolder(NamedTuple):
-    """Answered by AptHolderFound."""
-
-    work: str
-
-
 class CheckAdopted(NamedTuple):
     """Find out whether an adopted process still runs, and how it ended."""
 
@@ -320,12 +307,12 @@ class DropThread(NamedTuple):
 Event = Union[
     ConnectionOpened, FrameReceived, ConnectionClosed, BytesFlushed, ProcessStarted,
     SpawnFailed, ProcessEnded, LogGrew, OutputsClosed, InputConsumed, ProcessesCounted,
-    ChipUsersFound, AptHolderFound, LogTailRead, StepReported, HostNotice, HostSampled,
+    ChipUsersFound, LogTailRead, StepReported, HostNotice, HostSampled,
     ThreadSent, ThreadRead, ThreadAnswered, ThreadEvent, TasksCleaned, TimerFired,
 ]  # fmt: skip
 Effect = Union[
     SendFrame, SendLog, CloseConnection, SpawnProcess, FeedInput, SendSignal, SweepProcesses,
-    ResizeTerminal, FindChipUsers, FindAptHolder, CheckAdopted, AppendNote, PauseOutput,
+    ResizeTerminal, FindChipUsers, CheckAdopted, AppendNote, PauseOutput,
     ReadLogTail, SaveTask, ForgetTask, SaveEpochs, SaveStamp, ReadSample, StartThread,
     PassThreadData, GrantThreadCredit, DropThread,
 ]  # fmt: skip

@@ -4,7 +4,6 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Type
 
 from tpuherd_host.agent.state_machine import deadman, rpc_attempts, rpc_calls, task_lifecycle
 from tpuherd_host.agent.state_machine.messages import (
-    AptHolderFound,
     BytesFlushed,
     ChipUsersFound,
     ConnectionClosed,
@@ -125,7 +124,6 @@ RULES: Dict[Type[Any], Callable[[Transition, Any], None]] = {
     InputConsumed: rpc_calls.handle_input_consumed,
     ProcessesCounted: task_lifecycle.handle_counted,
     ChipUsersFound: task_lifecycle.handle_chip_users,
-    AptHolderFound: task_lifecycle.handle_apt_holder,
     LogTailRead: task_lifecycle.handle_log_tail,
     StepReported: rpc_attempts.apply_report,
     HostNotice: handle_notice,

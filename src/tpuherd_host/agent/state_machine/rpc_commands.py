@@ -189,7 +189,7 @@ def parse_stage(content: CallArguments) -> Stage:
     """Return what a call or a setup step executes."""
     asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
-        apt=bool, preload=bool, environment=str,
+        preload=bool, environment=str,
     )  # fmt: skip
     env: Dict[str, str] = asked.get("env", {})
     argv: Tuple[str, ...] = tuple(asked.get("argv", ()))
@@ -207,7 +207,6 @@ def parse_stage(content: CallArguments) -> Stage:
         directory=asked.get("directory"),
         stamp=asked.get("hash", ""),
         delay_s=max(0.0, asked.get("delay_s", 0.0)),
-        apt=asked.get("apt", False),
         preload=asked.get("preload", True),
         environment=parse_environment(asked.get("environment", "")),
     )

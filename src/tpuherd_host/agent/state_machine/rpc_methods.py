@@ -72,9 +72,8 @@ Setup
            again. A failed step ends it: see "stage", "stage_name", "exit" and "tail". "taken":
            the id belongs to other steps. "secrets" are variables of all steps; other values do
            not make it another setup. STEP: {"name","argv" | "shell","env","directory","hash"="",
-           "delay_s"=0,"apt"=false,"environment"=""}: skipped if its hash was stamped on this
-           host; "delay_s" is the caller's jitter; "apt" waits for apt's locks and retries if
-           another process takes them first. Steps run without the host's LD_PRELOAD.
+           "delay_s"=0,"environment"=""}: skipped if its hash was stamped on this host;
+           "delay_s" is the caller's jitter. Steps run without the host's LD_PRELOAD.
 
            In argv, "$AGENT" is the agent's own file. "environment", also of run and start: the
            key of the Python environment that the process uses, or "current".

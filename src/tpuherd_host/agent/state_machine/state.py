@@ -8,7 +8,7 @@ from tpuherd_host.agent.frames import WINDOW
 COMMAND, ATTEMPT, SETUP = "command", "attempt", "setup"
 
 #: The phases of a task, in order. Those in LIVE have processes or will have.
-WAITING = "waiting"  #: for a stage's delay, or for apt's locks
+WAITING = "waiting"  #: for a stage's delay
 STARTING = "starting"
 RUNNING = "running"
 SWEEPING = "sweeping"  #: the leader has ended, the other processes are being stopped
@@ -38,7 +38,6 @@ class Stage(NamedTuple):
     directory: Optional[str] = None
     stamp: str = ""  #: skipped if this host has the stamp; stamped on success
     delay_s: float = 0.0
-    apt: bool = False  #: wait for apt's locks; retry if another process gets them
     preload: bool = True  #: keep the host's LD_PRELOAD
     environment: str = ""  #: the key of the Python environment to use, or `current`
 
@@ -100,7 +99,6 @@ class Task(NamedTuple):
     feeder: Optional[Tuple[int, int]] = None  #: the connection and call that feed its input
     unseen: bool = False  #: it is not known how it ended
     adopted: bool = False  #: started by an earlier agent: its end is read from a file
-    retried: int = 0
     signed: str = ""  #: hash of the request, so that it can be repeated
 
     @property

@@ -5,10 +5,8 @@ from typing import Optional, Tuple
 
 from tpuherd_host.agent.state_machine.messages import (
     AppendNote,
-    AptHolderFound,
     CheckAdopted,
     ChipUsersFound,
-    FindAptHolder,
     FindChipUsers,
     ForgetTask,
     LogGrew,
@@ -51,17 +49,14 @@ SWEEP_S = 0.2
 ORPHAN_GRACE_S = 30.0  #: for tasks without a record
 REST_GRACE_S = 5.0  #: for processes that an attempt leaves behind
 FREE_S = 30.0  #: how long chips may take to become free
-APT_S = 5.0
-APT_TRIES = 5
 LOOK_S = 0.5
-APT_BUSY = ("Could not get lock", "is held by process", "Unable to acquire the dpkg")
 COMMANDS_KEPT = 300
 UNSEEN = "its exit status is unknown: the agent was killed too, as when a host goes down"
 STDERR_PORT, WORD_PORT = 2, 3
 
 
 def begin_stage(transition: Transition, work: Task) -> Task:
-    """Start the next stage without a stamp: now, or when its delay is over and apt is free."""
+    """Start the next stage without a stamp: now, or when its delay is over."""
     while work.stage < len(work.stages) - 1:
         stage = work.stages[work.stage]
         if not stage.stamp or stage.stamp not in transition.state.stamps:
@@ -70,7 +65,7 @@ def begin_stage(transition: Transition, work: Task) -> Task:
     stage = work.stages[work.stage]
     if stage.stamp and stage.stamp in transition.state.stamps:  # the last stage of a setup
         return finish_task(transition, work._replace(ending=Ending(exit=0)))
-    if stage.delay_s or stage.apt:
+    if stage.delay_s:
         return transition.put_task(work._replace(phase=WAITING, due=transition.now + stage.delay_s))
     return spawn_stage(transition, work)
 
@@ -168,12 +163,8 @@ def handle_ended(transition: Transition, event: ProcessEnded) -> None:
     if ending.exit == 0 and stage.stamp:
         transition.add_effects(SaveStamp(stage.stamp, stage.name))
         transition.state = transition.state._replace(stamps=transition.state.stamps | {stage.stamp})
-    if ending.exit and stage.apt and work.kill_at is None and work.retried < APT_TRIES:
-        transition.put_task(work)
-        transition.add_effects(ReadLogTail(work.id))  # did another process get apt's lock first?
-        return
     if ending.exit == 0 and work.kill_at is None and work.stage < len(work.stages) - 1:
-        after = work._replace(stage=work.stage + 1, retried=0, ending=Ending(), ended=None)
+        after = work._replace(stage=work.stage + 1, ending=Ending(), ended=None)
         transition.save_task(begin_stage(transition, after))
         return
     finish_task(transition, work)
@@ -205,11 +196,7 @@ def on_due(transition: Transition, work: Task) -> None:
     """Do what the task's phase was waiting for."""
     now = transition.now
     if work.phase == WAITING:
-        if work.stages[work.stage].apt:
-            transition.put_task(work._replace(due=now + APT_S))
-            transition.add_effects(FindAptHolder(work.id))
-        else:
-            spawn_stage(transition, work)
+        spawn_stage(transition, work)
     elif work.phase == RUNNING:
         kill = work.kill_at is not None and now >= work.kill_at
         transition.put_task(work._replace(due=now + (1.0 if kill else LOOK_S)))
@@ -260,33 +247,11 @@ def handle_chip_users(transition: Transition, event: ChipUsersFound) -> None:
         close_task(transition, work._replace(free=free, holders=event.holders))
 
 
-def handle_apt_holder(transition: Transition, event: AptHolderFound) -> None:
-    """Start the stage when apt's locks are free."""
-    work = transition.state.works.get(event.work)
-    if work is None or work.phase != WAITING:
-        return
-    if not event.holder:
-        spawn_stage(transition, work)
-    elif not work.retried:
-        transition.put_task(work._replace(retried=1))
-        transition.add_effects(
-            AppendNote(work, WORD_PORT, f"waiting for apt's lock, held by {event.holder}")
-        )
-
-
 def handle_log_tail(transition: Transition, event: LogTailRead) -> None:
-    """Record the last lines, or see from them whether apt was busy."""
+    """Record the last lines."""
     work = transition.state.works.get(event.work)
-    if work is None or not work.is_live:
-        return
-    if work.phase == CLOSING:
+    if work is not None and work.phase == CLOSING:
         settle_task(transition, work._replace(tail=event.lines))
-    elif work.phase == RUNNING:
-        if any(word in line for line in event.lines for word in APT_BUSY):
-            again = work._replace(retried=work.retried + 1, ending=Ending(), ended=None)
-            transition.put_task(again._replace(phase=WAITING, due=transition.now + APT_S))
-        else:
-            finish_task(transition, work)
 
 
 def settle_task(transition: Transition, work: Task) -> Task:
