@@ -42,7 +42,7 @@ JSON: dict[str, tuple[str, ...]] = {
     "map status": ("map status evals --json",),
     "notify list": ("notify set receivers.yaml", "notify list --json"),
     "quota": ("quota --json",),
-    "report": ("report gpt --json",),
+    "cost": ("cost gpt --json",),
     "resume": ("stop gpt", "resume gpt --json"),
     "run": ("run job.yaml --json",),
     "run --dry-run": ("run job.yaml --dry-run --json",),
