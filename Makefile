@@ -80,7 +80,7 @@ bench: $(READY)  ## run the benchmarks, all or ONLY="exec sync", and write docs/
 bench-page: $(READY)  ## write docs/benchmarks.md from the results that there are
 	@$(PY) -m bench.page
 
-mutants: $(READY)  ## mutation tests of the planner: do the unit tests notice small changes?
+mutants: $(READY)  ## mutation tests of the pure packages: do the unit tests notice small changes?
 	@$(PY) scripts/mutants $(ARGS)
 
 docs: $(READY)  ## generate the pages of docs/reference

@@ -1,13 +1,21 @@
-"""The small changes that are made to a module of the planner, one at a time."""
+"""The small changes that are made to a pure module, one at a time."""
 
 import ast
 import copy
-from collections.abc import Iterator
+import random
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "tpuherd"
+#: The packages that decide, and what they decide on. All their modules are changed.
+PACKAGES = (
+    "planner", "history", "accounting", "sweeps", "diagnosis", "jobfile", "model", "catalogue",
+)  # fmt: skip
+JUDGEMENTS = "checks/judge_*.py"  #: pure modules of a package that is not
+ADAPTERS = {"sweeps.optuna_sampler"}  #: needs a library of others' that may not be there
+ROWS = {"_bid_row", "_gang_row"}  #: functions whose calls are the rows of the policy tables
 COMPARES = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -20,7 +28,17 @@ TWINS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 def module_path(module: str) -> Path:
     """Where a module such as planner.gang_actions is."""
-    return SOURCES / f"{module.replace('.', '/')}.py"
+    path = SOURCES / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def pure_modules() -> list[str]:
+    """Return all modules that are changed, such as planner.gang_actions."""
+    files = [file for name in PACKAGES for file in sorted((SOURCES / name).rglob("*.py"))]
+    files += sorted(SOURCES.glob(JUDGEMENTS))
+    paths = [file.parent if file.stem == "__init__" else file.with_suffix("") for file in files]
+    names = [".".join(path.relative_to(SOURCES).parts) for path in paths]
+    return [name for name in names if name not in ADAPTERS]
 
 
 @dataclass(frozen=True)
@@ -35,9 +53,23 @@ class Mutant:
     statement: int  #: the line where its statement begins: only a law that comes there can notice
 
 
+def choose_sample(
+    found: Sequence[Mutant], *, share: float, seed: int, whole: Collection[str]
+) -> list[Mutant]:
+    """Return a random share of the mutants of each package, and all of the `whole` ones."""
+    packages: dict[str, list[Mutant]] = {}
+    for one in found:
+        packages.setdefault(one.module.partition(".")[0], []).append(one)
+    chosen: set[Mutant] = set()
+    for name, mine in packages.items():
+        count = len(mine) if name in whole else max(1, round(share * len(mine)))
+        chosen.update(random.Random(f"{seed} {name}").sample(mine, min(count, len(mine))))
+    return [one for one in found if one in chosen]
+
+
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """What may become of one node: a word for it, and the other node."""
-    other = copy.deepcopy(node)
+    other = copy.copy(node)
     match other:
         case ast.Compare(ops=[op]) if type(op) in COMPARES:
             other.ops = [COMPARES[type(op)]()]
@@ -68,7 +100,7 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
 
 def other_calls(call: ast.Call, name: str) -> Iterator[tuple[str, ast.AST]]:
     """Calls of the wrong one, and rows of tables with a cell changed."""
-    if name in {"_row", "_gang"}:
+    if name in ROWS:
         yield from other_cells(call)
     elif name in {"any", "all"} or (name in TWINS and len(call.args) > 1):
         call.func = ast.Name(id=TWINS[name], ctx=ast.Load())
@@ -84,7 +116,7 @@ def other_cells(call: ast.Call) -> Iterator[tuple[str, ast.AST]]:
         now = [*cells[:place], swapped.get(cell, "leave"), *cells[place + 1 :]]
         if {cell, now[place]} in ({".", "w"}, {"leave", "wait"}):
             continue  # the same thing to do: nothing
-        other = copy.deepcopy(call)
+        other = copy.copy(call)
         texts = [" ".join(now)] if len(words) == 1 else now
         other.args = [ast.Constant(value=text) for text in texts]
         yield f"cell {place}: {cell} → {now[place]}", other
@@ -153,7 +185,7 @@ def mutants(module: str) -> list[Mutant]:
     tree, lines = ast.parse(text), [line.strip() for line in text.splitlines()]
     mute = skipped(tree)
     swap = Swap()
-    swap.visit(copy.deepcopy(tree))
+    swap.visit(tree)
     return [
         Mutant(module, number, line, what, " ".join(lines[line - 2 : line]), statement)
         for number, (line, what, statement) in enumerate(swap.found)
@@ -164,12 +196,14 @@ def mutants(module: str) -> list[Mutant]:
 def mutated(mutant: Mutant) -> ast.Module:
     """The module with this change."""
     tree = ast.parse(module_path(mutant.module).read_text())
-    changed: ast.Module = ast.fix_missing_locations(Swap(mutant.number).visit(tree))
-    return changed
+    changed = Swap(mutant.number).visit(tree)
+    assert isinstance(changed, ast.Module)
+    return ast.fix_missing_locations(changed)
 
 
 def marked(module: str) -> ast.Module:
     """The module with a mark before each statement."""
     tree = ast.parse(module_path(module).read_text())
-    changed: ast.Module = ast.fix_missing_locations(Marked(module).visit(tree))
-    return changed
+    changed = Marked(module).visit(tree)
+    assert isinstance(changed, ast.Module)
+    return ast.fix_missing_locations(changed)

@@ -6,24 +6,20 @@ defaults) cannot be changed that way: it is reported as `fresh`, and judged with
 """
 
 import ast
-import os
-import pickle
-import resource
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from gc import get_objects
+from importlib import import_module
 from types import CodeType, FunctionType
-from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 from changes import SEEN, SOURCES, Mutant, marked, module_path, mutated
+from forks import ForkDied, OutOfTime, forked, limit
 
-MEMORY = 4 << 30
 PATIENCE_S = 5.0  #: of processor time for one test, and the multiple of its time without a change
 PATIENCE = 20
 Lines = frozenset[tuple[str, int]]  #: modules and where statements in them begin
@@ -48,16 +44,19 @@ class Court:
     reborn: Lines  #: statements that run while a module is imported
     say: Callable[[str], None]
     noticed: dict[Mutant, str] = field(default_factory=dict)  #: by what; "": by none; "fresh"
+    died: dict[Mutant, str] = field(default_factory=dict)  #: no verdict: how the fork ended
     laws: list[Law] = field(default_factory=list)
     caught: Counter[tuple[object, str]] = field(default_factory=Counter)  #: how often, where
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         began = time.monotonic()
+        for module in self.modules:
+            import_module(f"tpuherd.{module}")
         functions, marks, seen = living(), [], set()
         for module in self.modules:
             vars(sys.modules[f"tpuherd.{module}"])[SEEN] = seen
             marks += exchanged(module, marked(module), functions)[0]
-        self.laws = [law for item in session.items if (law := known(item, marks, seen))]
+        self.laws = [law for item in session.items if (law := self.known(item, marks, seen))]
         self.laws.sort(key=lambda law: law.took)
         broken = len(session.items) - len(self.laws)
         if broken:
@@ -65,11 +64,30 @@ class Court:
         self.say(f"{len(self.laws)} laws known in {time.monotonic() - began:.0f} s")
         for done, mutant in enumerate(self.mutants, 1):
             word = self.noticed[mutant] = self.judge(mutant, functions)
+            if word == "died":
+                self.say(f"no verdict: {mutant.module}.py:{mutant.line} {self.died[mutant]}")
             if not word:
                 self.say(f"survives: {mutant.module}.py:{mutant.line} {mutant.what}")
             if done % 100 == 0:
                 self.say(f"{done} of {len(self.mutants)} in {time.monotonic() - began:.0f} s")
         return True
+
+    def known(self, item: pytest.Item, marks: Swaps, seen: set[tuple[str, int]]) -> Law | None:
+        """How long a test takes, and all statements where it comes; None if it does not pass."""
+
+        def trial() -> tuple[float, Lines] | None:
+            install(marks)
+            began = time.process_time()
+            return (time.process_time() - began, frozenset(seen)) if passes(item) else None
+
+        try:
+            told = forked(trial)
+        except ForkDied as error:
+            self.say(f"{item.nodeid} {error}")
+            return None
+        if told is None:
+            self.say(f"{item.nodeid} fails")
+        return told and Law(item, told[1], told[0])
 
     def judge(self, mutant: Mutant, functions: dict[CodeType, list[FunctionType]]) -> str:
         """By which law it is noticed."""
@@ -86,9 +104,13 @@ class Court:
             install(swaps)
             return next((law.item.nodeid for law in laws if not holds(law)), "")
 
-        found, word = forked(trial)
-        if not found:
+        try:
+            word = forked(trial)
+        except OutOfTime:
             return "time"
+        except ForkDied as error:
+            self.died[mutant] = str(error)
+            return "died"
         self.caught[here, word] += 1
         self.caught[mutant.module, word] += 1
         return str(word) or ("fresh" if here in self.reborn else "")
@@ -97,11 +119,6 @@ class Court:
         """First the laws that noticed another change of the statement, or of the module."""
         name = law.item.nodeid
         return -self.caught[here, name], law.took / (1 + self.caught[here[0], name])
-
-
-def limit(seconds: float) -> None:
-    """End this process when it has used so much more of a processor."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
 
 def holds(law: Law) -> bool:
@@ -113,39 +130,6 @@ def holds(law: Law) -> bool:
 def passes(item: pytest.Item) -> bool:
     reports = runtestprotocol(item, log=False, nextitem=None)
     return all(report.outcome != "failed" for report in reports)
-
-
-def known(item: pytest.Item, marks: Swaps, seen: set[tuple[str, int]]) -> Law | None:
-    """How long a test takes, and all statements where it comes; None if it does not pass."""
-
-    def trial() -> tuple[float, Lines] | None:
-        install(marks)
-        began = time.process_time()
-        return (time.process_time() - began, frozenset(seen)) if passes(item) else None
-
-    _, told = forked(trial)
-    return told and Law(item, told[1], told[0])
-
-
-def forked(do: Callable[[], object], quiet: bool = True) -> tuple[bool, Any]:
-    """What it comes to in a fork; False if that did not live to tell."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            out = os.open(os.devnull, os.O_WRONLY) if quiet else 2
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            with open(writing, "wb") as pipe:
-                pickle.dump(do(), pipe)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with open(reading, "rb") as pipe:
-        said = pipe.read()
-    os.waitpid(child, 0)
-    return (True, pickle.loads(said)) if said else (False, None)
 
 
 def living() -> dict[CodeType, list[FunctionType]]:
