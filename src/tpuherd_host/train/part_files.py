@@ -1,6 +1,6 @@
 """The files of a checkpoint in our own form: slices of arrays, each with a checksum.
 
-Only NumPy is needed here. `docs/reference/checkpoint-form.md` describes the bytes.
+Only NumPy is needed here. `docs/reference/checkpoints.md` describes the bytes.
 """
 
 import json
