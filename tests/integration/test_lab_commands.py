@@ -137,7 +137,7 @@ def test_a_node_of_another_users_job_is_not_adopted(lab: tuple[Member, Member]) 
     before = what_there_is(lab)
     (lab[1].home / "other.yaml").write_text(PAGE.replace("gpt", "other"))
     node = str(lab[0].events("bid.ready")[0].facts["bid"])
-    done = type_as(lab[1], f"adopt {node} --job other.yaml --yes")
+    done = type_as(lab[1], f"engine adopt {node} --job other.yaml --yes")
     assert done.returncode == 2, done.stdout + done.stderr
     assert "gpt is ann@" in done.stderr
     assert what_there_is(lab) == before
