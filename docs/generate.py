@@ -4,7 +4,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, is_dataclass
 from pathlib import Path
 from types import ModuleType
 
@@ -155,7 +155,8 @@ def api_page() -> str:
 def job_page() -> str:
     lines = [JOB_HEAD]
     for field in FIELDS.values():
-        default = "*required*" if field.default is MISSING else f"{show_field(field.name, {})}"
+        default = "*required*" if field.default is MISSING else show_field(field.name, {})
+        default = "" if is_dataclass(field.default) else default  # its parts have the defaults
         needs = "" if field.needs == "nothing" else str(field.needs)
         means = f"{field.means} `{field.example}`".replace("|", "\\|")
         lines.append(f"| `{field.name}` | {default} | {needs} | {means} |\n")

@@ -17,6 +17,7 @@ from tpuherd.cost_results import CostReport, JobReport
 from tpuherd.errors import InvalidInput, NotConfirmed
 from tpuherd.job import Job, mistakes_error
 from tpuherd.job_fields import JobChanges, MapOptions
+from tpuherd.jobfile.joined_fields import change_fields
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import cost_queries, engine_control, job_queries, submit
 from tpuherd.jobs.adopt_nodes import adopt_nodes, check_adoption, find_nodes
@@ -178,8 +179,7 @@ class AsyncHerd:
         `user`: act on jobs of this other user on purpose, here and below.
         """
         async with self._open_session(yes=yes, acting_for=user) as here:
-            document = {**here.get_own_job(name).document, **fields}
-            page = YamlDocument(value={k: v for k, v in document.items() if v is not None})
+            page = YamlDocument(value=change_fields(here.get_own_job(name).document, fields))
             result = await submit.change_job(name, page, here)
             if result is None:
                 raise mistakes_error(page.mistakes, "")

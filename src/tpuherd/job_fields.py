@@ -34,8 +34,7 @@ class OptionalFields(TypedDict, total=False):
     egress_budget: str | float | None
     outputs: Words | None
     retry: Mapping[str, int | str] | None
-    stall: Duration | None
-    first_step: Duration | None
+    stall: Duration | Mapping[str, Duration] | None
     grace: Duration | None
     max_lifetime: Duration | None
     deadline: Duration | None  #: or a time: 2026-11-27T18:00Z
@@ -51,10 +50,7 @@ class OptionalFields(TypedDict, total=False):
     node_name: str | None
     reservation: str | None
     service_account: str | None
-    network: str | None
-    subnetwork: str | None
-    external_ips: bool | None
-    tags: Words | None
+    network: str | Mapping[str, str | bool | Sequence[str]] | None
     labels: Mapping[str, str] | None
     data_disks: Words | None
     metadata: Mapping[str, str | int | float | bool] | None

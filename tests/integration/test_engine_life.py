@@ -194,7 +194,7 @@ def test_a_lost_store_is_rebuilt_from_the_cloud(user: Owner) -> None:
 
 
 def test_the_stacks_of_a_hanging_command_are_saved(user: Owner) -> None:
-    user.job("gpt", "sleep 1000", stall="10s", first_step="10s", retry={"stalls": 0})
+    user.job("gpt", "sleep 1000", stall={"step": "10s", "first": "10s"}, retry={"stalls": 0})
     event = user.happened("attempt.stacks", seconds=120)
     text = Path(event.facts["file"]).read_text()
     assert "== gpt-0-g1" in text

@@ -19,7 +19,7 @@ from tpuherd.checks.machine_facts import Machine
 from tpuherd.checks.run_checks import discard_text, run_checks
 from tpuherd.clock import LoopClock, WallClock
 from tpuherd.jobfile.grants import Allowance, Grant
-from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.job_spec import JobSpec, Network
 from tpuherd.jobfile.read_job import read_job
 from tpuherd.settings.endpoints import CredentialSource, ServiceUrls
 from tpuherd.settings.folders import LocalFolders
@@ -419,7 +419,7 @@ def test_external_addresses() -> None:
         await user.weather("quota", **region, limit=16)
         assert (await see(large)).status is OK
         await user.weather("quota", **region, limit=2)
-        inner = replace(large, external_ips=False)
+        inner = replace(large, network=Network(external_ips=False))
         assert (await see(inner)).status is WARNING
 
     live(work)

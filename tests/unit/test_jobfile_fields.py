@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from tpuherd.catalogue import accelerators
 from tpuherd.jobfile.fields import FIELDS, TIERS, job_json_schema
-from tpuherd.jobfile.job_spec import NodeRetention, Retry, Secret
+from tpuherd.jobfile.job_spec import NodeRetention, Retry, Secret, Stall
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields, read_job, split_repository
 from tpuherd.jobfile.value_types import format_duration, parse_duration
 
@@ -49,8 +49,7 @@ FULL = {
     "egress_budget": 50.0,
     "outputs": ["results", "*.csv"],
     "retry": {"failures": "unlimited", "stalls": 0},
-    "stall": "never",
-    "first_step": "2h",
+    "stall": {"step": "never", "first": "2h"},
     "grace": "90s",
     "max_lifetime": "3d",
     "idle_timeout": "90m",
@@ -62,10 +61,12 @@ FULL = {
     "exact": True,
     "reservation": "mine",
     "service_account": "me@p.iam.gserviceaccount.com",
-    "network": "net",
-    "subnetwork": "sub",
-    "external_ips": False,
-    "tags": ["ssh", "web"],
+    "network": {
+        "name": "net",
+        "subnetwork": "sub",
+        "external_ips": False,
+        "tags": ["ssh", "web"],
+    },
     "labels": {"team": "vision"},
     "data_disks": "projects/p/zones/us-central2-b/disks/d",
     "metadata": {"startup-script": "echo"},
@@ -115,7 +116,7 @@ def test_every_field_keeps_its_value() -> None:
     assert found.retry == Retry(failures=None, preemptions=None, stalls=0)
     assert found.node == NodeRetention(done=inf, failed=1800.0)
     assert found.secrets[1] == Secret(name="KEY", source="file", value="~/key")
-    assert found.stall == inf
+    assert found.stall == Stall(step=inf, first=7200.0)
 
 
 def test_a_saved_job_reads_the_same_and_fits_the_schema() -> None:
@@ -145,8 +146,8 @@ def test_a_saved_job_reads_the_same_and_fits_the_schema() -> None:
 def test_an_empty_list_clears_the_field() -> None:
     """As `--set setup=[]` does."""
     none: dict[str, object] = {
-        name: [] for name in ("setup", "outputs", "runtime", "tags", "data_disks")
-    }
+        name: [] for name in ("setup", "outputs", "runtime", "data_disks")
+    } | {"network": {"tags": []}}
     assert job(**none) == job()
     jsonschema.validate({"name": "gpt", "accelerator": "v4-32", **none}, job_json_schema())
 

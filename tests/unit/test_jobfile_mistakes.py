@@ -82,7 +82,7 @@ WRONG = {
     "data_disks: projects/p/zones/us-central2-b/disks/d": "data_disks: exists only in"
     " us-central2-b: set zones: us-central2-b",
     "metadata: {ssh-keys: x}": "metadata.ssh-keys: is set by herd",
-    "tags: [a, a]": "tags: 'a' is listed twice",
+    "tags: [a, a]": "network.tags: 'a' is listed twice",
 }
 #: Lines that can stand beside each other.
 PAIRS = [

@@ -26,13 +26,13 @@ OTHER: dict[str, Any] = {
     "python": "3.11", "nfs": {"/data": "w0"}, "setup": "x", "run": "x",
     "env": {"A": "x"}, "secrets": ["A"], "checkpoint": "/x",
     "buckets": {"mine": "US-CENTRAL2"}, "data_rate": "1GB/s", "egress_budget": "$5/day",
-    "outputs": "x", "retry": {"stalls": 9}, "stall": "1h", "first_step": "1h", "grace": "1m",
+    "outputs": "x", "retry": {"stalls": 9}, "stall": {"step": "1h", "first": "1h"}, "grace": "1m",
     "max_lifetime": "1h", "idle_timeout": "1h", "max_cost": 1, "max_cost_per_hour": 1000,
     "node": {"done": "keep"}, "patience": "1h", "priority": "high",
     "request": "direct", "exact": True,
-    "service_account": "a@b.c", "network": "x", "subnetwork": "x", "external_ips": False,
-    "node_name": "x",
-    "tags": "x", "labels": {"a": "x"}, "metadata": {"a": "x"},
+    "service_account": "a@b.c", "node_name": "x",
+    "network": {"name": "x", "subnetwork": "x", "external_ips": False, "tags": "x"},
+    "labels": {"a": "x"}, "metadata": {"a": "x"},
     "sweep": {"method": "grid", "parameters": {"lr": [1, 2]}},
     "profiler": True, "head_start": ["boot"], "notify": {"kind": "command", "run": "./tell"},
 }  # fmt: skip
@@ -360,7 +360,7 @@ def test_differences_in_words() -> None:
 
 
 def test_the_node_spec_of_a_job() -> None:
-    one = job(labels={"team": "x"}, tags="ssh", network="n", external_ips=False)
+    one = job(labels={"team": "x"}, network={"name": "n", "tags": "ssh", "external_ips": False})
     order = build_node_spec(one, slots()[0])
     assert order.labels == {"herd-job": "gpt", "team": "x"}
     assert (order.tags, order.network, order.external_ips) == (("ssh",), "n", False)

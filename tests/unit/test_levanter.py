@@ -176,7 +176,7 @@ def test_a_launched_node_is_kept_and_slices_are_one_run() -> None:
         runtime="tpu-vm-v4-base", subnetwork="mine", name="levanter1", type="v4-8",
     )  # fmt: skip
     assert (job.name, job.node_name, job.slices) == ("levanter1", "levanter1", 2)
-    assert (job.zones, job.runtime, job.subnetwork) == (
+    assert (job.zones, job.runtime, job.network.subnetwork) == (
         ("us-central2-b",), ("tpu-vm-v4-base",), "mine",
     )  # fmt: skip
     assert (job.retry.failures, job.node.done) == (10, float("inf"))

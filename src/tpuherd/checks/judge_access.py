@@ -181,9 +181,10 @@ def judge_permissions(
 def used_networks(jobs: Iterable[JobSpec]) -> list[str]:
     """Return the networks of jobs by name; those of other projects can't be looked at."""
     found = {
-        job.network or DEFAULT_NETWORK: None
+        job.network.name or DEFAULT_NETWORK: None
         for job in jobs
-        if job.network or not job.subnetwork  # a subnetwork alone does not tell its network
+        if job.network.name
+        or not job.network.subnetwork  # a subnetwork alone does not tell its network
     }
     names = found or {DEFAULT_NETWORK: None}
     own = (name.rpartition("/")[2] for name in names if not name.startswith("projects/"))

@@ -14,8 +14,8 @@ from tpuherd.jobs.quota_report import GRANT, QuotaRow
 
 ASK = "ask for more on the console's page IAM & Admin → Quotas, or choose other zones"
 NO_ADDRESSES = (
-    "set external_ips: false in the job and reach hosts another way (herd setup gcp --way iap), or"
-    " ask for more of the quota IN_USE_ADDRESSES on the console"
+    "set network.external_ips=false in the job and reach hosts another way"
+    " (herd setup gcp --way iap), or ask for more of the quota IN_USE_ADDRESSES on the console"
 )
 SHOWN_MAX = 4
 
@@ -131,7 +131,7 @@ def judge_addresses(
 ) -> list[CheckResult]:
     """`limits`: of external addresses, by region."""
     found = []
-    wanted = [job for job in jobs if job.external_ips]
+    wanted = [job for job in jobs if job.network.external_ips]
     for job in wanted:
         for region, hosts in regions_of_job(job).items():
             limit = limits.get(region)

@@ -13,6 +13,7 @@ from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.fields import FIELDS
+from tpuherd.jobfile.joined_fields import join_page, locate_part
 
 if TYPE_CHECKING:
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
@@ -99,6 +100,7 @@ def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Pat
         base = file.parent
     if not isinstance(found.value, dict):
         return found, base
+    found.value = join_page(found)
     for name, values in said.fields.items():
         if values:
             set_field(found, (name,), [one for text in values for one in split_values(name, text)])
@@ -155,13 +157,13 @@ def parse_value(name: str, text: str) -> Any:
 
 def set_field(page: "YamlDocument", where: tuple[str, ...], values: Sequence[Any]) -> None:
     """Set a field; None removes it."""
-    place = page.value
+    it = values[0] if len(values) == 1 else list(values)
+    where, place = locate_part(page.value, where, it), page.value
     for name in where[:-1]:
         below = place.get(name)
         if isinstance(below, list) and name == "secrets":
             below = dict.fromkeys(map(str, below))
         place[name] = place = dict(below) if isinstance(below, Mapping) else {}
-    it = values[0] if len(values) == 1 else list(values)
     for known in [known for known in page.texts if known[: len(where)] == where]:
         del page.texts[known]
     page.lines[where] = 0

@@ -46,13 +46,14 @@ class SetOptions:
 async def run_set(asked: SetOptions, said_by: str, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import open_job_session
     from tpuherd.cli.submit_job import print_ignored, print_mistakes
+    from tpuherd.jobfile.joined_fields import join_fields
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
     from tpuherd.jobs.submit import change_job
 
     async with open_job_session(
         console, home, said_by, yes=asked.yes, acting_for=asked.user
     ) as here:
-        page = YamlDocument(value=dict(here.get_own_job(asked.name).document))
+        page = YamlDocument(value=join_fields(here.get_own_job(asked.name).document))
         for word in asked.words:
             where, value = parse_setting(word)
             set_field(page, where, [value])

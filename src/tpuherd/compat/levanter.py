@@ -114,7 +114,7 @@ def build_job(
         "tier": node.tier,
         "runtime": node.runtime or None,
         "slices": node.slices if node.slices > 1 else None,
-        "subnetwork": node.subnetwork or None,
+        "network": {"subnetwork": node.subnetwork} if node.subnetwork else None,
         "node_name": node.name,
         "workdir": code.workdir or None,
         "repo": code.repo or None,

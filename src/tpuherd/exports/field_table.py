@@ -46,7 +46,7 @@ NEEDS_A_PRICE = "Kubernetes knows no prices; bound the queue's quota instead"
 NOWHERE = {
     name: lose(OF_THE_ENGINE)
     for name in (
-        "head_start", "buckets", "data_rate", "egress_budget", "stall", "first_step", "deadline",
+        "head_start", "buckets", "data_rate", "egress_budget", "stall", "deadline",
         "work", "idle_timeout", "patience", "priority", "request", "exact", "node_name", "notify",
     )
 }  # fmt: skip
@@ -104,9 +104,6 @@ JOBSET: Mapping[str, FieldExport] = {
     "reservation": keep("label `cloud.google.com/reservation-name`"),
     "service_account": keep("a ServiceAccount of Kubernetes that stands for it"),
     "network": lose(OF_THE_POOL),
-    "subnetwork": lose(OF_THE_POOL),
-    "external_ips": lose(OF_THE_POOL),
-    "tags": lose(OF_THE_POOL),
     "labels": keep_part(
         "labels of the JobSet and its pods",
         "labels that do not begin and end with a letter or digit are left out",
@@ -157,9 +154,6 @@ SLURM: Mapping[str, FieldExport] = {
     "reservation": lose(OF_THE_CLUSTER),
     "service_account": lose(OF_THE_CLUSTER),
     "network": lose(OF_THE_CLUSTER),
-    "subnetwork": lose(OF_THE_CLUSTER),
-    "external_ips": lose(OF_THE_CLUSTER),
-    "tags": lose(OF_THE_CLUSTER),
     "labels": lose(OF_THE_CLUSTER),
     "data_disks": lose(OF_THE_CLUSTER),
     "metadata": lose(OF_THE_CLUSTER),

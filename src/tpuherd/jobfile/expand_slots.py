@@ -31,6 +31,7 @@ from tpuherd.jobfile.grants import (
     parse_bucket,
 )
 from tpuherd.jobfile.job_spec import PRIORITIES
+from tpuherd.jobfile.joined_fields import split_network
 from tpuherd.jobfile.read_job import JobSpec, job_document
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.slots_and_plan import Deadline, Goal, Limits, Offer, RequestKind, Slot
@@ -79,8 +80,8 @@ def slot_limits(job: JobSpec) -> Limits:
         failures=job.retry.failures,
         preemptions=job.retry.preemptions,
         stalls=job.retry.stalls,
-        stall_s=job.stall,
-        first_step_s=job.first_step,
+        stall_s=job.stall.step,
+        first_step_s=job.stall.first,
         lifetime_s=job.max_lifetime,
         timeout_s=inf if job.sweep is None else job.sweep.timeout,
         idle_s=job.idle_timeout,
@@ -238,6 +239,7 @@ def job_digests(job: JobSpec, snapshot: str) -> tuple[str, str]:
     node = {
         name: said.get(name) for name in fields_needing(ChangeImpact.NODE) if name not in IN_OFFER
     }
+    node = {**node, "network": None, **split_network(said)}
     code = {name: said.get(name) for name in fields_needing(ChangeImpact.ATTEMPT)}
     return content_digest(node), content_digest({**code, "snapshot": snapshot})
 
@@ -258,10 +260,10 @@ def build_node_spec(job: JobSpec, slot: Slot) -> NodeSpec:
     return NodeSpec(
         labels={"herd-job": job.name, **job.labels},
         metadata=job.metadata,
-        tags=job.tags,
-        network=job.network,
-        subnetwork=job.subnetwork,
-        external_ips=job.external_ips,
+        tags=job.network.tags,
+        network=job.network.name,
+        subnetwork=job.network.subnetwork,
+        external_ips=job.network.external_ips,
         service_account=job.service_account,
         disks=job.data_disks,
         reservation=job.reservation,

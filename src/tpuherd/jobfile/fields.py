@@ -14,6 +14,7 @@ from tpuherd.jobfile.egress_types import DAILY, LOCATION, RATE
 from tpuherd.jobfile.head_start_field import HEAD_START, HEAD_START_MEANS
 from tpuherd.jobfile.image_field import IMAGE, IMAGE_MEANS
 from tpuherd.jobfile.job_spec import DIRECT, QUEUED, JobSpec, NodeRetention, Retry, Secret
+from tpuherd.jobfile.joined_fields import NETWORK, RESOURCE, STALL
 from tpuherd.jobfile.nfs_folders import NFS_FOLDERS
 from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.jobfile.sweep_fields import SEARCH
@@ -117,7 +118,6 @@ VERSION = re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 PYTHON = ValueType(read=read_python, schema={"type": "string", "pattern": f"^{VERSION.pattern}$"})
 FATE = duration_type(delete=0.0, keep=inf)
 TIMES = integer_type(0, 1_000_000, endless="unlimited")
-RESOURCE = r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -288,13 +288,11 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         " shows the defaults. The count of failures starts over when a new checkpoint is saved.",
     ),
     job_field(
-        "stall", duration_type(10.0, never=inf), "10m",
-        "Restart the command after this long without log output or a step, or after 20 times the"
-        " usual time of a step if that is longer.",
-    ),
-    job_field(
-        "first_step", duration_type(10.0, never=inf), "45m",
-        "The same limit until the first step, which takes longer.",
+        "stall", STALL, "{step: 10m, first: 45m}",
+        "Restart the command after `step` without log output or a step, or after 20 times the"
+        " usual time of a step if that is longer. `first` is the limit until the first step, which"
+        " takes longer. The example shows the defaults; `never`: no limit. A plain duration is"
+        " `step`.",
     ),
     job_field(
         "grace", duration_type(0.0), "30s",
@@ -365,19 +363,10 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "trainer@my-project.iam.gserviceaccount.com", "Service account of the node.", NODE,
     ),
     job_field(
-        "network", text_type(r"[A-Za-z0-9/._-]+", "a network"), "default",
-        "Network of the node.", NODE,
-    ),
-    job_field(
-        "subnetwork", text_type(r"[A-Za-z0-9/._-]+", "a subnetwork"), "default",
-        "Subnetwork of the node.", NODE,
-    ),
-    job_field(
-        "external_ips", FLAG, "true", "Whether hosts have external IP addresses.", NODE,
-    ),
-    job_field(
-        "tags", list_type(text_type(RESOURCE, "a network tag"), none=True), "[ssh]",
-        "Network tags of the node.", NODE,
+        "network", NETWORK,
+        "{name: default, subnetwork: default, external_ips: true, tags: [ssh]}",
+        "Network and subnetwork of the node, whether hosts have external IP addresses (by default"
+        " they have), and network tags. A plain name is that of the network.", NODE,
     ),
     job_field(
         "labels",

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from math import inf
 from typing import Any
 
 from tpuherd.jobfile.fields import FIELDS, ChangeImpact
+from tpuherd.jobfile.joined_fields import join_fields
 
 #: The sentence shown before a change is applied.
 SENTENCES = {
@@ -47,6 +48,7 @@ def diff_documents(
     code: tuple[str, str] = ("", ""),
 ) -> JobDiff:
     """Compare two documents; `code` are the snapshots before and after."""
+    old, new = join_fields(old), join_fields(new)
     names = [name for name in FIELDS if old.get(name) != new.get(name)]
     lines = [line for name in names for line in diff_field(name, old, new)]
     needs = [FIELDS[name].needs for name in names]
@@ -80,6 +82,8 @@ def show_field(name: str, document: Mapping[str, Any]) -> str:
         default = FIELDS[name].default
         plain = isinstance(default, str | int | float | tuple) and default != ""
         value = FIELDS[name].kind.write(default) if plain and default != inf else None
+        if is_dataclass(default):
+            return "default"
         return "none" if value in (None, []) else shorten_value(value)
     return shorten_value(document[name])
 

@@ -31,6 +31,24 @@ class NodeRetention:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Stall:
+    """After how many seconds without progress the command is restarted."""
+
+    step: float = 600.0
+    first: float = 2700.0  #: until the first step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Network:
+    """How the hosts of a node are connected."""
+
+    name: str = ""
+    subnetwork: str = ""
+    external_ips: bool = True
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Secret:
     """Where a secret value comes from; the value itself is never in the job."""
 
@@ -67,8 +85,7 @@ class JobSpec:
     egress_budget: float = 0.0  #: dollars a day; 0: data must be near
     outputs: tuple[str, ...] = ()
     retry: Retry = field(default_factory=Retry)
-    stall: float = 600.0
-    first_step: float = 2700.0
+    stall: Stall = field(default_factory=Stall)
     grace: float = 30.0
     max_lifetime: float = inf
     deadline: str = ""  #: a time, or a duration from its submission on
@@ -84,10 +101,7 @@ class JobSpec:
     node_name: str = ""
     reservation: str = ""
     service_account: str = ""
-    network: str = ""
-    subnetwork: str = ""
-    external_ips: bool = True
-    tags: tuple[str, ...] = ()
+    network: Network = field(default_factory=Network)
     labels: Mapping[str, str] = field(default_factory=dict)
     data_disks: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 from tpuherd.jobfile.cross_checks import CHECKS, FieldCheck
 from tpuherd.jobfile.fields import ALSO, FIELDS
 from tpuherd.jobfile.job_spec import JobSpec, NodeRetention, Retry, Secret
+from tpuherd.jobfile.joined_fields import PARTS, join_page
 from tpuherd.jobfile.yaml_with_lines import Mistake, YamlDocument, read_yaml
 from tpuherd.near_names import near_names
 from tpuherd.withdrawn import without_withdrawn
@@ -50,7 +51,8 @@ def read_document(
         page.mistakes = page.mistakes or [none]  # what can't be read is already reported
         return page.mistakes
     values: dict[str, Any] = {}
-    for name, value in page.value.items():
+    content = join_page(page)
+    for name, value in content.items():
         if name not in FIELDS:
             page.add_mistake((str(name),), unknown_field_message(str(name)))
             continue
@@ -61,7 +63,7 @@ def read_document(
         found = read_field(name, value, page)
         if found is not None:
             values[name] = found
-    named = named_fields(page.value)
+    named = named_fields(content)
     for field in FIELDS.values():
         if field.default is MISSING and field.name not in named:
             page.add_mistake((), f"{field.name} is missing: write {field.name}: {field.example}")
@@ -108,11 +110,13 @@ def named_fields(content: Mapping[str, Any]) -> frozenset[str]:
 def near_field(name: str) -> str:
     """Return the known field that an unknown one probably means, or ""."""
     plain = re.sub(r"[^a-z]+", "_", name.lower())
-    near = ALSO.get(plain) or next(iter(near_names(plain, [*FIELDS, *ALSO], most=1)), "")
-    return ALSO.get(near, near)
+    near = ALSO.get(plain) or next(iter(near_names(plain, [*FIELDS, *ALSO, *PARTS], most=1)), "")
+    return ".".join(PARTS[near]) if near in PARTS else ALSO.get(near, near)
 
 
 def unknown_field_message(name: str) -> str:
+    if name in PARTS:
+        return f"{'.'.join(PARTS[name])} says this too: keep one of them"
     near = near_field(name)
     advice = f"did you mean {near}?" if near else "docs/reference/job.md lists all fields"
     return f"unknown field: {advice}"

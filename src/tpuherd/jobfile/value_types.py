@@ -274,10 +274,13 @@ COMMAND = ValueType(
 )
 
 
-def record_type(build: Callable[..., Any], **kinds: ValueType) -> ValueType:
-    """An object with these optional fields; absent fields keep their defaults."""
+def record_type(build: Callable[..., Any], plain: str = "", /, **kinds: ValueType) -> ValueType:
+    """An object with these optional fields, or the value of its field `plain` alone."""
 
     def read(value: Any, wrong: ReportMistake) -> Any:
+        if plain and not isinstance(value, Mapping | list):
+            only = kinds[plain].read(value, wrong)
+            return None if only is None else build(**{plain: only})
         if not isinstance(value, Mapping):
             wrong(f"should contain {' and '.join(kinds)}, not {show_value(value)}", ())
             return None
@@ -291,16 +294,19 @@ def record_type(build: Callable[..., Any], **kinds: ValueType) -> ValueType:
             key: None if one is Unlimited else one for key, one in found.items() if one is not None
         })  # fmt: skip
 
-    def write(value: Any) -> dict[str, Any]:
-        plain = build()
-        return {
+    def write(value: Any) -> Any:
+        usual = build()
+        written = {
             key: kind.write(getattr(value, key))
             for key, kind in kinds.items()
-            if getattr(value, key) != getattr(plain, key)
+            if getattr(value, key) != getattr(usual, key)
         }
+        return written[plain] if plain and written.keys() == {plain} else written
 
-    schema = {
+    schema: Json = {
         "type": "object", "additionalProperties": False,
         "properties": {key: kind.schema for key, kind in kinds.items()},
     }  # fmt: skip
+    if plain:
+        schema = {"anyOf": [kinds[plain].schema, schema]}
     return ValueType(read=read, schema=schema, write=write)
