@@ -13,7 +13,7 @@ from tests.unit.planner_scenes import (  # fmt: skip
     bid,
 )
 from tests.unit.toy_cloud import Toy, offer, slot
-from tpuherd.history.apply_bid_events import GONE_KEPT, read_offer, unfit_key
+from tpuherd.history.apply_bid_events import GONE_KEPT, read_offer, resolve_values, unfit_key
 from tpuherd.history.apply_event import apply_event, events_before_step
 from tpuherd.history.apply_zone_events import (
     PAUSE_LESS_S,
@@ -689,3 +689,10 @@ def test_the_end_of_another_trial_leaves_the_slot_alone(kind: str) -> None:
     assert (
         apply_event(history, slot_event(kind, **said | {"trial": 2})).slots["gpt-0"].trial is None
     )
+
+
+def test_a_setter_replaces_references_and_nothing_else() -> None:
+    event = HistoryEvent(at=7.0, kind="bid.unhealthy", slot="gpt-0", facts={"state": "BAD"})
+    changes = {"at": "$at", "state": "$state", "text": "broken", "empty": "", "none": None}
+    expected = {"at": 7.0, "state": "BAD", "text": "broken", "empty": "", "none": None}
+    assert resolve_values(changes, event) == expected

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
 from tpuherd.model.observed import EndCode, HostRun, HostStatus, RunState
@@ -111,15 +110,6 @@ def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
         if step > earlier and at > before
     ]
     return median(gaps) if gaps else None
-
-
-def planner_relevant(word: HostStatus) -> tuple[Any, ...]:
-    """The part of the status whose change wakes the planner: not every step or sign of life."""
-    status = [
-        (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved)
-        for one in word.works
-    ]
-    return word.reached, word.boot, word.notice, word.deadly, word.trouble, status
 
 
 def apply_notice(host: HostStatus, key: str, value: str, at: float) -> HostStatus:

@@ -26,6 +26,7 @@ from tpuherd.engine.host_messages import (
 from tpuherd.engine.host_samples import IGNORE_SAMPLES, SampleSink
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.observed import HostRun, HostStatus, RunState
+from tpuherd.planner.settled_slots import deciding_facts
 from tpuherd.ports import Host, HostsPort, Link, RpcRequest
 from tpuherd.store.log_store import SETUP, LogInfo, LogStore, LogWriter, log_host
 from tpuherd_host.agent.log_records import JUMP, BadRecord, RecordReader
@@ -265,8 +266,7 @@ class HostWatcher:
                 beat = parse_message(AttemptHeartbeat, one)
                 self._update_report(beat.id, beat.report, now)
         word = replace(word, heard_at=now, works=self._all_runs())
-        relevant = agent_updates.planner_relevant
-        if relevant(word) != relevant(self.status):
+        if deciding_facts(word) != deciding_facts(self.status):
             self._publish_status(word)
         else:
             self.status = word

@@ -158,7 +158,7 @@ def bid_setter(**changes: Any) -> SlotEventHandler:
 def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str, Any]:
     known = {"at": event.at, **event.facts}
     return {
-        name: known[value[1:]] if isinstance(value, str) and value else value
+        name: known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
         for name, value in changes.items()
     }
 

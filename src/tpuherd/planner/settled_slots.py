@@ -86,7 +86,7 @@ def are_same(before: tuple[HostStatus, ...], now: tuple[HostStatus, ...]) -> boo
 
 
 def deciding_facts(host: HostStatus) -> tuple[Any, ...]:
-    """What of a host's status may change a plan: not every step or sign of life."""
+    """What of a host's status may change a plan and wakes it: not every step or sign of life."""
     runs = [
         (one.attempt, one.word, one.exit, one.complete, one.termed, one.step is None, one.saved,
          one.drained)
