@@ -193,7 +193,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd why NAME --json": schema_of(results.Why),
     "herd explain NAME --json": list_of(FINDING),
     "herd events --json": EVENT,
-    "herd series NAME --json": list_of(SERIES),
+    "herd metrics NAME --json": list_of(SERIES),
     "herd logs NAME --json": LINE,
     "herd wait NAME --json": object_of({
         **END,
@@ -202,7 +202,7 @@ READING_SCHEMAS: Mapping[str, Schema] = {
     "herd export jobset NAME --json": schema_of(write_export.Export),
     "herd export slurm NAME --json": schema_of(write_export.Export),
     "herd types --json": list_of(schema_of(results.TpuType)),
-    "herd capacity --json": list_of(schema_of(results.ZoneCapacity)),
+    "herd types --zones --json": list_of(schema_of(results.ZoneCapacity)),
     "herd engine status --json": object_of({
         "scope": (TEXT, "the project or world that it serves"),
         "running": (FLAG, "false: no engine holds the lease; the exit status is 7"),

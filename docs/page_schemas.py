@@ -180,7 +180,7 @@ PAGE_SCHEMAS: Mapping[str, Schema] = {
     "GET /api/jobs/JOB/logs/stream, lines": list_of(LINE_ROW),
     "GET /api/events": object_of({"events": (list_of(EVENT_ROW), "the oldest first")}),
     "GET /api/capacity": object_of({
-        "rows": (list_of(schema_of(results.ZoneCapacity)), "as `herd capacity --json`"),
+        "rows": (list_of(schema_of(results.ZoneCapacity)), "as `herd types --zones --json`"),
         "hours": (list_of(object_of({
             "zone": (TEXT, ""),
             "type": (TEXT, ""),

@@ -89,23 +89,23 @@ PROJECT_SCHEMAS: Mapping[str, Schema] = {
             "source": ({"enum": ["grant", "quota"]}, "declared by you, or Google's"),
         })), "grants first, then quotas that allow something or are used"),
         "trouble": (TEXT, "why Google's quotas are not shown; else empty"),
+        "shares": (object_of({
+            "users": (list_of(object_of({
+                "user": (TEXT, "their name"),
+                "weight": (NUMBER, "1 unless it was set"),
+                "jobs": (COUNT, "how many jobs are theirs"),
+                "part": (NUMBER, "of each quota, among those who have jobs: 0.5 is half"),
+            })), "all who have jobs or a weight"),
+            "quotas": (list_of(object_of({
+                "zone": (TEXT, ""),
+                "type": (TEXT, "a generation, or one size of it"),
+                "tier": (TEXT, "spot counts preemptible nodes, too"),
+                "chips": (COUNT, "in all"),
+                "used": (map_of(None, COUNT), "by user, by nodes and by requests that wait"),
+            })), "the grants with a number of chips, which the users share"),
+        }), "who has which part"),
     }),
-    "herd shares --json": object_of({
-        "users": (list_of(object_of({
-            "user": (TEXT, "their name"),
-            "weight": (NUMBER, "1 unless it was set"),
-            "jobs": (COUNT, "how many jobs are theirs"),
-            "part": (NUMBER, "of each quota, among those who have jobs: 0.5 is half"),
-        })), "all who have jobs or a weight"),
-        "quotas": (list_of(object_of({
-            "zone": (TEXT, ""),
-            "type": (TEXT, "a generation, or one size of it"),
-            "tier": (TEXT, "spot counts preemptible nodes, too"),
-            "chips": (COUNT, "in all"),
-            "used": (map_of(None, COUNT), "by user, by nodes and by requests that wait"),
-        })), "the grants with a number of chips, which the users share"),
-    }),
-    "herd shares set NAME WEIGHT --json": object_of({
+    "herd quota --share USER=WEIGHT --json": object_of({
         "user": (TEXT, "their name"),
         "weight": (NUMBER, "what they have now"),
         "changed": (FLAG, "false: they had it already"),

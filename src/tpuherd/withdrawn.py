@@ -19,6 +19,12 @@ COMMANDS = {
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
     "nfs": "the job field nfs, and herd exec JOB -- findmnt to look",
     "report": "herd cost, or herd cost JOB for one job",
+    "capacity": "herd types --zones",
+    "shares": "herd quota, and herd quota --share USER=WEIGHT to set one",
+    "series": "herd metrics JOB",
+    "metrics -o": "herd engine metrics -o FILE",
+    "metrics --output": "herd engine metrics -o FILE",
+    "metrics --alerts": "herd engine metrics --alerts",
 }
 
 #: By field of a job and a value that it no longer has: what is different without it.

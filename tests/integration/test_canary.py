@@ -39,7 +39,7 @@ sleep 2; echo it fails for a reason >&2; exit 3
 """
 SHOWING = (
     ["status", "gpt", "--json"], ["why", "gpt"], ["events", "gpt", "--json"], ["explain", "gpt"],
-    ["metrics"], ["engine", "logs", "-n", "999"], ["notify", "list", "--json"],
+    ["engine", "metrics"], ["engine", "logs", "-n", "999"], ["notify", "list", "--json"],
     ["cost", "gpt", "--json"], ["context", "list", "--json"],
     ["export", "jobset", "gpt"], ["export", "jobset", "gpt", "--json"], ["export", "slurm", "gpt"],
     ["status", "gpt"], ["engine", "status", "--json"], ["exec", "gpt", "--list", "--json"],

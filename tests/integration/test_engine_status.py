@@ -36,7 +36,7 @@ def test_an_engine_that_keeps_crashing_is_reported(user: Owner) -> None:
     assert "engine.crashed" in user.herd("events").stdout
 
 
-@pytest.mark.parametrize("words", [("ls",), ("why", "gpt"), ("events",), ("capacity",)])
+@pytest.mark.parametrize("words", [("ls",), ("why", "gpt"), ("events",), ("types", "--zones")])
 def test_a_world_that_never_existed_is_an_error(
     user: Owner, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -342,7 +342,7 @@ def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
     def series(name: str) -> list[Any]:
-        done = user.herd("series", "seen", name, "--json")
+        done = user.herd("metrics", "seen", name, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else []
 
     until(lambda: series("duty") and series("loss"), "samples of both", seconds=90)

@@ -44,11 +44,11 @@ ALLOWED = (
     "why gpt",
     "cost gpt",
     "events gpt",
-    "series gpt",
+    "metrics gpt",
     "engine plan",
     "quota",
-    "capacity",
-    "metrics",
+    "types --zones",
+    "engine metrics",
     "export slurm gpt",
     "hosts gpt",
     "stacks gpt",
@@ -57,7 +57,7 @@ ALLOWED = (
     "explain gpt",
 )
 #: What may find nothing: Ann's engine has the logs, no chip is in use, and no run has failed.
-MAY_FIND_NOTHING = ("logs", "chips", "explain", "series", "stacks")
+MAY_FIND_NOTHING = ("logs", "chips", "explain", "metrics", "stacks")
 #: In Python, the refused calls; each prints the error.
 CALLS = """
 import tpuherd

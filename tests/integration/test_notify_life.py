@@ -96,7 +96,7 @@ def test_a_killed_engine_tells_later_and_no_secret_is_anywhere(user: Owner) -> N
     text = json.dumps(got) + (user.home / "told").read_text()
     assert "bad key ***" in text and CANARY not in text
     assert "HERD_JOB=gpt" in (user.home / "told-env").read_text()
-    for words in (["status", "gpt", "--json"], ["events", "gpt", "--json"], ["metrics"],
+    for words in (["status", "gpt", "--json"], ["events", "gpt", "--json"], ["engine", "metrics"],
                   ["notify", "list"], ["notify", "list", "--json"], ["engine", "logs", "-n", "999"],
                   ["why", "gpt", "--json"]):  # fmt: skip
         done = user.herd(*words)
@@ -176,7 +176,7 @@ scrape_configs:
 def test_a_real_prometheus_scrapes_the_page_and_loads_the_rules(
     user: Owner, tmp_path: Path
 ) -> None:
-    assert user.herd("metrics", "--alerts", "-o", tmp_path / "rules.yml").returncode == 0
+    assert user.herd("engine", "metrics", "--alerts", "-o", tmp_path / "rules.yml").returncode == 0
     user.job("seen", "sleep 600", accelerator="v4-8")
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         own = free.getsockname()[1]

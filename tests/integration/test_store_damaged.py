@@ -39,7 +39,7 @@ def test_jobs_continue_and_every_reading_command_reports_it_until_acknowledged(
     assert listed.returncode == 0, listed.stderr
     assert [one["job"] for one in json.loads(listed.stdout)] == ["gpt"]
     aside = next(user.store_folder.glob("store.db.broken-*Z"))
-    for words in (("ls",), ("why", "gpt"), ("status", "gpt"), ("events",), ("capacity",)):
+    for words in (("ls",), ("why", "gpt"), ("status", "gpt"), ("events",), ("types", "--zones")):
         done = user.herd(*words)
         assert done.returncode == 0
         assert f"the store was damaged; the damaged file is now {aside}" in done.stderr, words

@@ -121,7 +121,7 @@ def test_an_empty_store_says_so(herd: Herd, world: Path, tmp_path: Path) -> None
         project_access.resolve_scope({"HOME": str(tmp_path)}, world=world).store_folder, time()
     ).close()
     assert herd("ls") == (0, "No jobs. Start one with `herd run`.\n", "")
-    assert herd("capacity") == (0, "No node has been requested yet.\n", "")
+    assert herd("types", "--zones") == (0, "No node has been requested yet.\n", "")
     assert herd("events") == (0, "", "")
     assert herd("status", "gpt") == (
         4, "", "herd status: there is no job gpt: no jobs exist\n",
@@ -379,7 +379,15 @@ def hostile(world: Path, home: Path) -> StoryLog:
     return story
 
 
-READING = ["ls", "status gpt", "why gpt", "events gpt", "capacity", "sweep status gpt", "logs gpt"]
+READING = [
+    "ls",
+    "status gpt",
+    "why gpt",
+    "events gpt",
+    "types --zones",
+    "sweep status gpt",
+    "logs gpt",
+]
 
 
 @pytest.mark.parametrize("command", READING + [f"{one} --json" for one in READING])
@@ -389,7 +397,7 @@ def test_foreign_output_never_controls_the_terminal(
     save(hostile(world, tmp_path), state=f"waits: {HOSTILE}")
     status, seen = run_in_terminal(*command.split())
     assert status == 0, seen
-    assert "owned" in seen or command.split()[0] in ("ls", "capacity")
+    assert "owned" in seen or command.split()[0] in ("ls", "types")
     plain = COLOURED.sub("", seen)
     assert show_controls(plain, keep="\r") == plain
     if command.startswith("logs") or "--json" in command:

@@ -232,7 +232,7 @@ def test_capacity_counts_each_answer_once() -> None:
         story.tell("bid.refused", bid=story.bid, refusal="stockout", message="none left")
     story.now += 10
     rows = capacity_rows(story.events, story.now)
-    fits("herd capacity --json", rows)
+    fits("herd types --zones --json", rows)
     other, here = rows
     assert (other["zone"], other["requested"], other["refused"], other["granted"]) == (
         "other",

@@ -12,6 +12,7 @@ import click
 from tpuherd.cli.adopt import adopt
 from tpuherd.cli.anywhere import named_world
 from tpuherd.cli.daemon import daemon
+from tpuherd.cli.engine_metrics import metrics
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.plan import plan
 from tpuherd.cli.print_text import print_text
@@ -29,7 +30,7 @@ LOGS = ("engine.log.1", "engine.log")
 NONE = "no engine is running; the next command that needs it starts it"
 
 
-@click.group(commands=[plan, adopt, store, daemon])
+@click.group(commands=[plan, metrics, adopt, store, daemon])
 def engine() -> None:
     """Inspect the process that keeps your jobs running, its plan, its store and the daemon."""
 

@@ -161,7 +161,7 @@ def print_refusal(refusal: click.ClickException, arguments: Sequence[str]) -> No
     said_by, sentence = "herd", ""
     if isinstance(refusal, click.NoSuchOption):
         sentence = option_sentence(refusal.option_name)
-    elif isinstance(refusal, click.UsageError):
+    if isinstance(refusal, click.UsageError) and not sentence:
         sentence = replacement_sentence(arguments[count_global_words(arguments) :])
     if isinstance(refusal, click.UsageError) and refusal.ctx is not None:
         said_by = refusal.ctx.command_path

@@ -27,7 +27,7 @@ NAME_MAX = 200
 
 
 def list_shares(here: Session) -> dict[str, Any]:
-    """Return what `herd shares` shows."""
+    """Return what `herd quota` shows of shares."""
     place = here.place
     grants = project_settings.load_allowance(
         place.folders.config, world=place.world, project=place.project

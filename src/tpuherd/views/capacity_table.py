@@ -126,7 +126,7 @@ def middle_value(values: Sequence[float]) -> float | None:
 def capacity_text(
     rows: Sequence[Mapping[str, Any]], *, colour: bool = False, width: int | None = None
 ) -> str:
-    """`herd capacity`"""
+    """`herd types --zones`"""
     if not rows:
         return "No node has been requested yet."
     cells = [

@@ -78,7 +78,7 @@ NEXT_COMMANDS: Mapping[str, str] = {
     "gave up": "herd explain {slot}",
     "unhealthy": "herd check {slot}",
     "recovering": "herd events {slot} -f",
-    "queued": "herd capacity",
+    "queued": "herd types --zones",
 }
 
 

@@ -1,4 +1,4 @@
-"""`herd engine plan` and `herd capacity` on a terminal."""
+"""`herd engine plan` and `herd types --zones` on a terminal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -67,7 +67,7 @@ def step_cells(bid: str, what: str, why: str) -> list[Cell]:
 
 
 def capacity_screen(rows: Sequence[Mapping[str, Any]], *, colour: bool, width: int) -> str:
-    """`herd capacity`: GRANTED is out of all answers, WAIT and LIFE are medians."""
+    """`herd types --zones`: GRANTED is out of all answers, WAIT and LIFE are medians."""
     if not rows:
         return "No node has been requested yet."
     cells = [zone_cells(row, zone_sign(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""The text of `herd shares`."""
+"""The users' shares in the text of `herd quota`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,21 @@ from tpuherd.views.format_text import NOTHING, format_table
 
 USERS = ("USER", "WEIGHT", "PART", "JOBS")
 QUOTAS = ("ZONE", "TYPE", "TIER", "CHIPS", "USED BY")
-NOBODY = "Nobody has jobs here."
 NO_QUOTAS = "No grant says how many chips there are: who asks first is served first."
 
 
 def shares_text(
     content: Mapping[str, Any], *, colour: bool = False, width: int | None = None
 ) -> str:
+    """Return two tables, or "" where one user alone has all."""
+    if len(content["users"]) < 2 and not content["quotas"]:
+        return ""
     style: Any = {"colour": colour, "width": width}
     users = [user_cells(one) for one in content["users"]]
-    head = format_table([USERS, *users], right=(1, 2, 3), **style) if users else NOBODY
+    head = [format_table([USERS, *users], right=(1, 2, 3), **style)] if users else []
     quotas = [quota_cells(one) for one in content["quotas"]]
     tail = format_table([QUOTAS, *quotas], right=(3,), **style) if quotas else NO_QUOTAS
-    return f"{head}\n\n{tail}"
+    return "\n\n".join([*head, tail])
 
 
 def user_cells(one: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`herd series`: tables, CSV and JSON of what was kept, and what it says when there is nothing."""
+"""`herd metrics JOB`: what was kept as tables, CSV and JSON, and what it says without any."""
 
 import csv
 import io
@@ -53,7 +53,7 @@ def herd(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Herd
 
 
 def test_values_of_scripts_are_shown_first(herd: Herd) -> None:
-    status, text, _ = herd("series", "gpt")
+    status, text, _ = herd("metrics", "gpt")
     assert status == 0
     heading, *rows = text.splitlines()
     assert heading.split() == "OF NAME LAST LOWEST MEAN HIGHEST OVER TIME".split()
@@ -64,20 +64,20 @@ def test_values_of_scripts_are_shown_first(herd: Herd) -> None:
 
 
 def test_values_of_chips_have_units(herd: Herd) -> None:
-    status, text, _ = herd("series", "gpt", "duty", "hbm_used", "--since", "30m")
+    status, text, _ = herd("metrics", "gpt", "duty", "hbm_used", "--since", "30m")
     assert status == 0
     assert len(text.splitlines()) == 5
     assert "91.0 %" in text and "2.15 GB" in text
 
 
 def test_csv_and_json_have_every_point(herd: Herd) -> None:
-    status, text, _ = herd("series", "gpt-0", "loss", "--csv")
+    status, text, _ = herd("metrics", "gpt-0", "loss", "--csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert (status, len(rows)) == (0, 60)
     assert (rows[0]["slot"], rows[0]["mean"], rows[-1]["mean"]) == ("gpt-0", "10.0", "nan")
-    status, text, _ = herd("series", "gpt", "loss", "cpu", "--json")
+    status, text, _ = herd("metrics", "gpt", "loss", "cpu", "--json")
     content = json.loads(text, parse_constant=lambda word: pytest.fail(word))
-    jsonschema.validate(content, SCHEMAS["herd series NAME --json"])
+    jsonschema.validate(content, SCHEMAS["herd metrics NAME --json"])
     assert [(one["host"], len(one["points"])) for one in content] == [
         ("", 60), ("gpt-0-g1-me/w0", 60),
     ]  # fmt: skip
@@ -93,12 +93,15 @@ def test_csv_and_json_have_every_point(herd: Herd) -> None:
         (("other",), 4, "there is no job other"),
         (("gpt", "--csv", "--json"), 2, "--csv and --json exclude each other"),
         (("gpt", "--since", "soon"), 2, "'soon' is not a time"),
+        ((), 2, "name a job; `herd engine metrics` prints"),
+        (("-o", "x"), 2, "`herd metrics -o` was withdrawn; use herd engine metrics -o FILE"),
+        (("--alerts",), 2, "use herd engine metrics --alerts"),
     ],
 )
 def test_what_is_not_there_is_said(
     herd: Herd, words: tuple[str, ...], status: int, said: str
 ) -> None:
-    got, out, error = herd("series", *words)
+    got, out, error = herd("metrics", *words)
     assert (got, out) == (status, "")
     assert said in error
 
