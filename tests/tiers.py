@@ -116,6 +116,7 @@ LONG = (
     "integration/test_train_workers.py",
     "integration/test_trials.py",
     "integration/test_two_users.py",
+    "integration/test_upgrade.py",
     "integration/test_via.py",
     "integration/test_world_hosts.py::test_a_preempted_node_loses_its_host",
     "integration/test_world_hosts.py::test_every_reset_request_returns",

@@ -26,12 +26,14 @@ from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
+from tpuherd.store.schema import FORMAT
 
 NOW = 1_800_000_000.0
 
 
-def said(store: Database, kind: str, at: float) -> None:
-    store.append_events([HistoryEvent(at=at, kind=kind, facts={"epoch": 1, "why": "rest"})])
+def said(store: Database, kind: str, at: float, format: int = FORMAT) -> None:
+    facts = {"epoch": 1, "why": "rest", "format": format}
+    store.append_events([HistoryEvent(at=at, kind=kind, facts=facts)])
 
 
 def test_repeated_crashes_are_events_a_first_line_and_longer_pauses(tmp_path: Path) -> None:
@@ -55,6 +57,8 @@ def test_a_killed_engine_is_counted_by_the_next(tmp_path: Path) -> None:
     said(store, "engine.started", NOW)
     said(store, "engine.stopped", NOW + 1)
     record_kill(store, NOW + 2)
+    said(store, "engine.started", NOW + 3, format=FORMAT - 1)
+    record_kill(store, NOW + 4)  # it ended because this herd migrated its store
     assert not list(store.read_events(kinds=("engine.crashed",)))
     for n in range(6):
         said(store, "engine.started", NOW + 10 + n)

@@ -129,7 +129,7 @@ class World:
 
 
 @contextmanager
-def started(*options: str, ssh_port: int = 0) -> Iterator[World]:
+def started(*options: str, ssh_port: int = 0, program: Path = HERD) -> Iterator[World]:
     """`herd sim start` in a folder of its own, stopped and removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="world-"))
     home = folder / "home"
@@ -146,7 +146,7 @@ def started(*options: str, ssh_port: int = 0) -> Iterator[World]:
     ]
     with (folder / "out").open("wb") as out:
         process = subprocess.Popen(
-            [HERD, "sim", "start", *words], stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            [program, "sim", "start", *words], stdout=out, stderr=out, stdin=subprocess.DEVNULL
         )
     try:
 

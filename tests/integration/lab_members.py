@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 
 from tests.conformance.postgres import Postgres
-from tests.conformance.world import HERD, World, until
+from tests.conformance.world import World, until
 from tests.integration.engines import Owner
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.settings import project_access
@@ -53,8 +53,8 @@ class Member(Owner):
         out = self.home / "stand-by.out"
         with out.open("ab") as stream:
             process = subprocess.Popen(
-                [HERD, "engine", "run", "--stand-by"], env=self.env, stdout=stream, stderr=stream,
-                stdin=subprocess.DEVNULL,
+                [self.program, "engine", "run", "--stand-by"], env=self.env, stdout=stream,
+                stderr=stream, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         try:
             until(lambda: b"standing by" in out.read_bytes(), "it to stand by", seconds=60)

@@ -14,7 +14,7 @@ import subprocess
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -33,6 +33,8 @@ class User:
 
     home: Path
     world: World
+    #: What he types: of today, unless a test is about another version.
+    program: Path = field(default=HERD, kw_only=True)
 
     def cut(self, host: str) -> None:
         """Every connection to this host ends, and others may begin."""
@@ -59,14 +61,14 @@ class User:
         more.setdefault("stdin", None if "input" in more else subprocess.DEVNULL)
         more.setdefault("text", True)
         more["env"] = self.env | more.pop("env", {})
-        return subprocess.run([HERD, *words], capture_output=True, timeout=seconds, **more)
+        return subprocess.run([self.program, *words], capture_output=True, timeout=seconds, **more)
 
     @contextmanager
     def begun(self, *words: str | Path, **more: Any) -> "Iterator[subprocess.Popen[str]]":
         """Start a command that runs until it ends, or until the block does."""
         more.setdefault("stdin", subprocess.DEVNULL)
         more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | more
-        with subprocess.Popen([HERD, *words], env=self.env, **more) as process:
+        with subprocess.Popen([self.program, *words], env=self.env, **more) as process:
             try:
                 yield process
             finally:

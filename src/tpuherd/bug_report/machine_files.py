@@ -38,7 +38,7 @@ def versions_file() -> ReportFile:
         "processors": os.cpu_count(),
         "packages": dict(package_versions()),
         "formats": {
-            "store": schema.OLDEST + len(schema.STEPS) - 1,
+            "store": schema.FORMAT,
             "oldest_store": schema.OLDEST,
             "series": sample_file.FORMAT,
             "agent": AGENT_PROTOCOL,

@@ -6,6 +6,7 @@ from tpuherd.clock import WallClock
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.trouble import ENGINE
 from tpuherd.store.database import Database
+from tpuherd.store.schema import FORMAT
 from tpuherd.views.format_text import format_span
 
 CRASHED, STARTED, STOPPED = "engine.crashed", "engine.started", "engine.stopped"
@@ -43,9 +44,12 @@ def record_crash(store: Database, why: str, now: float, *, killed: bool = False)
 
 
 def record_kill(store: Database, now: float) -> None:
-    """Record the crash of the previous engine, if it ended without recording why."""
+    """Record the crash of the previous engine, if it ended without recording why.
+
+    One of an earlier herd could not: it ended because the store's format is another now.
+    """
     for _, event in last_lifecycle_event(store):
-        if event.kind == STARTED:
+        if event.kind == STARTED and event.facts.get("format") == FORMAT:
             record_crash(store, WITHOUT_A_WORD, now, killed=True)
 
 

@@ -30,6 +30,7 @@ from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogStore
 from tpuherd.store.sample_store import SampleStore
+from tpuherd.store.schema import FORMAT
 from tpuherd.sweeps import optuna_sampler
 from tpuherd.sync.snapshot_store import open_archive
 
@@ -46,7 +47,7 @@ def new_lease_holder(pid: int) -> LeaseHolder:
 def describe_process(holder: LeaseHolder) -> Mapping[str, Any]:
     """What the event of our start tells."""
     about = {"who": holder.who, "pid": holder.pid, "host": holder.host}
-    return {**about, "version": __version__}
+    return {**about, "version": __version__, "format": FORMAT}
 
 
 @asynccontextmanager

@@ -93,7 +93,7 @@ class EngineDeps:
     outputs: Path
     who: str = "the engine"
     account: str = ""  #: ours, if engines of others may lead, and have other files
-    process: Mapping[str, Any] = field(default_factory=dict)  #: our `pid`, `host` and `version`
+    process: Mapping[str, Any] = field(default_factory=dict)  #: what `engine.started` says of us
     look_s: float = 5.0  #: survey period while we hold nodes
     rest_s: float = 600.0  #: it ends after resting this long
     gone_s: float = inf  #: it ends when its simulated world is absent this long

@@ -214,9 +214,15 @@ class GangClient:
         arguments = {"dest": dest, "slot": slot, "trial": run}
 
         async def begin(watch: HostWatcher) -> MovedFiles:
-            return parse_message(
-                MovedFiles, await call_agent(watch, "trial.begin", arguments, CALL_S)
-            )
+            try:
+                answer = await call_agent(watch, "trial.begin", arguments, CALL_S)
+            except NotFound as error:  # its agent is of an earlier version
+                if watch.renew_agent():
+                    raise NotReached("its agent is replaced by one of this version") from error
+                return (
+                    MovedFiles()
+                )  # it stays while others use it: files lie as its trials left them
+            return parse_message(MovedFiles, answer)
 
         found = await self.run_on_all(self._watches.get(bid, []), begin)
         failures = [one for one in found if isinstance(one, HostFailure)]

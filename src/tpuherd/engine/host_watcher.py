@@ -84,6 +84,7 @@ class HostWatcher:
         self._followed: set[str] = set()
         self._logs: set[str] = set()  #: that were ever followed
         self._silence = ""  #: why we closed the link
+        self._renewed = False  #: the link was once closed for an agent of our version
         self._trimmed: set[str] = set()
         self._reported: set[str] = set()  #: attempts reported since the list was requested
         self._refused = 0  #: number of invalid messages or parts of them
@@ -168,6 +169,14 @@ class HostWatcher:
             await listening
             probing.cancel()
         return self._silence or "the connection was lost"
+
+    def renew_agent(self) -> bool:
+        """Connect anew, so that an idle agent of an earlier version is replaced; only once."""
+        if self._renewed or self.link is None:
+            return False
+        self._renewed, self._silence = True, "its agent is of an earlier version"
+        self.link.disconnect(self._silence)
+        return True
 
     async def _probe_agent(self, link: Link) -> None:
         """Ping a silent agent, and close the link if it does not answer,

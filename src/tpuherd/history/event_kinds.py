@@ -322,7 +322,8 @@ _KINDS = (
         "engine.started",
         "",
         "pid {pid} on {host}",
-        "an engine took the lease: `who`, `pid`, `host`, `version`, `epoch`",
+        "an engine took the lease: `who`, `pid`, `host`, `version`, `epoch`, and the `format` of"
+        " its store",
     ),
     (
         "engine.stopped",

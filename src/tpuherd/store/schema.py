@@ -45,6 +45,7 @@ STEPS: Sequence[str] = (
     # The least version of an engine that may lead.
     "ALTER TABLE lease ADD COLUMN least_leader INTEGER NOT NULL DEFAULT 0",
 )
+FORMAT = OLDEST + len(STEPS) - 1  #: of the stores that this herd writes
 
 
 TABLES = frozenset(("jobs", "events", "lease", "history", "states", "packed_events", "settings"))
@@ -67,18 +68,17 @@ def migrate_schema(connection: sqlite3.Connection, steps: Sequence[str] = STEPS)
         except sqlite3.Error:
             connection.execute("ROLLBACK")
             raise
-    ours = OLDEST + len(STEPS) - 1
-    if schema_version(connection) == ours and (absent := TABLES - table_names(connection)):
+    if schema_version(connection) == FORMAT and (absent := TABLES - table_names(connection)):
         raise corrupt_error(f"the list of tables ({', '.join(sorted(absent))} missing)")
     refuse_newer(connection, newest)
 
 
-def refuse_newer(connection: sqlite3.Connection, newest: int = OLDEST + len(STEPS) - 1) -> None:
+def refuse_newer(connection: sqlite3.Connection, newest: int = FORMAT) -> None:
     """Raise InvalidInput if the store is of a format that only a newer herd reads."""
     refuse_newer_format(schema_version(connection), newest)
 
 
-def refuse_newer_format(found: int, newest: int = OLDEST + len(STEPS) - 1) -> None:
+def refuse_newer_format(found: int, newest: int = FORMAT) -> None:
     if found > newest:
         raise InvalidInput(
             f"the store was written by a newer herd (its format is {found},"
@@ -95,7 +95,7 @@ def refuse_migrated(connection: sqlite3.Connection) -> None:
 
 
 def refuse_migrated_format(found: int) -> None:
-    if found > OLDEST + len(STEPS) - 1:
+    if found > FORMAT:
         raise Superseded(
             "a newer herd has migrated the store: this one does not use it any longer",
             hint="repeat the command; if it is refused: pip install --upgrade tpuherd",
