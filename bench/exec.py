@@ -201,7 +201,8 @@ class Pod:
         return [pid] if pid else []
 
     def stop_daemon(self) -> None:
-        self.user.herd("daemon", "stop", "--now")
+        done = self.user.herd("engine", "daemon", "stop", "--now")
+        assert done.returncode in (0, 1), done.stderr  # 1: none runs
         while self.daemon_pid():
             pass
 

@@ -259,7 +259,6 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
         "fix": (TEXT, "what --fix would repair; empty: nothing"),
     })),
     "herd set NAME --json": SET,
-    "herd scale NAME --json": SET,
     "herd stop NAME --json": TURNED,
     "herd resume NAME --json": TURNED,
     "herd down --json": object_of({
