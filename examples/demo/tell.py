@@ -172,8 +172,9 @@ def refused(story: Story, facts: Facts) -> str | None:
 
 def ended(story: Story, facts: Facts) -> str:
     last = [] if facts["verdict"] in ("success", "preempted") else facts.get("lines") or []
-    attempt, _, why = facts["why"].partition(" ended: ")
-    return "\n           ".join([f"{attempt} ended, {facts['verdict']}: {why}", *last])
+    number = facts["attempt"].split("-a")[-1].split("-")[0]  # of charlm-0-a1-k3v9x0
+    head = f"attempt {number} ended, {facts['verdict']}: {facts['why']}"
+    return "\n           ".join([head, *last])
 
 
 #: How each kind of event is printed; the others are in `herd events charlm`.

@@ -65,6 +65,8 @@ def test_a_preempted_training_ends_with_the_same_bits(tmp_path: Path) -> None:
     found = FINISHED.search(done.stdout)
     assert found is not None, done.stdout
     assert re.search(r"resumed at step \d\d+, saved by attempt 1", done.stdout), done.stdout
+    assert re.search(r"attempt 1 ended, preempted: \S+ received a", done.stdout), done.stdout
+    assert "attempt 2 ended, success: " in done.stdout
     assert "0 steps lost" in done.stdout
     assert float(found[1]) < 0.6
     assert (found[1], found[2]) == undisturbed(python, tmp_path)
