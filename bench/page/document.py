@@ -21,7 +21,6 @@ QUOTES = (
     ("`herd sync` of 800 files to 8 hosts, 20 Mbit/s", "sync, first, 20 Mbit/s, 30 ms", 8),
     ("the same to 64 hosts", "sync, first, 20 Mbit/s, 30 ms", 64),
     ("the same to 64 hosts, bytes sent", "sync, first, 20 Mbit/s, 30 ms, bytes sent", 64),
-    ("one edited file to 8 hosts", "sync, one file edited, 20 Mbit/s, 30 ms", 8),
 )
 #: A longer table is folded: its section begins with a plot, the page with the figures in short.
 ROWS_SHOWN = 12
