@@ -19,6 +19,7 @@ COMMANDS = {
     "sim compare": "tools/record.py in a checkout, and read what the cloud answered",
     "nfs": "the job field nfs, and herd exec JOB -- findmnt to look",
     "report": "herd cost, or herd cost JOB for one job",
+    "bug-report": "herd check --report FILE",
     "capacity": "herd types --zones",
     "shares": "herd quota, and herd quota --share USER=WEIGHT to set one",
     "series": "herd metrics JOB",

@@ -43,7 +43,7 @@ SHOWING = (
     ["cost", "gpt", "--json"], ["context", "list", "--json"],
     ["export", "jobset", "gpt"], ["export", "jobset", "gpt", "--json"], ["export", "slurm", "gpt"],
     ["status", "gpt"], ["engine", "status", "--json"], ["exec", "gpt", "--list", "--json"],
-    ["bug-report", "--output", "bug.tar.gz"],
+    ["check", "--report", "bug.tar.gz"],
 )  # fmt: skip
 
 

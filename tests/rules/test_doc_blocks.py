@@ -28,7 +28,6 @@ NOT_RUN = {
     "README.md": "its job runs in integration/test_docs_run.py; the rest is the tutorial's",
     "CONTRIBUTING.md": "integration/test_jobs_life.py does the same and waits for each step",
     "docs/howto/another-machine.md": "integration/test_another_machine.py does it in two homes",
-    "docs/howto/bug-report.md": "simulated/test_bug_report.py runs it",
     "docs/howto/buckets.md": GOOGLE,
     "docs/howto/check.md": JOB,
     "docs/howto/data.md": GOOGLE,

@@ -18,7 +18,7 @@ FOR_THE_SIMULATOR = {"catalogue", "clock", "_version"}
 #: Packages whose functions only turn values into values.
 PURE = {
     "accounting", "diagnosis", "exports", "history", "jobfile", "model", "notify", "planner",
-    "sweeps", "transcripts", "views",
+    "sweeps", "views",
 }  # fmt: skip
 ADAPTERS = ("tpuherd/sweeps/optuna_sampler.py",)  #: a library of others' in a pure package
 

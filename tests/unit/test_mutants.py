@@ -26,7 +26,7 @@ from tpuherd.planner.policy import BIDS, GANG, GangAction
 NEAR = ("src/tpuherd/*/*.py",)
 
 #: Pure packages that decide nothing: they word, show and write what others decided.
-SHOWING = {"exports", "notify", "transcripts", "views"}
+SHOWING = {"exports", "notify", "views"}
 KINDS = {
     "and ↔ or",
     "not dropped",

@@ -36,10 +36,6 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "quota": ("Show what you may have, and who uses it.", "tpuherd.cli.quota:quota"),
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
         "check": ("Find what is wrong, and how to mend it.", "tpuherd.cli.check:check"),
-        "bug-report": (
-            "Pack what a maintainer needs, without secrets.",
-            "tpuherd.cli.bug_report:bug_report",
-        ),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "setup": ("Prepare a cloud project for TPUs.", "tpuherd.cli.setup:setup"),
         "engine": (

@@ -36,7 +36,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd engine metrics -o /var/lib/prometheus/node-exporter/herd.prom",
         "herd engine metrics --alerts -o herd-alerts.yml",
     ),
-    "bug-report": ("herd bug-report", "herd bug-report --job gpt --output gpt.tar.gz"),
     "sweep": ("herd sweep lr.yaml", "herd sweep best lr"),
     "sweep FILE": ("herd sweep lr.yaml",),
     "sweep status": ("herd sweep status lr", "herd sweep status lr --csv > lr.csv"),
@@ -79,7 +78,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "levanter launch": (
         "herd levanter launch --tpu_name my-tpu --tpu_type v4-32 -- python3 train.py",
     ),
-    "check": ("herd check", "herd check gpt", "herd check --fix"),
+    "check": ("herd check gpt", "herd check --fix", "herd check --report report.tar.gz"),
     "setup": ("herd setup gcp --dry-run",),
     "setup gcp": (
         "herd setup gcp --dry-run",

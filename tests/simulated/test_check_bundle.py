@@ -1,4 +1,4 @@
-"""`herd bug-report`: what is in it, what is not, and that it works where nothing else does."""
+"""`herd check --report`: what is in it, what is not, and that it works where nothing else does."""
 
 import json
 import resource
@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tpuherd.bug_report.pack_report import explain_write_error, write_report
+from tpuherd.checks.report import write_new_file
 from tpuherd.cli.main import run
 from tpuherd.clock import WallClock
 from tpuherd.errors import NotAllowed
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
-from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import ProjectScope, resolve_scope
 from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
@@ -81,6 +80,13 @@ def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectScope:
     store.append_events([HistoryEvent(at=NOW, kind="engine.problem", facts={"why": token})])
     store.secrets.put("gpt", "KEY", CANARIES["secret"])
     store.secrets.put(".notify", "url", f"https://example.org/{CANARIES['receiver']}")
+    ended = {"attempt": "gpt-0-a1-x", "verdict": "failure"}
+    store.append_events(
+        [
+            HistoryEvent(at=NOW, kind="attempt.ended", job="gpt", slot="gpt-0", facts=ended),
+            HistoryEvent(at=NOW, kind="engine.crashed", facts={"count": 1, "why": "KeyError"}),
+        ]
+    )
     store.put_slot_messages({"gpt-0": f"waits for capacity, as {CANARIES['secret']} knows"})
     store.close()
     return scope
@@ -117,88 +123,74 @@ def read_report(file: Path) -> dict[str, str]:
     return found
 
 
-def list_files(folder: Path) -> dict[str, bytes]:
-    return {str(one): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
-
-
 def test_no_secret_is_in_it_and_what_helps_is(herd: Herd, world: ProjectScope, home: Path) -> None:
     write_logs(world, home)
-    status, said, _ = herd("bug-report", "--job", "gpt", "--output", "r.tgz", "--hide-project")
-    assert status == 0, said
+    _, said, listed = herd("check", "--report", "r.tgz")
     files = read_report(home / "r.tgz")
     whole = "".join(f"{name}\n{text}\n" for name, text in files.items())
-    assert [word for word in CANARIES.values() if word in whole or word in said] == []
-    assert [
-        word for word in (USER, MAIL, str(home), "ada-lab", "ada-bucket") if word in whole
-    ] == []
-    assert "--lr 0.1" in files["jobs/gpt.json"] and '"WHERE": "(hidden)"' in files["jobs/gpt.json"]
+    assert [word for word in CANARIES.values() if word in whole or word in said + listed] == []
+    assert [word for word in (USER, MAIL, str(home), "ada-bucket") if word in whole] == []
+    (job,) = json.loads(files["jobs.json"])
+    assert "--lr 0.1" in job["document"]["run"] and job["document"]["env"] == {"WHERE": "<hidden>"}
+    assert "waits for capacity" in job["slots"]["gpt-0"]
     assert '"kind": "job.submitted"' in files["events.jsonl"]
-    assert "waits for capacity" in files["why.json"]
-    assert "engine.problem" in files["engine/engine.log"]
-    assert "Traceback" in files["daemon/keeper.txt"]
+    assert json.loads(files["crashes.json"])["crashes"][0]["why"] == "KeyError"
+    assert "engine.problem" in files["logs/engine.log"]
+    assert "Traceback" in files["logs/daemon.txt"]
     (output,) = [text for name, text in files.items() if name.startswith("output/")]
     assert output.startswith("step 7\n")
-    checks = json.loads(files["checks.json"])
-    assert {"versions", "store", "login"} <= {one["check"] for one in checks}
-    assert json.loads(files["store.json"])["rows"]["jobs"] == 1
-    assert json.loads(files["versions.json"])["formats"]["store"] >= 4
+    assert {"versions", "store", "login"} <= {
+        one["check"] for one in json.loads(files["checks.json"])
+    }
+    assert json.loads(files["versions.json"])["packages"]["click"]
     for name in files:
-        assert name.rpartition("/")[0] in said, f"{name} is not in what the user sees"
+        assert name == "README.txt" or name.partition("/")[0] in listed
+    assert "Read it before you send it: tar -xzOf " in listed
     assert (home / "r.tgz").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_damaged_store_is_read_and_left_as_it_is(
+def test_json_and_status_are_those_of_herd_check(
     herd: Herd, world: ProjectScope, home: Path
 ) -> None:
-    file = world.store_folder / "store.db"
-    content = bytearray(file.read_bytes())
-    content[4096 : len(content) // 2] = b"\xa5" * (len(content) // 2 - 4096)
-    file.write_bytes(content)
-    before = list_files(world.store_folder)
-    status, said, _ = herd("bug-report", "--output", "r.tgz")
-    assert status == 0, said
-    assert "Not in it: the store: " in said
-    files = read_report(home / "r.tgz")
-    assert json.loads(files["store.json"])["problems"]
-    assert "versions.json" in files and "checks.json" in files
-    assert list_files(world.store_folder) == before
+    plain, with_report = herd("check", "--json"), herd("check", "--json", "--report", "r.tgz")
+    assert plain[0] == with_report[0] == 1, "the world is gone"
+    assert [one["check"] for one in json.loads(with_report[1])] == [
+        one["check"] for one in json.loads(plain[1])
+    ]
+
+
+def test_a_damaged_store_is_a_line_of_it(herd: Herd, world: ProjectScope, home: Path) -> None:
+    (world.store_folder / "store.db").write_bytes(b"\xa5" * 20_000)
+    (world.store_folder / "engine.log").mkdir()
+    (home / ".config/tpuherd").mkdir(parents=True)
+    (home / ".config/tpuherd/contexts.json").write_bytes(b"\xff not JSON")
+    status, _, listed = herd("check", "--report", "r.tgz")
+    assert status == 1 and "Traceback" not in listed
+    assert "Not in it: project: " in read_report(home / "r.tgz")["README.txt"]
 
 
 def test_it_works_without_a_project_and_without_any_state(herd: Herd, home: Path) -> None:
-    status, said, _ = herd("bug-report")
-    assert status == 0, said
-    (file,) = home.glob("herd-bug-report-*.tar.gz")
-    files = read_report(file)
-    assert {"README.txt", "versions.json", "settings.json", "checks.json"} <= set(files)
-    assert "Not in it: the project: no project is configured" in said
+    status, _, listed = herd("check", "--report", "r.tgz")
+    assert status == 1
+    assert {"README.txt", "versions.json", "checks.json"} <= set(read_report(home / "r.tgz"))
+    assert "Not in it: project: no project is configured" in listed
     assert list(home.rglob("tpuherd")) == [], "it wrote something else"
 
 
-def test_another_owner_of_the_lease_is_no_hindrance(
-    herd: Herd, world: ProjectScope, home: Path
-) -> None:
-    store = Database(world.store_folder, NOW)
-    assert store.take_lease(LeaseHolder(pid=1, host="elsewhere", who="ann@elsewhere"), NOW, 1e9)
-    assert herd("bug-report", "--output", "r.tgz")[0] == 0
-    store.close()
-    assert json.loads(read_report(home / "r.tgz")["store.json"])["lease"]["host"] == "elsewhere"
-
-
 @pytest.mark.parametrize(
-    ("words", "status", "sentence"),
+    ("file", "sentence"),
     [
-        (["--output", "there"], 2, "exists already; name another file with --output"),
-        (["--output", "no/folder/r.tgz"], 2, "there is no folder"),
-        (["--job", "gtp"], 4, "there is no job gtp: did you mean gpt?"),
+        ("there", "exists already; name another file"),
+        ("no/folder/r.tgz", "there is no folder"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(
-    herd: Herd, world: ProjectScope, home: Path, words: list[str], status: int, sentence: str
+    herd: Herd, world: ProjectScope, home: Path, file: str, sentence: str
 ) -> None:
     (home / "there").write_text("mine")
     before = sorted(home.glob("*"))
-    found = herd("bug-report", *words)
-    assert (found[0], found[1]) == (status, "")
+    found = herd("check", "--report", file)
+    assert (found[0], found[1]) == (2, "")
     assert sentence in found[2]
     assert sorted(home.glob("*")) == before
     assert (home / "there").read_text() == "mine"
@@ -209,12 +201,7 @@ def test_a_file_that_does_not_fit_is_not_left_behind(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(NotAllowed, match="File too large"):
-            write_report(tmp_path / "r.tgz", b"x" * 1000)
+            write_new_file(tmp_path / "r.tgz", b"x" * 1000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
-    full = explain_write_error(tmp_path / "r", OSError(28, "No space left on device"))
-    assert (full.sentence, full.hint) == (
-        f"the disk is full: {tmp_path}/r can't be written",
-        "name another disk with --output",
-    )

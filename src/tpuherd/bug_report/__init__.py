@@ -1,1 +1,0 @@
-"""`herd bug-report`: packs what a maintainer needs to find a bug, without secrets."""

@@ -1,1 +1,0 @@
-"""Text that may be shown to others: without secrets and names."""
