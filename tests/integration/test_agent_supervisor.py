@@ -1,4 +1,4 @@
-"""What an agent's supervisor keeps open, when it sends messages, and what it records."""
+"""What an agent's supervisor keeps open, and what it and the agent record."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from tests.integration.agents import Agents, agents, little_room, say, sleeps, s
 
 pytestmark = pytest.mark.real
 
-FILES_MAX = 20  #: that a nurse with nothing to do has open
+FILES_MAX = 20  #: that a supervisor with nothing to do has open
+KEYS = ("phase", "exit", "pid", "ended", "rusage", "length")
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_a_signal_reaches_a_command_that_was_just_started(home: Agents) -> None:
     assert client.stream(id)[0]["signal"] == signal.SIGTERM
 
 
-def test_a_silent_process_is_reported_though_it_lives_on(home: Agents) -> None:
+def test_a_process_is_reported_as_soon_as_it_runs(home: Agents) -> None:
     client = home.attach()
     id = client.ask("run", id="a", argv=["sleep", "1000"])
     pid = until(lambda: client.call("commands")["commands"][0]["pid"])
@@ -52,18 +53,33 @@ def test_a_silent_process_is_reported_though_it_lives_on(home: Agents) -> None:
 
 
 def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
-    """Its nurse wrote that down; its end costs the agent no second record."""
     client = home.attach()
     told, records = client.run("a", shell="echo one; exit 5")
-    folder = home.folder / "commands" / "a"
-    until((folder / "exit").exists)
-    until(lambda: not (folder / "out").exists())
     home.kill(client)
     again = home.attach()
     [work] = again.call("commands")["commands"]
-    keys = ("phase", "exit", "pid", "ended", "rusage", "length")
-    assert [work[key] for key in keys] == [told[key] for key in keys]
+    assert [work[key] for key in KEYS] == [told[key] for key in KEYS]
     assert text(again.records(again.ask("attach", id="a"))[1]) == text(records) == b"one\n"
+
+
+def test_an_end_that_only_the_supervisor_recorded_is_known(home: Agents) -> None:
+    """An earlier version's agent left the end of a command to the supervisor's file."""
+    client = home.attach()
+    os.mkfifo(home.home / "go")
+    id = client.ask("run", id="a", shell="echo one; read x <go; exit 5")
+    client.data(id, 5)
+    folder = home.folder / "commands" / "a"
+    begun = (folder / "status.json").read_bytes()
+    say(home.home / "go", "\n")
+    told = client.stream(id)[0]
+    until((folder / "exit").exists)
+    home.kill(client)
+    assert not (folder / "out").exists()
+    (folder / "status.json").write_bytes(begun)
+    again = home.attach()
+    work, records = again.records(again.ask("attach", id="a"))
+    assert [work[key] for key in KEYS] == [told[key] for key in KEYS]
+    assert (text(records), status(folder)["phase"]) == (b"one\n", "ended")
 
 
 @pytest.mark.root
@@ -79,7 +95,7 @@ def test_the_agent_records_what_the_supervisor_could_not(small: Agents) -> None:
             file.write(bytes(1 << 12))
     say(small.home / "go", "\n")
     assert client.stream(id)[0]["exit"] == 5
-    # The nurse reports the end before it writes it down: it has tried when it sleeps again.
+    # The supervisor reports the end before it writes it down: it has tried when it sleeps again.
     until(lambda: (folder / "exit").exists() and sleeps(small.supervisor_pid(client)))
     assert (folder / "exit").stat().st_size == 0
     filler.unlink()

@@ -5,7 +5,7 @@ import signal
 import socket
 from typing import Optional, Tuple
 
-from tpuherd_host.agent.effects import effects, process_supervisor, task_io
+from tpuherd_host.agent.effects import effects, process_supervisor
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.reducer import next_wake_time, reduce_event
@@ -66,8 +66,6 @@ class EventLoop(AgentRuntime):
                 for effect in todo:
                     effects.EFFECT_HANDLERS[type(effect)](self, effect)
             self.connections.flush_all()
-        while self.later:
-            task_io.finish_task(self, self.later.popleft())
 
     # ---- the supervisor --------------------------------------------------------------------------
 

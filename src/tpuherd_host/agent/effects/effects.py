@@ -13,7 +13,7 @@ from tpuherd_host.agent.environments.environment_folders import activation_varia
 from tpuherd_host.agent.frames import pack_data
 from tpuherd_host.agent.host import chip_users
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import COMMAND, UNBORN, Ending, Task
+from tpuherd_host.agent.state_machine.state import UNBORN, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
 UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
@@ -103,7 +103,6 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
         "folder": folder,
         "let": runtime.outputs_done,
-        "hush": work.kind == COMMAND and not work.stdin,
         **ends,
     }
     assert runtime.supervisor is not None
@@ -172,17 +171,13 @@ def handle_supervisor_message(runtime: AgentRuntime, message: Mapping[str, Any])
         hint = LINE if exit == 127 and " " in str(name) else ""
         runtime.add_event(messages.SpawnFailed(id, exit, sentence.format(name) + hint, code))
         pipes.close()
-    elif "unwritten" in message:
-        runtime.store.unsaved[id] = work
-        runtime.later.append(id)
-    else:
-        if "began" in message:
-            task_io.handle_started(runtime, pipes, id)
-            runtime.add_event(messages.ProcessStarted(id, message["began"], message["ticks"]))
-        if "ended" in message:
-            task_io.read_remaining(runtime, id)
-            runtime.add_event(process_ended_event(id, message))
+    elif "began" in message:
+        task_io.handle_started(runtime, pipes, id)
+        runtime.add_event(messages.ProcessStarted(id, message["began"], message["ticks"]))
         pipes.watch_outputs()
+    else:
+        task_io.read_remaining(runtime, id)
+        runtime.add_event(process_ended_event(id, message))
 
 
 def process_ended_event(id: str, message: Mapping[str, Any]) -> messages.ProcessEnded:

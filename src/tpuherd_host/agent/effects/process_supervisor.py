@@ -23,7 +23,6 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 LENGTH = struct.Struct(">I")
-SILENT_S = 0.05  #: a silent process is reported after this time; many end sooner
 LINGER_S = 120.0  #: it keeps the last output of its commands this long for another agent
 SUBREAPER = 36
 RESET = (
@@ -190,8 +189,6 @@ class Supervisor:
         self.login = login  #: the environment of every process, unless its order overrides it
         self.children: Dict[int, Mapping[str, Any]] = {}
         self.kept: Dict[str, List[int]] = {}  #: read ends: output is not lost with the agent
-        self.unreported: Dict[int, float] = {}  #: children not reported yet, and until when
-        self.watched_outputs: Dict[int, int] = {}  #: read ends of those, to their children
         self.poll = select.poll()
         self.rest = bytearray()
         self.left_at = 0.0
@@ -206,48 +203,15 @@ class Supervisor:
             self.poll.register(self.line, select.POLLIN)
         while self.line is not None or self.children or time.monotonic() < self.left_at + LINGER_S:
             # A signal between reaping and poll is in the pipe: no end is missed.
-            for file, event in self.poll.poll(self.poll_timeout_ms()):
+            for file, _ in self.poll.poll(None if self.line is not None else 1000):
                 if file == wake_in:
                     with suppress(BlockingIOError):
                         os.read(wake_in, 4096)
                     self.reap_children()
-                elif file in self.watched_outputs:
-                    self.handle_output(file, bool(event & select.POLLIN))
-                elif (
-                    self.line is not None and file == self.line.fileno() and not self.read_orders()
-                ):
+                elif self.line is not None and not self.read_orders():
                     self.poll.unregister(file)
                     self.line = None
                     self.left_at = time.monotonic()
-            self.report_running()
-
-    def poll_timeout_ms(self) -> Optional[float]:
-        if self.unreported:
-            return max(0.0, min(self.unreported.values()) - time.monotonic()) * 1000
-        return None if self.line is not None else 1000
-
-    def handle_output(self, file: int, something: bool) -> None:
-        """A process wrote something, or closed its output because it is about to end."""
-        pid = self.watched_outputs.pop(file)
-        self.poll.unregister(file)
-        if something:
-            self.send_message(self.take_started_message(pid))
-
-    def report_running(self) -> None:
-        """Report processes that are still silent after SILENT_S."""
-        if self.unreported:
-            now = time.monotonic()
-            for pid in [pid for pid, until in self.unreported.items() if until <= now]:
-                self.send_message(self.take_started_message(pid))
-
-    def take_started_message(self, pid: int) -> Dict[str, Any]:
-        """Return the message that a process started, once."""
-        order = self.children[pid]
-        self.unreported.pop(pid, None)
-        for file in [file for file, whose in self.watched_outputs.items() if whose == pid]:
-            del self.watched_outputs[file]
-            self.poll.unregister(file)
-        return {"id": order["id"], "began": pid, "ticks": order["ticks"]}
 
     def read_orders(self) -> bool:
         """Handle the agent's messages; return False when the agent is gone."""
@@ -274,7 +238,7 @@ class Supervisor:
             os.close(file)
 
     def spawn_child(self, order: Dict[str, Any]) -> None:
-        """Start a process. Most are reported only when they write something or end."""
+        """Start a process and report it."""
         id = order["id"]
         self.release_output(id)
         order["env"] = self.merge_variables(order)
@@ -291,17 +255,11 @@ class Supervisor:
             self.release_output(id)
             self.send_message({"id": id, "failed": ["fork", error.errno]})
             return
-        order["ticks"] = start_ticks(pid)
+        ticks = start_ticks(pid)
         self.children[pid] = order
-        if order["hush"]:
-            self.unreported[pid] = time.monotonic() + SILENT_S
-            for file in self.kept[id]:
-                self.watched_outputs[file] = pid
-                self.poll.register(file, select.POLLIN)
-        else:
-            self.send_message(self.take_started_message(pid))
+        self.send_message({"id": id, "began": pid, "ticks": ticks})
         with suppress(OSError):  # a full disk: the agent still knows it
-            write_file(os.path.join(order["folder"], "pid"), [pid, order["ticks"]])
+            write_file(os.path.join(order["folder"], "pid"), [pid, ticks])
 
     def merge_variables(self, order: Mapping[str, Any]) -> Dict[str, str]:
         env = {**self.login, **order["env"]}
@@ -318,7 +276,6 @@ class Supervisor:
                 return
             if pid not in self.children:
                 continue
-            before = self.take_started_message(pid) if pid in self.unreported else {}
             order = self.children.pop(pid)
             signalled = os.WIFSIGNALED(status)
             content = {
@@ -333,11 +290,9 @@ class Supervisor:
                     "memory_bytes": usage.ru_maxrss * 1024,
                 },
             }
-            self.send_message({**before, **content})
-            try:
+            self.send_message(content)
+            with suppress(OSError):  # a full disk: the agent records it when it can
                 write_file(os.path.join(order["folder"], "exit"), content)
-            except OSError:  # a full disk: the agent records it when it can
-                self.send_message({"id": order["id"], "unwritten": True})
 
 
 def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:

@@ -38,7 +38,6 @@ class AgentRuntime:
         self.posted: Deque[messages.Event] = deque()  #: by threads
         self.pipes_by_task: Dict[str, TaskPipes] = {}
         self.grown: Set[str] = set()
-        self.later: Deque[str] = deque()  #: ended tasks to record after all replies are sent
         self.outputs_done: List[str] = []  #: the supervisor may close their output
         self.threaded_calls: Dict[Tuple[int, int], ThreadedCall] = {}
         self.unseen: Dict[str, float] = {}  #: by task whose process is gone: since when

@@ -4,7 +4,7 @@ from tpuherd_host.agent.effects.log_segments import SegmentedLog
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.task_pipes import TaskPipes
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Task
+from tpuherd_host.agent.state_machine.state import Task
 
 
 def get_pipes(runtime: AgentRuntime, work: Task, fresh: bool = True) -> TaskPipes:
@@ -99,38 +99,13 @@ def read_log_tail(runtime: AgentRuntime, effect: messages.ReadLogTail) -> None:
 
 
 def save_task(runtime: AgentRuntime, effect: messages.SaveTask) -> None:
-    """Record the task at once, except for a command's end."""
-    if effect.work.is_live or effect.hard:
-        save_and_close(runtime, effect.work, effect.hard)
-    else:
-        runtime.later.append(effect.work.id)
-
-
-def finish_task(runtime: AgentRuntime, id: str) -> None:
-    """Record a command's end after all replies are sent."""
-    work = runtime.state.works.get(id)
-    if work is None or work.is_live:
-        return  # it is forgotten already
-    if is_fully_recorded(runtime, work):
-        close_pipes(runtime, work)
-    else:
-        save_and_close(runtime, work, hard=False)
-
-
-def is_fully_recorded(runtime: AgentRuntime, work: Task) -> bool:
-    """Whether the supervisor's file already has everything about the command's end."""
-    seen = work.phase == ENDED and work.pid and work.drained and not work.adopted
-    more = work.why or work.lost_bytes or work.id in runtime.store.unsaved
-    return bool(work.kind == COMMAND and seen and not more)
-
-
-def save_and_close(runtime: AgentRuntime, work: Task, hard: bool) -> None:
+    """Record the task, and close its pipes if it is over."""
     try:
-        runtime.store.task_folder(work)
+        runtime.store.task_folder(effect.work)
     except OSError:
         return
-    runtime.save_task(work, hard)
-    close_pipes(runtime, work)
+    runtime.save_task(effect.work, effect.hard)
+    close_pipes(runtime, effect.work)
 
 
 def close_pipes(runtime: AgentRuntime, work: Task) -> None:

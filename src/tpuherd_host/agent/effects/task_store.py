@@ -7,7 +7,7 @@ import zlib
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
 
 from tpuherd_host.agent.effects.process_supervisor import start_ticks, write_file
-from tpuherd_host.agent.state_machine.state import COMMAND, ENDED, Ending, Stage, Task
+from tpuherd_host.agent.state_machine.state import Ending, Stage, Task
 
 FOLDERS = {"command": "commands", "attempt": "attempts", "setup": "setups"}
 DISK_MIN = 8 << 20  #: with less free, a new command is kept in memory
@@ -168,9 +168,6 @@ class TaskStore:
             work = work._replace(pid=born[0], ticks=born[1], phase="running")
         if work.is_live and work.started is None and work.pid:
             work = work._replace(started=work.asked)
-        record = self.recorded_ending(work) if work.kind == COMMAND and work.is_live else None
-        if record is not None and not os.path.exists(os.path.join(folder, "out")):
-            work = ended_task(work, record)  # its output was read to the end
         return work
 
     def recorded_ending(self, work: Task) -> Optional[Dict[str, Any]]:
@@ -201,12 +198,6 @@ class TaskStore:
 
 def parse_ending(record: Mapping[str, Any]) -> Ending:
     return Ending(exit=record["exit"], signal=record["signal"], rusage=record["rusage"])
-
-
-def ended_task(work: Task, record: Mapping[str, Any]) -> Task:
-    """Return a command that ended as the supervisor recorded."""
-    due = record["ended"] + work.keep_s
-    return work._replace(phase=ENDED, ending=parse_ending(record), ended=record["ended"], due=due)
 
 
 def remove_folder(folder: str) -> None:
