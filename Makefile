@@ -7,7 +7,7 @@ export UV_SYSTEM_CERTS := 1
 # Tests start hundreds of programs: what Python compiles once, no other process compiles again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test near accept test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
+.PHONY: help demo test near accept budgets test-long check test-real storm abuse bench bench-page mutants docs site wheel release \
 	screenshots constraints clean
 
 help:  ## show this list
@@ -42,6 +42,9 @@ GOLDEN := $(addprefix tests/simulated/,test_help_pages.py test_wrong_commands.py
 accept: $(READY)  ## write what commands print into tests/scenarios/cli; read the diff before you commit it
 	@HERD_ACCEPT=1 $(PY) -m pytest $(GOLDEN) -n 2 $(ARGS)
 	@git status --short tests/scenarios/cli
+
+budgets: $(READY)  ## lower the numbers of tests/rules/budgets.toml to what is there
+	@$(PY) -m tests.rules.budgets
 
 test-long: $(READY)  ## the longer tests (tests/tiers.py), which .ci/run runs too
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"

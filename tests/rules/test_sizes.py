@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 FILES = sorted(f for room in ("src", "examples", "docs") for f in (ROOT / room).rglob("*.py"))
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 50
+DATA_SHARE = 0.8  #: a file is a table of data if tables are this share of its lines
 
 
 def harmless(node: ast.stmt) -> bool:
@@ -29,15 +30,32 @@ def harmless(node: ast.stmt) -> bool:
     return True
 
 
+def is_data(tree: ast.Module, lines: int) -> bool:
+    """Whether values with names at the top of a module are nearly all that it has."""
+    named = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    return sum((n.end_lineno or n.lineno) - n.lineno + 1 for n in named) >= DATA_SHARE * lines
+
+
+def test_tables_are_data_and_functions_are_not() -> None:
+    assert is_data(ast.parse("A = (\n1,\n2,\n)\nimport b"), 5)
+    assert not is_data(ast.parse("A = 1\ndef f():\n    return 1"), 3)
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
-def test_a_file_has_at_most_400_lines(file: Path) -> None:
+def test_a_file_has_at_most_450_lines_unless_it_is_data(file: Path) -> None:
     text = file.read_text()
     tree = ast.parse(text)
     sentence = (ast.get_docstring(tree) or "").partition("\n")[0]
-    assert sentence.endswith((".", "?", "!", ":")), f"{file}:1 say in a sentence what it is for"
-    assert text.count("\n") <= FILE_LINES_MAX, f"{file} is two rooms in one"
+    assert sentence.endswith((".", "?", "!", ":")), f"{file}:1 begin it with a sentence"
+    lines = text.count("\n")
+    assert lines <= FILE_LINES_MAX or is_data(tree, lines), (
+        f"{file}:{FILE_LINES_MAX} has {lines} lines, may have {FILE_LINES_MAX}: move a topic of it,"
+        " of 100 lines or more, to a file that has the topic or to one of its own"
+    )
     for node in tree.body:
-        assert harmless(node), f"{file}:{node.lineno} does something when imported"
+        assert harmless(node), (
+            f"{file}:{node.lineno} does something when imported: move it into a function"
+        )
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(ROOT)))
@@ -45,4 +63,7 @@ def test_a_function_has_at_most_50_lines(file: Path) -> None:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{file}:{node.lineno} {node.name}: {lines} lines"
+            assert lines <= FUNCTION_LINES_MAX, (
+                f"{file}:{node.lineno} {node.name} has {lines} lines, may have"
+                f" {FUNCTION_LINES_MAX}: name a step of it and make it a function"
+            )
