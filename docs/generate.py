@@ -126,9 +126,24 @@ def cli_page() -> str:
         command = command_line.herd.get_command(top, name)
         assert command is not None
         for context in commands(command, top):
-            text = context.get_help()
+            text = context.get_help() + rare_options(context)
             parts.append(f"## {context.command_path}\n\n```text\n{text}\n```\n")
     return "\n".join(parts)
+
+
+def rare_options(context: click.Context) -> str:
+    """Return the options that the page of help leaves out, or ""."""
+    hidden = [one for one in context.command.params if isinstance(one, click.Option) and one.hidden]
+    rows = []
+    for option in hidden:
+        option.hidden = False
+        rows += [option.get_help_record(context)] if option.help else []
+        option.hidden = True
+    formatter = context.make_formatter()
+    if rows:
+        with formatter.section("\nOptions that `--help` leaves out"):
+            formatter.write_dl([row for row in rows if row is not None])
+    return formatter.getvalue().rstrip()
 
 
 def api_page() -> str:

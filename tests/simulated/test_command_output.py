@@ -37,7 +37,7 @@ JSON: dict[str, tuple[str, ...]] = {
     "hosts": ("hosts gpt --json",),
     "logs": ("logs gpt --json",),
     "ls": ("ls --json",),
-    "map FILE": ("map job.yaml items.txt --yes --detach --json",),
+    "map JOB": ("map job.yaml items.txt --yes --detach --json",),
     "map status": ("map status evals --json",),
     "metrics": ("metrics gpt --json",),
     "notify list": ("notify set receivers.yaml", "notify list --json"),

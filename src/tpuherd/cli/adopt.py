@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def adopt(names: tuple[str, ...], file: str | None, yes: bool, json_: bool) -> ParsedCommand:
-    """Take over nodes and requests of yours, or of OWNER, that belong to no job.
+    """Take over nodes and requests that belong to no job.
 
-    Each job is rebuilt from the metadata of its node. From then on OWNER's resources count as
-    yours.
+    They are yours, or those of OWNER. Each job is rebuilt from the metadata of its node. From then
+    on OWNER's resources count as yours.
 
     With --job, take running NODEs that other tools created into the job of FILE, a new one.
     Nothing is restarted; herd prepares them and runs the command of FILE there, if it has one.

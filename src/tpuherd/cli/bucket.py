@@ -54,7 +54,7 @@ def check(name: str, **said: Any) -> ParsedCommand:
 @without_questions
 @as_json
 def create(name: str, location: str, yes: bool, json_: bool) -> ParsedCommand:
-    """Create BUCKET near your nodes, with uniform access and never public."""
+    """Create BUCKET near your nodes; it is never public."""
     asked = partial(run_create, name, location, yes, json_)
     return make_parsed_command("herd bucket create", asked)
 

@@ -95,7 +95,7 @@ def remove(name: str) -> ParsedCommand:
 @context.command()
 @click.argument("name", required=False)
 def install(name: str | None) -> int:
-    """Install herd on the machine of a context (`--via`), where its engine runs."""
+    """Install herd where a context's engine runs (--via)."""
     from tpuherd.cli import via_client
 
     try:
@@ -138,10 +138,10 @@ def install(name: str | None) -> int:
 @click.option("--project", metavar="ID", help="A project other than the current one.")
 @as_json
 def grant(**said: Any) -> ParsedCommand:
-    """Add a grant: `zones: any` uses only granted zones, types and tiers.
+    """Add a grant: a zone, type and tier that you may use.
 
-    A simulated world grants everything; there, a grant says only how many chips users share.
-    Google's mail about your quota can be read as it is, with --mail.
+    `zones: any` uses nothing else. A simulated world grants everything; there, a grant says only
+    how many chips users share. Google's mail about your quota can be read as it is, with --mail.
     """
     one = [said[word] is not None for word in ("zone", "type_", "tier")]
     if any(one) != all(one) or not (any(one) or said["mail"] or said["clear"]):

@@ -18,16 +18,17 @@ ABSENT = "no daemon runs; the next command on a host starts one"
 
 @click.group()
 def daemon() -> None:
-    """Inspect or stop the process that holds the SSH connections of your commands.
+    """Inspect or stop the process that connects to hosts.
 
-    It starts with the first command on a host and ends after 10 idle minutes.
+    It holds the SSH connections of your commands: it starts with the first command on a host and
+    ends after 10 idle minutes.
     """
 
 
 @daemon.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
-    """Show its pid and version, the projects it is connected to, and the running commands."""
+    """Show its pid, version, projects and running commands."""
     return make_parsed_command("herd engine daemon status", partial(run_daemon_status, json_))
 
 

@@ -40,7 +40,7 @@ def engine() -> None:
     "--stand-by", is_flag=True, help="Stay, and lead whenever no other engine of the store does."
 )
 def run(stand_by: bool) -> int:
-    """Run the engine in the foreground until it is stopped or has nothing left to do."""
+    """Run the engine in the foreground, while there is work."""
     from tpuherd.cli import via_client
     from tpuherd.engine import engine_process
     from tpuherd.settings import project_access
@@ -74,7 +74,7 @@ def stop() -> ParsedCommand:
 @engine.command()
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(json_: bool) -> ParsedCommand:
-    """Show whether the engine is running, where, and until when its lease lasts."""
+    """Show whether and where the engine is running."""
     return make_parsed_command("herd engine status", partial(run_engine_status, json_))
 
 
@@ -88,13 +88,16 @@ def acknowledge() -> ParsedCommand:
 @click.option("-n", "--lines", default=50, show_default=True, help="How many of the last lines.")
 @click.option("--job", default="", metavar="NAME", help="Only lines of this job or slot.")
 def logs(lines: int, job: str) -> ParsedCommand:
-    """Print the last lines of the engine's own log, each a JSON object."""
+    """Print the last lines of the engine's own log, in JSON."""
     return make_parsed_command("herd engine logs", partial(run_engine_logs, lines, job))
 
 
 @engine.command()
 def install() -> int:
-    """Write a systemd user unit that starts the engine after a reboot, and show the next steps."""
+    """Make systemd start the engine after a reboot.
+
+    It writes a user unit and prints the next steps.
+    """
     from tpuherd.cli import systemd_unit, via_client
     from tpuherd.settings import project_access
 

@@ -46,7 +46,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd map evals.yaml files.txt -- python3 eval.py {}",
         "herd map status evals",
     ),
-    "map FILE": (
+    "map JOB": (
         "herd map dev files.txt -- python3 eval.py {}",
         "herd map evals.yaml files.txt --retries 2 --timeout 1h -- python3 eval.py {}",
         "ls tests/*.py | herd map dev - -- pytest",

@@ -36,20 +36,21 @@ OUTPUTS = ("fold", "stream", "dir", "json")
 @click.option(
     "--output",
     type=click.Choice(OUTPUTS),
-    help="fold: equal lines of several hosts appear once (default). stream: all lines of each host."
-    " dir: a file for each host. json: a line of JSON for each line.",
+    metavar="HOW",
+    help="fold (default): equal lines of hosts appear once; stream: all lines; dir: a file for each"
+    " host; json: JSON lines.",
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIRECTORY",
-    help="The folder for --output dir, which it implies; default: herd-ID.",
+    help="The folder of --output dir, which it implies.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     type=Duration(),
-    help="Stop the command after this long (30s, 5m); exit 124.",
+    help="Stop it after this long (30s, 5m); exit 124.",
 )
 @click.option("-t", "--tty", is_flag=True, help="Run with a terminal, on one host.")
 @click.option(
@@ -57,28 +58,25 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     "--stdin/--no-stdin",
     "stdin",
     default=None,
-    help="Pass standard input to all hosts; default: unless it is a terminal.",
+    help="Pass standard input; default: if no terminal.",
 )
 @click.option(
     "--env",
     "environment",
     is_flag=True,
-    help="Use the job's Python environment (`python`, `requirements`).",
+    help="Use the Python environment of the job.",
 )
-@click.option(
-    "--list", "listing", is_flag=True, help="List commands that are running or ended recently."
-)
+@click.option("--list", "listing", is_flag=True, help="List commands that run or have just ended.")
 @click.option("--attach", metavar="ID", help="Show the output of a running command.")
 @click.option("--kill", metavar="ID", help="Stop a command: TERM, then KILL after 10 s.")
-@click.option("-y", "--yes", is_flag=True, help="Include nodes of other herd users without asking.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask about nodes of other users.")
 @click.option("--json", "json_", is_flag=True, help="Same as --output json.")
 def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCommand:
     """Run a command on all hosts of TARGET.
 
-    TARGET is a job, a slot, a node, one of its hosts, or several of these: gpt, gpt-[0-3],
-    gpt/w0, gpt-[0-3]/w0,other. The exit status is the highest of all hosts, and 255 if a host
-    could not be reached. A command that you leave by closing the terminal keeps running, and
-    can be listed, attached to and stopped for 24 hours.
+    TARGET is a job, a slot, a node, a host, or several: gpt, gpt-[0-3], gpt/w0, gpt-[0-3]/w0,dev.
+    The exit status is the highest of all hosts; 255 if a host could not be reached. When the
+    terminal closes, the command keeps running: for 24 hours you can list it, attach or kill it.
     """
     said["output"] = "json" if said.pop("json_") else said["output"]
     if said["into"] is not None:

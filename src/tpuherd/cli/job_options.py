@@ -1,7 +1,7 @@
 """Reads a job from the command line: a file, options and a command."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,29 @@ from tpuherd.cli.anywhere import add_global_options, count_global_words
 from tpuherd.cli.completion import complete_arguments
 from tpuherd.cli.examples import add_examples
 from tpuherd.errors import InvalidInput
-from tpuherd.jobfile.fields import FIELDS
 from tpuherd.jobfile.joined_fields import join_page, locate_part
 
 if TYPE_CHECKING:
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
 
 
-#: Fields that have an option of their own; all others are set by --set.
-OPTIONS = (
-    "name", "accelerator", "tier", "zones", "runtime", "copies", "slices", "workdir", "repo",
-    "setup", "checkpoint", "outputs",
-)  # fmt: skip
+#: Fields that have an option of their own, with its line of help; all others are set by --set.
+OPTIONS = {
+    "name": "Name of the job.",
+    "accelerator": "TPU type, such as v4-32; or several, the best first.",
+    "tier": "Pricing tier: spot, preemptible, on-demand, reserved.",
+    "zones": "Zones where the job may run, or any.",
+    "runtime": "Software version of the TPU VM.",
+    "copies": "Nodes that each run the command on their own.",
+    "slices": "Nodes that run the command together (multislice).",
+    "workdir": "Folder to ship to all hosts; the command runs in it.",
+    "repo": "Git repository to use instead of a folder.",
+    "setup": "Shell commands that prepare a host.",
+    "checkpoint": "Where the script saves: it reads HERD_CHECKPOINT.",
+    "outputs": "Paths to bring back before a node is deleted.",
+}
+#: Options that help does not show, so that its page fits a screen; the reference shows them.
+RARE = frozenset(("repo", "outputs"))
 #: Values of these are taken as plain text.
 TEXTS = frozenset(
     ("name", "run", "setup", "workdir", "repo", "checkpoint", "python", "requirements")
@@ -41,6 +52,10 @@ class JobCommand(click.Command):
             ctx.meta[COMMAND] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the words of the usage line, without those of arguments that have none."""
+        return [piece for piece in super().collect_usage_pieces(ctx) if piece]
 
 
 class FileGroup(click.Group):
@@ -63,13 +78,11 @@ class FileGroup(click.Group):
         return add_examples(add_global_options(command), f"{self.name} {cmd_name}")
 
 
-def add_field_options(function: Any) -> Any:
-    """Add an option for each of OPTIONS."""
-    for name in reversed(OPTIONS):
-        field = FIELDS[name]
-        help_ = field.means.split(". ")[0].partition(":")[0].rstrip(".") + "."
+def add_field_options(function: Any, rare: Collection[str]) -> Any:
+    """Add an option for each of OPTIONS; help does not show those that are rare."""
+    for name, text in reversed(OPTIONS.items()):
         function = click.option(
-            f"--{name.replace('_', '-')}", name, multiple=True, metavar="VALUE", help=help_
+            f"--{name}", name, multiple=True, metavar="VALUE", help=text, hidden=name in rare
         )(function)
     return function
 

@@ -42,8 +42,7 @@ add_node_options = add_options(
     click.option("-t", "--type", "type_", default="", help="TPU type, such as v3-32."),
     click.option("-i", "--image", default="", help="Runtime version of the TPU VM."),
     click.option("-p", "--preemptible", is_flag=True, help="Use preemptible capacity."),
-    click.option("-s", "--setup", default="", help="Setup script: your own file, or one of herd's:"
-                 " setup-tpu-vm.sh, setup-tpu-vm-nfs.sh."),
+    click.option("-s", "--setup", default="", help="Setup script, or setup-tpu-vm[-nfs].sh."),
     click.option("-b", "--branch", default="", help="Branch or commit instead of your folder."),
     click.option("-r", "--repo", default="", help="Git repository; default: your clone's origin."),
     click.option("-n", "--subnetwork", default="", help="Subnetwork."),
@@ -69,9 +68,10 @@ def levanter() -> None:
 @detach
 @click.pass_context
 def babysit(context: click.Context, /, name: str, **said: Any) -> ParsedCommand:
-    """Run the command after -- until it succeeds, across preemptions; then delete the TPU.
+    """Run a command until it succeeds, across preemptions.
 
-    All attempts have one RUN_ID: that of your environment, else a new one. Variables may stand
+    It stands after --; at the end the TPU is deleted. All attempts have one RUN_ID: that of your
+    environment, else a new one. Variables may stand
     before the command: -- WANDB_API_KEY=… levanter/infra/run.sh python …
     """
     from tpuherd.cli.levanter_jobs import run_babysit
@@ -103,9 +103,10 @@ def spin_up(context: click.Context, /, name: str, **said: Any) -> ParsedCommand:
 @add_options(*consent, detach)
 @click.pass_context
 def run(context: click.Context, /, name: str, yes: bool, dry: bool, detach: bool) -> ParsedCommand:
-    """Run the command after -- on a TPU that `spin-up` made, in Levanter's environment.
+    """Run a command on a TPU that `spin-up` made.
 
-    Your folder is shipped as it is now. The TPU is kept at the end.
+    It stands after --, and has Levanter's environment. Your folder is shipped as it is now. The TPU
+    is kept at the end.
     """
     from tpuherd.cli.levanter_jobs import RunOnNode, run_on_node
 
@@ -119,13 +120,15 @@ def run(context: click.Context, /, name: str, yes: bool, dry: bool, detach: bool
     click.option("--tpu_name", "--tpu-name", help="Exact name of the TPU."),
     click.option("--tpu_type", "--tpu-type", help="TPU type, such as v4-32."),
     click.option("--zone", help="Zone; without it, any that your grants allow."),
-    click.option("--node_count", "--node-count", type=int, help="Slices of one multislice run."),
+    click.option("--node_count", "--node-count", type=int, metavar="N",
+                 help="Slices of one multislice run."),
     click.option("--version", help="Runtime version of the TPU VM."),
     click.option("--capacity_type", "--capacity-type", type=click.Choice(CAPACITY), metavar="KIND",
-                 help="Preemptible, spot, reserved, best-effort, or on-demand, the default."),
-    *(click.option(f"--{word}", "capacity_type", flag_value=word, help=f"Use {word} capacity.")
+                 help="Such as spot (or --spot); default: on-demand."),
+    *(click.option(f"--{word}", "capacity_type", flag_value=word, hidden=True,
+                   help=f"The same as --capacity_type {word}.")
       for word in CAPACITY[:4]),
-    click.option("--retries", type=int, help="Restarts after failures; below 0: without end."),
+    click.option("--retries", type=int, help="Restarts after failures; -1: without end."),
     click.option("--run_id", "--run-id", help="The id of the run; default: a new one."),
     click.option("-e", "--env", nargs=2, multiple=True, metavar="KEY VALUE",
                  help="An environment variable."),
@@ -138,9 +141,10 @@ def run(context: click.Context, /, name: str, yes: bool, dry: bool, detach: bool
 @click.argument("rest", nargs=-1, metavar="[--] COMMAND...")
 @click.pass_context
 def launch(context: click.Context, /, rest: tuple[str, ...], **said: Any) -> ParsedCommand:
-    """Ship this folder and run a command on a TPU, created if needed; launch.py without images.
+    """Run a command on a TPU, as launch.py does, without images.
 
-    Defaults come from the environment (TPU_NAME, ZONE, …) and from .levanter.yaml.
+    This folder is shipped, and the TPU created if needed. Defaults come from the environment
+    (TPU_NAME, ZONE, …) and from .levanter.yaml.
     """
     from tpuherd.cli.levanter_jobs import LaunchOptions, run_launch
 

@@ -40,7 +40,7 @@ ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of
 @click.option("--all", "all_", is_flag=True, help="Also show earlier jobs of this name.")
 @click.option("--json", "json_", is_flag=True, help="Print a line of JSON for each line.")
 def logs(target: str | None, **said: Any) -> ParsedCommand:
-    """Show the output of attempts and commands on the hosts of TARGET.
+    """Show what attempts and commands printed on the hosts of TARGET.
 
     For a job, it shows the output since the job was last submitted; --all includes earlier jobs
     of the same name. Logs are stored on this machine, so they outlive the nodes; those of commands

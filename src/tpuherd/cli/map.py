@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpuherd.cli.formats import Duration
-from tpuherd.cli.job_options import COMMAND, FileGroup, JobCommand
+from tpuherd.cli.job_options import COMMAND, OPTIONS, FileGroup, JobCommand
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.run import add_job_options, parse_run_options
 from tpuherd.errors import InvalidInput, NotFound
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from tpuherd.commands.host_access import HostAccess
 
 
-@click.group("map", cls=FileGroup)
+class ItemGroup(FileGroup):
+    """`herd map JOB FILE`, or one of its other subcommands."""
+
+    BEGIN = "JOB"
+
+
+@click.group("map", cls=ItemGroup)
 def map_() -> None:
     """Run a command for each line of a file, on many nodes.
 
@@ -27,25 +33,24 @@ def map_() -> None:
     """
 
 
-@click.command(FileGroup.BEGIN, cls=JobCommand)
+@click.command(ItemGroup.BEGIN, cls=JobCommand)
 @click.argument("job", metavar="")
-@click.argument("file", metavar="FILE", required=False)
+@click.argument("file", metavar="[FILE] -- COMMAND", required=False)
 @click.option(
     "--retries", type=click.IntRange(0, 1000), metavar="N",
-    help="How often a failed item is tried again; the default is 0.",
+    help="How often a failed item is tried again.",
 )  # fmt: skip
 @click.option("--timeout", "timeout_s", type=Duration(), help="How long one item may run.")
 @click.option("--again", is_flag=True, help="Run all items again, also those that succeeded.")
 @click.option("--detach", is_flag=True, help="Do not wait for the end.")
-@add_job_options
+@partial(add_job_options, rare=OPTIONS.keys() - {"name", "accelerator", "copies", "workdir"})
 @click.pass_context
 def begin(context: click.Context, /, job: str, file: str | None, **said: Any) -> ParsedCommand:
     """Run a command for each line of FILE, or of standard input (-).
 
-    JOB is the name of a job, whose nodes stay if `herd up` requested them, or a job file: then
-    its nodes are deleted after the last item. {} in the command is replaced by the item, as one
-    argument; without {} it is appended. The same JOB, FILE and command go on where they were:
-    what has succeeded does not run again.
+    JOB is a job, or a job file, whose nodes are deleted after the last item. The item replaces {}
+    in COMMAND, as one argument, or is appended. The same command line again runs only what has not
+    succeeded.
     """
     from tpuherd.cli.map_submission import MapInput
 
@@ -144,4 +149,4 @@ async def run_map_logs(
     return await run_logs(LogQuery(target=None, attempt=attempt, json_=json_), console, home)
 
 
-map_.commands = {FileGroup.BEGIN: begin, "status": status, "logs": logs}
+map_.commands = {ItemGroup.BEGIN: begin, "status": status, "logs": logs}

@@ -55,7 +55,7 @@ def test(name: str | None, every: bool, json_: bool) -> ParsedCommand:
     "--clear", is_flag=True, help="Remove them: only receivers that jobs name get messages."
 )
 def set_(file: str | None, clear: bool) -> ParsedCommand:
-    """Set the receivers for all jobs of this project that have no `notify` of their own.
+    """Set the receivers of all jobs without a `notify` of their own.
 
     FILE has what `notify:` has in a job file; - reads stdin. Addresses, tokens and passwords are
     kept as secrets are: in files that only you can read.

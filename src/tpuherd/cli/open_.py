@@ -51,12 +51,12 @@ def server_options(function: Function) -> Function:
 @click.argument("folder", default="")
 @server_options
 def jupyter(target: str, folder: str, **said: Any) -> ParsedCommand:
-    """Open a notebook server on the first host of TARGET, which shows FOLDER.
+    """Open a notebook server on the first host of TARGET.
 
-    The default is the job's code, or else the home folder. The server uses the job's Python
-    environment, listens on the host itself only and asks for a token. It is started again on the
-    next node after a preemption, with the same address here. Ctrl+C ends it if this command started
-    it; if you close the window, it keeps running, and the next `herd open` finds it.
+    It shows FOLDER; default: the job's code, or else the home folder. The server uses the job's
+    Python environment, listens on the host itself only and asks for a token. It is started again on
+    the next node after a preemption, with the same address here. Ctrl+C ends it if this command
+    started it; if you close the window, it keeps running, and the next `herd open` finds it.
     """
     return make_server_command("jupyter", target, folder, said)
 
@@ -66,10 +66,11 @@ def jupyter(target: str, folder: str, **said: Any) -> ParsedCommand:
 @click.argument("folder", default="")
 @server_options
 def tensorboard(target: str, folder: str, **said: Any) -> ParsedCommand:
-    """Open TensorBoard on the first host of TARGET, which shows FOLDER: a folder or gs://BUCKET/….
+    """Open TensorBoard on the first host of TARGET.
 
-    The default is the job's code, or else the home folder. Other users of the host could reach it,
-    too: TensorBoard has no token. Otherwise it is like `herd open jupyter`.
+    It shows FOLDER, which may be gs://BUCKET/…; default: the job's code, or else the home folder.
+    Other users of the host could reach it, too: TensorBoard has no token. Otherwise it is like
+    `herd open jupyter`.
     """
     return make_server_command("tensorboard", target, folder, said)
 
@@ -86,10 +87,10 @@ def make_server_command(program: str, target: str, folder: str, said: Any) -> Pa
 @click.argument("target")
 @click.argument("folder", default="")
 def code(target: str, folder: str) -> ParsedCommand:
-    """Open FOLDER of the first host of TARGET in VS Code, by its extension Remote - SSH.
+    """Open FOLDER of the first host of TARGET in VS Code.
 
-    The default is the job's code, or else the home folder. It needs `herd ssh --config`, so that
-    VS Code finds the host and follows it to the next node.
+    The default is the job's code, or else the home folder. It needs VS Code's extension Remote -
+    SSH, and `herd ssh --config`, so that VS Code finds the host and follows it to the next node.
     """
     from tpuherd.cli.open_programs import run_open_code
 
@@ -99,10 +100,11 @@ def code(target: str, folder: str) -> ParsedCommand:
 @open_.command()
 @click.argument("target")
 def mosh(target: str) -> ParsedCommand:
-    """Open a terminal on the first host of TARGET with mosh, which hides slow connections.
+    """Open a terminal on the first host of TARGET with mosh.
 
-    It needs mosh here and on the host, an external address, and a firewall rule for UDP ports
-    60000-61000 from your address. `herd ssh` needs none of these, and its sessions survive, too.
+    It hides slow connections. It needs mosh here and on the host, an external address, and a
+    firewall rule for UDP ports 60000-61000 from your address. `herd ssh` needs none of these, and
+    its sessions survive, too.
     """
     from tpuherd.cli.open_programs import run_open_mosh
 
@@ -114,7 +116,10 @@ def mosh(target: str) -> ParsedCommand:
 @click.option("--session", default="herd", metavar="NAME", help="The session; default: herd.")
 @click.option("-y", "--yes", is_flag=True, help="Also on a node of another herd user.")
 def tmux(target: str, session: str, yes: bool) -> ParsedCommand:
-    """Attach to a tmux session on the first host of TARGET; it is created if missing."""
+    """Open a tmux session on the first host of TARGET.
+
+    The session is created if it does not exist.
+    """
     request = ExecRequest(target=target, shell=TMUX.format(session=shlex.quote(session)), yes=yes)
     return make_parsed_command("herd open tmux", partial(run_open_tmux, request), attentive=True)
 

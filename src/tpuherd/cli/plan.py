@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def plan(name: str | None, json_: bool) -> ParsedCommand:
-    """Show the state of each slot, and what the engine would do in the cloud now.
+    """Show each slot, and what the engine would do for it now.
 
     It surveys the cloud once and changes nothing.
     """

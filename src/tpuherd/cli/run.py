@@ -1,22 +1,23 @@
 """`herd run` and `herd up`: submit a job, or get a node to keep."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
 import click
 
-from tpuherd.cli.job_options import COMMAND, JobArguments, JobCommand, add_field_options
+from tpuherd.cli.job_options import COMMAND, RARE, JobArguments, JobCommand, add_field_options
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 
 
-def add_job_options(function: Any) -> Any:
+def add_job_options(function: Any, rare: Collection[str] = RARE) -> Any:
     """Add the options of both commands."""
     for option in reversed((
-        add_field_options,
+        partial(add_field_options, rare=rare),
         click.option("-e", "--env", multiple=True, metavar="NAME=VALUE",
                      help="An environment variable."),
         click.option("--secret", "secrets", multiple=True, metavar="NAME",
-                     help="A variable of your environment, whose value is never shown."),
+                     help="A variable of your environment; it is never shown."),
         click.option("--set", "settings", multiple=True, metavar="FIELD=VALUE",
                      help="Any field of a job file, such as retry.failures=5."),
         click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
@@ -32,14 +33,17 @@ def add_follow_options(function: Any) -> Any:
     """Add the options of commands that can follow a job."""
     for option in (
         click.option(
-            "--wait", "waits", is_flag=True, help="Wait for the end without showing output."
+            "--wait",
+            "waits",
+            is_flag=True,
+            hidden=True,
+            help="Wait for the end without showing output.",
         ),
         click.option(
             "--follow/--detach",
             "follow",
             default=None,
-            help="Show events and output until the job ends, and exit as it does; the default on a"
-            " terminal. Ctrl+C only stops the display.",
+            help="Show output until the end (default on a terminal).",
         ),
     ):
         function = option(function)
@@ -47,16 +51,15 @@ def add_follow_options(function: Any) -> Any:
 
 
 @click.command(cls=JobCommand)
-@click.argument("file", required=False)
+@click.argument("file", metavar="[FILE] [-- COMMAND]", required=False)
 @add_job_options
 @add_follow_options
 @click.pass_context
 def run(context: click.Context, /, file: str | None, **said: Any) -> ParsedCommand:
     """Run a job until it is done, across preemptions.
 
-    FILE is a job file; options replace its fields, and a command after -- replaces its `run`. If
-    the job exists: an identical file is a no-op, changes are shown first, a finished job runs
-    again.
+    FILE is a job file; options replace its fields, and COMMAND its `run`. If the job exists,
+    changes are shown first; a finished job runs again.
     """
     from tpuherd.cli.submit_job import RunOptions, run_job
     from tpuherd.model.slots_and_plan import Goal

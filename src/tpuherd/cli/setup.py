@@ -28,36 +28,35 @@ def setup() -> None:
 @click.option(
     "--way",
     metavar="WAY",
-    help="How you will reach hosts: external (the default), internal, jump:USER@HOST or iap. It is"
-    " stored in the context.",
+    help="How to reach hosts: external (default), internal, iap, or jump:USER@HOST.",
 )
 @click.option(
     "--from",
     "sources",
     multiple=True,
     metavar="RANGE",
-    help="Addresses that may log in, such as 203.0.113.7; default: this machine's. Repeatable.",
+    help="Addresses that may log in; default: this machine's.",
 )
 @click.option(
     "--open-to-internet",
     is_flag=True,
-    help="With `--from anywhere` and --yes: yes, every address on the Internet.",
+    help="What --from anywhere needs beside --yes.",
 )
 @click.option("--mosh", is_flag=True, help="Let mosh through, too (UDP 60000 to 61000).")
-@click.option("--network", default="default", show_default=True, help="The network of your nodes.")
+@click.option("--network", metavar="NAME", default="default", help="The network of your nodes.")
 @click.option(
     "--keys",
     type=click.Choice(["project", "os-login", "node"]),
+    metavar="PLACE",
     default="project",
-    show_default=True,
-    help="Where your SSH key goes: node means to each node, when you first log in.",
+    help="Where your SSH key goes: os-login, node or project, which is the default.",
 )
 @click.option("--api", "apis", multiple=True, metavar="NAME", help="Another API, such as storage.")
 @click.option("--member", metavar="ACCOUNT", help="Who gets the roles; default: you.")
 @click.option(
     "--service-account",
     metavar="EMAIL",
-    help="The nodes' account: let it write logs and metrics.",
+    help="The nodes' account, which may then write logs.",
 )
 @click.option("--undo", is_flag=True, help="Undo what this command has made, and nothing else.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")

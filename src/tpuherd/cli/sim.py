@@ -69,21 +69,27 @@ def echo_json(found: Any) -> None:
 
 @sim.command()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port of the API; default: a free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port of the API; default: a free one.",
 )
 @click.option(
     "--ssh-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="SSH port of every host; default: a free one. `gcloud … ssh` needs 22, and that root.",
+    metavar="N",
+    help="SSH port of hosts; default: a free one. gcloud needs 22.",
 )
 @click.option(
     "--scenario",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="A YAML file of weather and its times.",
 )
 @click.option("--weather", type=click.Choice(["storm"]), help="Random weather.")
-@click.option("--seed", type=click.IntRange(min=0), help="The seed of everything random.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of everything random.")
 @click.option(
     "--project", metavar="NAME", callback=check_project_id, help="The only project; default: demo."
 )
@@ -91,15 +97,15 @@ def echo_json(found: Any) -> None:
     "--time-scale",
     type=click.FloatRange(0.01, 1e6),
     metavar="X",
-    help="Speed up the cloud's lifecycle by this factor (never notices, hosts or clients).",
+    help="Speed of the cloud, not of hosts; default: 1.",
 )
 @click.option(
     "--hosts",
     type=click.Choice(["auto", "namespaces", "processes", "none"]),
     default="auto",
-    show_default=True,
-    help="How workers run: isolated by namespaces; as plain processes (they can reach your unix "
-    "sockets, so on a shared machine you must ask for them); or not at all.",
+    metavar="HOW",
+    help="How hosts run: auto (default), namespaces, processes, which can reach your sockets,"
+    " or none.",
 )
 @click.option(
     "--internet/--no-internet",
@@ -111,11 +117,10 @@ def echo_json(found: Any) -> None:
     "offers",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A folder that all hosts see read-only, at the same path (repeatable).",
+    metavar="FOLDER",
+    help="A folder that all hosts can read at its path.",
 )
-@click.option(
-    "--detach", is_flag=True, help="Run in the background; return when the world is ready."
-)
+@click.option("--detach", is_flag=True, help="Run in the background; return when it is ready.")
 @state_dir
 @as_json
 def start(state_dir: Path | None, detach: bool, **chosen: Any) -> None:

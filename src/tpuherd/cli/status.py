@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def status(name: str, json_: bool) -> ParsedCommand:
-    """Show a job or a slot: its nodes, its attempts and how they ended, and its lost time.
+    """Show how a job or a slot is: its nodes, attempts, time and cost.
 
     NAME is a job (gpt) or a slot (gpt-0). Each second since submission is counted once. A terminal
     shows first what is wrong and what to type next, then a timeline of each slot, with curves of

@@ -16,16 +16,17 @@ HERE = "here"
 
 @click.group()
 def store() -> None:
-    """Move the jobs of a project into PostgreSQL, or back into a file on this machine."""
+    """Move the jobs of a project to PostgreSQL, or to a file."""
 
 
 @store.command()
 @click.argument("target", metavar="URL|here")
 def move(target: str) -> ParsedCommand:
-    """Move all jobs and their history to the database at URL, or to a file on this machine.
+    """Move all jobs and their history to URL, or here.
 
-    No engine may run meanwhile: herd engine stop. From then on the old store refuses to open. To
-    finish an interrupted move, repeat it. Logs, series, code and secrets stay on this machine.
+    URL is that of a PostgreSQL database; `here` is a file on this machine. No engine may run
+    meanwhile: herd engine stop. From then on the old store refuses to open. To finish an
+    interrupted move, repeat it. Logs, series, code and secrets stay on this machine.
     """
     return make_parsed_command("herd engine store move", partial(run_store_move, target))
 

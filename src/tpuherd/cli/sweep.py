@@ -73,7 +73,7 @@ def best(name: str, json_: bool) -> ParsedCommand:
 @click.argument("name")
 @click.option("--svg", is_flag=True, help="Print an SVG picture.")
 def plot(name: str, svg: bool) -> ParsedCommand:
-    """Plot the best value over time, and each parameter against the metric."""
+    """Plot the best value over time, and by each parameter."""
     return make_parsed_command("herd sweep plot", partial(run_sweep_plot, name, svg))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def why(name: str, json_: bool) -> ParsedCommand:
-    """Explain in a sentence what each slot of a job does or waits for, and what happened last.
+    """Say in a sentence what each slot of a job does now, or waits for.
 
     NAME is a job (gpt) or a slot (gpt-0).
     """
