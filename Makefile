@@ -29,13 +29,15 @@ demo: $(READY)  ## a training job loses its simulated spot TPUs and still finish
 WORKERS := 5
 # The tests that `make test` runs, by their marks; `.ci/run` includes the long ones.
 TIERS := not long and not heavy
-TESTS := $(PY) -m pytest --ignore=tests/rules --ignore=tests/site -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Nothing that tests start outlives them, nor this make.
+RUN := exec $(PY) tests/supervise.py $(PY)
+TESTS := $(RUN) -m pytest --ignore=tests/rules --ignore=tests/site -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(READY)  ## all tests of minutes that this machine can run; lists what was skipped and why
 	@$(VENVS) light inside || echo "some clients could not be installed: their tests are skipped"
 	@$(TESTS) -m "$(TIERS)" $(ARGS)
 
 near: $(READY)  ## the short tests that import what `git diff` touched, or what changed since BASE=REVISION
-	@$(PY) scripts/near.py $(or $(BASE),HEAD) $(PY) -m pytest -n $(WORKERS) --dist loadfile -m "$(TIERS)" $(ARGS)
+	@$(RUN) scripts/near.py $(or $(BASE),HEAD) $(PY) -m pytest -n $(WORKERS) --dist loadfile -m "$(TIERS)" $(ARGS)
 
 # The tests that compare what commands print with files in tests/scenarios/cli.
 GOLDEN := $(addprefix tests/simulated/,test_help_pages.py test_wrong_commands.py test_command_output.py)
@@ -59,7 +61,7 @@ check: $(READY)  ## lint, format, types, import layers, repository rules
 
 test-real: $(READY)  ## heavy clients of other projects, and repeats that are too long for CI
 	@$(VENVS) $(CLIENTS) || true
-	@$(PY) -m pytest --ignore=tests/site -m heavy $(ARGS)
+	@$(RUN) -m pytest --ignore=tests/site -m heavy $(ARGS)
 
 SEEDS := 200
 storm: $(READY)  ## fault histories: all single faults, PAIRS per lifecycle (300), SEEDS storms (200)
@@ -68,11 +70,12 @@ storm: $(READY)  ## fault histories: all single faults, PAIRS per lifecycle (300
 FUZZ := 10000
 KILLS := 500
 DAYS := 31
-abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words everywhere, DAYS of storms (31), KILLS real kill -9 (500)
+abuse: $(READY)  ## FUZZ altered answers and messages (10000), hostile words everywhere, DAYS of storms (31), 50 pauses of leaders, KILLS real kill -9 (500)
 	@$(PY) -m tests.simulated.fuzz_answers $(FUZZ)
 	@$(PY) -m tests.simulated.fuzz_messages $(FUZZ)
 	@$(PY) -m tests.simulated.engine_months --days $(DAYS)
 	@HERD_HOSTILE=all $(PY) -m pytest -q tests/simulated/test_hostile_commands.py
+	@export HERD_LAB_PAUSES=50; $(RUN) -m pytest -q tests/integration/test_lab_pauses.py
 	@$(PY) -m tests.integration.real_faults --faults $(KILLS) $(ARGS)
 	@$(PY) -m tests.integration.real_faults --faults 60 --kinds cut,lock,engine $(ARGS)
 

@@ -1,14 +1,16 @@
-"""What a job's packages cost its nodes: the first one, and each that replaces it.
+"""What a job's packages cost its nodes: the first one, each that replaces it, and a second job's.
 
     .venv/bin/python bench/environments.py [--rounds 3] [--json FILE]
 
 A job with `requirements` (JAX and what it needs) runs on two hosts of a world, whose images have
 nothing of it. On the first node it is installed. Then the node is preempted without notice, again
-and again: each new one gets a copy. Needs the package index.
+and again: each new one gets a copy. At last another job with the same requirements is submitted: as
+nothing passes between jobs, its first host installs them again. Needs the package index.
 
 first node  from READY on all hosts, by the world's log, until the command runs on all
 recovery    from the loss until the command runs on all hosts of the next node, less the time from
             the request to READY, which is the cloud's
+second job  as the first node
 """
 
 import argparse
@@ -30,11 +32,11 @@ RUN = "python3 -c 'import jax; print(\"jax\", jax.__version__, flush=True)'; exe
 WAIT_S = 400.0
 
 
-def submit_job(user: Owner) -> None:
+def submit_job(user: Owner, name: str) -> None:
     folder = user.home / "code"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "requirements.txt").write_text(REQUIREMENTS.read_text())
-    user.job("gpt", RUN, workdir=str(folder), requirements="requirements.txt")
+    user.job(name, RUN, workdir=str(folder), requirements="requirements.txt")
 
 
 def wait_for_start(user: Owner, number: int) -> float:
@@ -65,7 +67,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     said = parser.parse_args()
     with owner("--time-scale", "12") as user:
-        submit_job(user)
+        submit_job(user, "gpt")
         first = wait_for_start(user, 1) - last_in_log(user, "node.ready")
         print(f"first node, READY to running: {first:.1f} s", flush=True)
         wait_for_copy(user, user.happened("environment.installed").facts["environment"])
@@ -75,9 +77,14 @@ def main() -> int:
             print(f"recovery {number}: {found[-1]:.1f} s", flush=True)
         assert len(user.events("environment.installed")) == 1
         print(f"median {median(found):.1f} s")
+        submit_job(user, "second")
+        second = wait_for_start(user, said.rounds + 2) - last_in_log(user, "node.ready")
+        installed = user.happened("environment.installed", many=2)
+        print(f"second job, READY to running: {second:.1f} s: {installed.facts['why']}")
     rows = [
         own_row("first node, READY to running: packages are installed", "s", [first]),
         own_row("recovery less the cloud's time, packages are copied", "s", found),
+        own_row("second job with the same requirements: they are installed again", "s", [second]),
     ]
     if said.json:
         write_figures(said.json, "Environments", rows)

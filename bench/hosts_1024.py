@@ -44,7 +44,8 @@ exec sleep 100000
 SINCE = re.compile(r"running since ([0-9.]+)")
 LOOK_S = 3.0  #: between looks at the logs of all hosts, which take the same cores
 KINDS = {
-    "/sbin/init": "hosts", "pyz": "agents", "attach": "agents", "run.sh": "the job",
+    "/sbin/init": "hosts", "herd-agent": "agents", "herd-supervisor": "agents",
+    "attach": "agents", "run.sh": "the job",
     "sleep": "the job", "tpuherd-hosts": "zygote", "herd": "server",
 }  # fmt: skip
 Row = dict[str, Any]

@@ -12,6 +12,9 @@ after READY  from READY on all hosts, by the world's own log, to the first new s
 ours         from the loss to the first new step, less the time from the request to READY, which
              is the cloud's, and less the undisturbed start
 
+`--modes flag,no-flag` preempts with a notice of 30 s, from which it counts: the host's metadata say
+`preempted`, or nothing does, and the hosts are only shut down.
+
 All hosts share this machine's cores, with the world and the engine; so one zone is asked, as a
 second node that comes up and is given back would take half of them. Needs the environment inside of
 tests/integration/clients/make_venv.sh.
@@ -44,6 +47,8 @@ PARTS = ("detect", "ask", "cloud", "notice READY", "set up", "launch", "start")
 MODES: Mapping[str, Sequence[str]] = {
     "off": (), "on": ("boot", "checkpoint"), "boot": ("boot",), "checkpoint": ("checkpoint",),
 }  # fmt: skip
+
+NOTICES: Mapping[str, str] = {"flag": "true", "no-flag": "false"}  #: what `preempted` is set to
 
 
 @dataclass(frozen=True)
@@ -116,15 +121,23 @@ def undisturbed(user: Owner, times: int) -> list[float]:
     return found
 
 
-def storm(user: Owner, name: str, strokes: int, head_start: Sequence[str]) -> list[Recovery]:
+def preempt(user: Owner, node: str, mode: str) -> float:
+    """Preempt a node, and return when that began, by the world's log."""
+    if mode not in NOTICES:
+        user.world.herd("preempt", node, "--no-notice")
+        return last_in_log(user, "node.preempted")
+    user.world.herd("weather", "preempt", node, f"flag={NOTICES[mode]}")
+    return last_in_log(user, "node.warned")
+
+
+def storm(user: Owner, name: str, strokes: int, mode: str) -> list[Recovery]:
     """Preempt a job in its steps; return how it came back each time."""
-    submit(user, name, EVERY * (strokes + 1), head_start)
+    submit(user, name, EVERY * (strokes + 1), MODES.get(mode, ()))
     lost = []
     for stroke in range(1, strokes + 1):
         said = f"step {stroke * EVERY:4}  loss"
         until(partial(says, user, name, said), said, seconds=GIVE_UP_S)
-        user.world.herd("preempt", f"{name}-0-*", "--no-notice")
-        lost.append(last_in_log(user, "node.preempted"))
+        lost.append(preempt(user, f"{name}-0-*", mode))
     done = user.herd("wait", name, seconds=GIVE_UP_S)
     assert done.returncode == 0, done.stderr
     found = [recovery(user, name, at, number) for number, at in enumerate(lost, 2)]
@@ -192,7 +205,10 @@ def report(mode: str, found: Sequence[Recovery], start_s: float) -> list[dict[st
         "after READY": [one.after_ready(start_s) for one in found],
         "ours": [one.ours(start_s) for one in found],
     }
-    print(f"\nhead start {mode}")
+    what, how = f"head start {mode}", "without notice"
+    if mode in NOTICES:
+        what, how = f"preempted, {mode}", "30 s of notice"
+    print(f"\n{what}")
     for name, values in figures.items():
         print(f"  {name:<13} {spread(values)}")
     for part in PARTS:
@@ -201,8 +217,8 @@ def report(mode: str, found: Sequence[Recovery], start_s: float) -> list[dict[st
         print(f"      {part:<13} {spread([one.startup.get(part, 0.0) for one in found])}")
     sys.stdout.flush()
     return [
-        {"figure": f"recovery, {name}, head start {mode}", "unit": "s",
-         "ours": [round(value, 3) for value in values], "note": "charlm, 4 hosts, without notice"}
+        {"figure": f"recovery, {name}, {what}", "unit": "s",
+         "ours": [round(value, 3) for value in values], "note": f"charlm, 4 hosts, {how}"}
         for name, values in figures.items()
     ]  # fmt: skip
 
@@ -223,7 +239,7 @@ def main() -> None:
         print(f"undisturbed start  {spread(starts)}", flush=True)
         for turn in range(1, asked.rounds + 1):
             for mode, recoveries in found.items():
-                recoveries += storm(user, f"{mode}{turn}", 1, MODES[mode])
+                recoveries += storm(user, f"{mode}{turn}", 1, mode)
                 after_s = recoveries[-1].after_ready(median(starts))
                 load = os.getloadavg()[0]
                 print(f"round {turn}  {mode:<10} {after_s:6.2f} s  load {load:.1f}", flush=True)

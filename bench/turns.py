@@ -11,32 +11,24 @@ import json
 import shlex
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.conformance.earlier_commit import install_commit
 
 ROOT = Path(__file__).parents[1]
 Figures = dict[tuple[str, str], list[float]]  #: by figure and unit, of all rounds of one side
 
 
 def build_commit(commit: str, folder: Path) -> Path:
-    """Make an environment whose `herd` is the commit's, with its files in the folder `tree`."""
-    tree = folder / "tree"
-    tree.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True)
-    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    site = sysconfig.get_path("purelib", vars={"base": str(folder)})
-    Path(site, "tree.pth").write_text(f"{tree / 'src'}\n{sysconfig.get_path('purelib')}\n")
-    program = folder / "bin" / "herd"
-    program.write_text(
-        f"#!{folder}/bin/python\nimport sys\nfrom tpuherd.launcher import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
+    """Install a commit in the folder, with the clients that benchmarks run."""
+    if install_commit(commit, folder) is None:
+        raise SystemExit(f"this clone has no commit {commit}")
     if (ROOT / ".venv-clients").exists():
-        (tree / ".venv-clients").symlink_to(ROOT / ".venv-clients")
+        (folder / "tree" / ".venv-clients").symlink_to(ROOT / ".venv-clients")
     return folder
 
 

@@ -109,7 +109,7 @@ FINDING = object_of(
         "line": (COUNT, "the number of the line, from 1; 0: not of a line"),
         "text": (TEXT, "the line"),
         "cause": (TEXT, "what it means"),
-        "fix": (TEXT, "what mends it"),
+        "fix": (TEXT, "how to fix it"),
         "source": (TEXT, "where this is known from"),
         "evidence": (TEXT, "measured, source (read), report or assumed"),
     }
@@ -255,7 +255,7 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
                    "skipped: it could not be looked at"),
         "found": (TEXT, "what is, in a sentence"),
         "matters": (TEXT, "why it matters; empty if all is well"),
-        "remedy": (TEXT, "how to mend it; empty if all is well"),
+        "remedy": (TEXT, "how to fix it; empty if all is well"),
         "fix": (TEXT, "what --fix would repair; empty: nothing"),
     })),
     "herd set NAME --json": SET,

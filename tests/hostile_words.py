@@ -35,11 +35,22 @@ WORDS: Mapping[str, str] = {
     "label": 'a"} 1\nevil{x="',
     "csv": '=cmd|"/c calc"!A1',
 }
+
+
+def nest_value(depth: int, *, named: bool) -> Any:
+    """A value in as many lists or objects."""
+    value: Any = "x"
+    for _ in range(depth):
+        value = {"a": value} if named else [value]
+    return value
+
+
 #: What a field of JSON seldom has.
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**70), 10**400, 1.5, -0.0, 1e308,
     float("nan"), float("inf"), "", "0", "null", "READY", "PREEMPTED", "x", [], {}, [[]], [None],
     {"": None}, ["a"] * 2000, {"error": {"code": 5, "message": "not found"}}, *WORDS.values(),
+    nest_value(450, named=False), nest_value(900, named=True),
 )  # fmt: skip
 
 

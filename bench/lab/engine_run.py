@@ -125,6 +125,7 @@ class Laboratory:
             shelf=LogStore(self.folder / "logs"),
             troubles=TroubleStore(self.folder / "troubles"),
             clock=self.clock,
+            lease_clock=self.clock,
             desire=self.desire_slots,
             owner=OWNER,
             outputs=self.folder / "outputs",

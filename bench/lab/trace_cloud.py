@@ -13,6 +13,7 @@ from bench.lab.constants import Constants, Spread
 from tpuherd.clock import Clock
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
+from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import Ask, Offer, Withdraw
 from tpuherd.ports import BidRefused, Host, Survey
 from tpuherd_sim.model.world_parts import Dice
@@ -111,7 +112,7 @@ class TraceCloud:
         """Something has changed: the next look is not skipped."""
         self._news.set()
 
-    async def survey_bids(self, zones: Collection[str]) -> Survey:
+    async def survey_bids(self, zones: Collection[str], known: Mapping[str, BidRecord]) -> Survey:
         await self._await_look()
         begun_at = self._clock.now()
         self._looked_at = loop_time()

@@ -12,6 +12,7 @@ from bench.lab.training import GangRun, Training
 
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound, NotReached
+from tpuherd.model.node_spec import EnvironmentNote
 from tpuherd.ports import Host, Link, RpcRequest, Stream
 
 CONNECT_S = 1.0  #: until a host's agent answers
@@ -224,10 +225,10 @@ class TraceHosts:
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
         raise NotFound("hosts of traces have no files")
 
-    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
+    def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:
         return {}
 
-    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
+    def note_environment(self, job: str, key: str, note: EnvironmentNote) -> None:
         return
 
     def is_complete(self, snapshot: str) -> bool:

@@ -19,8 +19,9 @@ QUOTES = (
     ("the same, new connections", "exec, new connections", 64),
     ("a first command to 8 hosts: daemon and agents start", "exec, no daemon, no agents", 8),
     ("`herd sync` of 800 files to 8 hosts, 20 Mbit/s", "sync, first, 20 Mbit/s, 30 ms", 8),
-    ("the same to 64 hosts", "sync, first, 20 Mbit/s, 30 ms", 64),
-    ("the same to 64 hosts, bytes sent", "sync, first, 20 Mbit/s, 30 ms, bytes sent", 64),
+    ("the same, one file edited", "sync, one file edited, 20 Mbit/s, 30 ms", 8),
+    ("800 files to 64 hosts", "sync, first, 20 Mbit/s, 30 ms", 64),
+    ("the same, bytes sent", "sync, first, 20 Mbit/s, 30 ms, bytes sent", 64),
 )
 #: A longer table is folded: its section begins with a plot, the page with the figures in short.
 ROWS_SHOWN = 12

@@ -317,7 +317,6 @@ class AsyncHerd:
         """Return what a job or slot does or waits for."""
         async with self._open_session() as here:
             answer = job_queries.why_as_json(here.store, here.clock.now(), name)
-            answer["recent"] = [split_event(one) for one in answer["recent"]]
             return read_result(answer, Why)
 
     async def sweep(self, name: str) -> SweepStatus:

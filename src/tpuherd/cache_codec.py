@@ -14,8 +14,14 @@ T = TypeVar("T")
 
 
 def encode_cache(value: Any) -> bytes:
-    """Encode a dataclass as MessagePack, which has infinity and tuple keys, unlike JSON."""
-    return type_digest(type(value)) + msgspec.msgpack.encode(value)
+    """Encode a dataclass as MessagePack, which has infinity and tuple keys, unlike JSON.
+
+    What it can't write, such as half a character, gives nothing, which `decode_cache` ignores.
+    """
+    try:
+        return type_digest(type(value)) + msgspec.msgpack.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return b""
 
 
 def decode_cache(kind: type[T], content: bytes) -> T | None:

@@ -66,6 +66,10 @@ class OperationFailed(HerdError):
     """The other side tried and failed."""
 
 
+class DiskFilled(OperationFailed):
+    """A copy would fill this machine's disk."""
+
+
 class StoreDamaged(OperationFailed):
     """The store's file is damaged; the process that has it open closes it, so that it can be set
     aside.

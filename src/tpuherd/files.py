@@ -7,6 +7,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import get_native_id
 
+from tpuherd.errors import NotAllowed
+
+OURS = "tpuherd"  #: the name of the folders that hold all that herd keeps on this machine
+
 
 def atomic_write(file: Path, content: str | bytes, *, durable: bool = False) -> None:
     """Replace a file by one that only its owner can read; readers see the old or the new content.
@@ -26,6 +30,33 @@ def atomic_write(file: Path, content: str | bytes, *, durable: bool = False) -> 
         with suppress(OSError):
             draft.unlink(missing_ok=True)
         raise
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only this user can enter, as well as herd's own above it.
+
+    Others lose access to existing ones, too. NotAllowed: one is another user's; raises OSError.
+    """
+    folders = [folder, *folder.parents]
+    for one in () if folder.is_dir() else reversed(folders):
+        one.mkdir(mode=0o700, exist_ok=True)
+    ours = next((at for at, one in enumerate(folders) if one.name == OURS), 0)
+    for one in folders[: ours + 1]:
+        about = one.stat()
+        if about.st_uid not in (os.getuid(), 0):
+            hint = "move it away, or use another HOME"
+            raise NotAllowed(f"{one} belongs to another user, who could read it", hint=hint)
+        if about.st_uid == os.getuid() and about.st_mode & 0o077:
+            one.chmod(0o700)
+
+
+def sync_file(file: Path) -> None:
+    """Sync a file, or a folder with the renames in it, to disk."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

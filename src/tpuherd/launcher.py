@@ -26,6 +26,7 @@ IN_DAEMON = {
     *(OWN_COMMAND, "exec", "ssh", "cp", "sync", "clean", "logs", "hosts", "forward"),
     *("smi", "chips", "ssh-proxy"),
 }
+FOLLOWING = {"-f", "--follow"}  #: `herd logs` reads files alone: it need not end with the daemon
 STARTING, LOG = "keeper.start", "keeper.txt"
 PATH_MAX = 100  #: the limit for a socket's path is a little above
 ACK_S = 10.0
@@ -52,7 +53,7 @@ NOT_ITS_OWN = frozenset(
 
 def main() -> None:
     """Answer what needs no library; hand everything else to via, the daemon or the CLI."""
-    arguments = sys.argv[1:]
+    arguments, environ = sys.argv[1:], dict(os.environ)
     if arguments == ["--version"]:
         print(f"herd {__version__}")
         return
@@ -64,35 +65,34 @@ def main() -> None:
     if arguments[:1] == ["ssh-proxy"] and len(arguments) > 2:
         from tpuherd import ssh_proxy
 
-        os._exit(ssh_proxy.run(arguments[1:], run_command))
-    if may_run_elsewhere():
+        os._exit(ssh_proxy.run(arguments[1:], environ, run_command))
+    if may_run_elsewhere(environ):
         from tpuherd.cli import via_client
 
-        done = via_client.run(arguments, os.environ)
+        done = via_client.run(arguments, environ)
         if done is not None:
             sys.exit(done)
     if is_for_daemon(arguments):
-        status = run_in_daemon(arguments)
+        status = run_in_daemon(arguments, environ)
         if status is not None:
             os._exit(status)  # nothing was printed here that must be flushed
-    sys.exit(run_in_process(arguments))
+    sys.exit(run_in_process(arguments, environ))
 
 
-def run_in_process(arguments: list[str]) -> int:
+def run_in_process(arguments: list[str], environ: "Mapping[str, str]") -> int:
     from tpuherd.cli.main import run
 
-    return run(arguments)
+    return run(arguments, environ)
 
 
-def run_command(arguments: list[str]) -> int:
+def run_command(arguments: list[str], environ: "Mapping[str, str]") -> int:
     """Run it in the daemon, or else in this process."""
-    status = run_in_daemon(arguments)
-    return run_in_process(arguments) if status is None else status
+    status = run_in_daemon(arguments, environ)
+    return run_in_process(arguments, environ) if status is None else status
 
 
-def may_run_elsewhere() -> bool:
+def may_run_elsewhere(environ: "Mapping[str, str]") -> bool:
     """Whether a context may name another machine to run on, judged by a glance at the file."""
-    environ = os.environ
     if environ.get("HERD_WORLD"):
         return False
     home = environ.get("HOME") or os.path.expanduser("~")
@@ -107,24 +107,26 @@ def may_run_elsewhere() -> bool:
 def is_for_daemon(arguments: list[str]) -> bool:
     """Whether the daemon runs this command line, as far as can be seen without parsing it."""
     word, rest = first_command(arguments)
+    if word == "logs" and FOLLOWING.intersection(rest):
+        return False
     return word in IN_DAEMON and "--help" not in rest and "-h" not in rest
 
 
-def run_in_daemon(arguments: list[str]) -> int | None:
+def run_in_daemon(arguments: list[str], environ: "Mapping[str, str]") -> int | None:
     """Return the exit status that the daemon reports; None: there is no daemon."""
     try:
         folder = os.getcwdb()
     except OSError:
         folder = b"/"  # it was removed
-    place = runtime_folder()
+    place = runtime_folder(environ)
     try:
         for starting in (False, True):
             connection = connect_to_daemon(place) or (
-                start_daemon(place, arguments) if starting else None
+                start_daemon(place, arguments, environ) if starting else None
             )
             if connection is None:
                 continue
-            status = send_request(connection, encode_request(arguments, folder))
+            status = send_request(connection, encode_request(arguments, folder, environ))
             if status == BUSY:
                 os.write(2, ALONE)
                 return None
@@ -135,9 +137,8 @@ def run_in_daemon(arguments: list[str]) -> int | None:
     return None
 
 
-def runtime_folder() -> str:
+def runtime_folder(environ: "Mapping[str, str]") -> str:
     """Return the folder of the daemon's socket; the same as settings.folders."""
-    environ = os.environ
     run = environ.get("XDG_RUNTIME_DIR")
     if run:
         return f"{run}/tpuherd"
@@ -170,9 +171,8 @@ def connect_to_daemon(place: str) -> "_socket.socket | None":
             os.close(here)
 
 
-def encode_request(arguments: list[str], folder: bytes) -> bytes:
+def encode_request(arguments: list[str], folder: bytes, environ: "Mapping[str, str]") -> bytes:
     """Return the request: texts separated by zero bytes."""
-    environ = os.environb
     said = [
         PROTOCOL,
         install_stamp(__version__).encode(),
@@ -180,10 +180,7 @@ def encode_request(arguments: list[str], folder: bytes) -> bytes:
         str(len(arguments)).encode(),
         *map(os.fsencode, arguments),
     ]
-    for name in VARIABLES:
-        value = environ.get(name.encode())
-        if value is not None:
-            said.append(name.encode() + b"=" + value)
+    said += [os.fsencode(f"{name}={environ[name]}") for name in VARIABLES if name in environ]
     text = b"\0".join(said)
     return len(text).to_bytes(4, "big") + text
 
@@ -251,37 +248,42 @@ def save_terminal() -> "Callable[[], None]":
     return lambda: termios.tcsetattr(0, termios.TCSADRAIN, state)
 
 
-def start_daemon(place: str, arguments: list[str]) -> "_socket.socket | None":
+def start_daemon(
+    place: str, arguments: list[str], environ: "Mapping[str, str]"
+) -> "_socket.socket | None":
     """Start a daemon, unless another process is doing so, and return a connection to it."""
     import fcntl
+    from pathlib import Path
+
+    from tpuherd.files import make_private_folder
 
     if first_command(arguments)[0] == OWN_COMMAND:
         return None  # its status or its end need no new one
-    os.makedirs(place, mode=0o700, exist_ok=True)
+    make_private_folder(Path(place))
     lock = os.open(f"{place}/{STARTING}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         connection = connect_to_daemon(place)
-        if connection is None and spawn_daemon(place):
+        if connection is None and spawn_daemon(place, environ):
             connection = connect_to_daemon(place)
         return connection
     finally:
         os.close(lock)
 
 
-def spawn_daemon(place: str) -> bool:
+def spawn_daemon(place: str, environ: "Mapping[str, str]") -> bool:
     """Start a daemon; true once it listens."""
     from tpuherd.background import start_and_hear
 
-    idle = os.environ.get("HERD_KEEPER_IDLE_S", IDLE_S)
-    environ = {name: value for name, value in os.environ.items() if name not in NOT_ITS_OWN}
-    return start_and_hear(["tpuherd.daemon", place, idle], environ, log=f"{place}/{LOG}") == YES
+    idle = environ.get("HERD_KEEPER_IDLE_S", IDLE_S)
+    its_own = {name: value for name, value in environ.items() if name not in NOT_ITS_OWN}
+    return start_and_hear(["tpuherd.daemon", place, idle], its_own, log=f"{place}/{LOG}") == YES
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 if __name__ == "__main__":
     main()

@@ -27,8 +27,9 @@ from tpuherd.errors import HerdError
 from tpuherd.targets import worker_labels
 
 if TYPE_CHECKING:  # loading the model takes 0.1 s, and a warm command does not need it
-    from tpuherd.model.node_spec import NodeSpec
+    from tpuherd.model.node_spec import EnvironmentNote, NodeSpec
     from tpuherd.model.observed import BidObservation
+    from tpuherd.model.slot_history import BidRecord
     from tpuherd.model.slots_and_plan import Ask, HistoryEvent, Offer, Refusal, Withdraw
     from tpuherd.model.stored_job import StoredJob
 
@@ -133,8 +134,10 @@ class CloudPort(Protocol):
     NotReached means unknown: a later survey will tell. NotAllowed from a survey: bad credentials.
     """
 
-    async def survey_bids(self, zones: Collection[str]) -> Survey:
+    async def survey_bids(self, zones: Collection[str], known: Mapping[str, BidRecord]) -> Survey:
         """List nodes and requests with one wildcard request each, all pages.
+
+        What claims to be of a known bid and can't be is left out.
 
         A zone that did not answer is missing in the survey's zones: its bids are unknown, not gone.
         """
@@ -179,15 +182,15 @@ class HostsPort(Protocol):
         ...
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        """Copy files and folders from the host."""
+        """Copy what the host has of these paths; DiskFilled: only a part fits here."""
         ...
 
-    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
-        """Return the snapshots of a job's Python environment, by the platform of their hosts."""
+    def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:
+        """Return what is noted of a job's Python environment, by the platform of its hosts."""
         ...
 
-    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
-        """Remember the snapshot of a job's environment."""
+    def note_environment(self, job: str, key: str, note: EnvironmentNote) -> None:
+        """Remember what a host of the job installed."""
         ...
 
     def is_complete(self, snapshot: str) -> bool:
@@ -277,6 +280,10 @@ class Store(Protocol):
 
     def prune_events(self, kinds: Collection[str], *, before: float, most: int) -> int:
         """Delete these kinds of events of jobs removed before that time; return how many."""
+        ...
+
+    def back_up(self) -> None:
+        """Make a backup of the store, if that is not left to a server; only damage is raised."""
         ...
 
     def pack_events(self, *, before: float, keep: int) -> int:

@@ -74,7 +74,7 @@ class KnownFailure:
 
     id: str  #: of the rule
     cause: str  #: in a sentence
-    fix: str  #: what mends it
+    fix: str  #: how to fix it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,8 +146,8 @@ class SlotStatus:
 class Problem:
     """A problem that affects all jobs."""
 
-    #: the cloud, the job store, the engine, your login, or messages to you
-    source: Literal["cloud", "store", "engine", "login", "notify"]
+    #: the cloud, the job store, its backup, the engine, your login, or messages to you
+    source: Literal["cloud", "store", "backup", "engine", "login", "notify"]
     message: str  #: the latest message
     hint: str  #: what to do about it
     since: float  #: when it began, in seconds since 1970
@@ -179,14 +179,23 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WithheldReceiver:
+    """Someone who gets no messages about a job, since another account has submitted it."""
+
+    receiver: str  #: its name, without secrets
+    code: Literal["command", "others"]  #: a command, or any other
+    why: str  #: what to do about it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Why:
     """What each slot of a job is doing or waiting for."""
 
     slots: Mapping[str, str]  #: what each slot does or is waiting for
     #: what explains the failure of slots whose latest attempt or setup has failed, by slot
     findings: Mapping[str, KnownFailure]
+    withheld: tuple[WithheldReceiver, ...]  #: the job's receivers that the engine does not use
     engine: bool  #: whether an engine runs; if not, the sentences may be out of date
-    recent: tuple[Event, ...]  #: the latest events
     problems: tuple[Problem, ...]  #: problems that affect all jobs
 
 

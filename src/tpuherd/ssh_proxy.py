@@ -12,9 +12,9 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    RunCommand = Callable[[list[str]], int]
+    RunCommand = Callable[[list[str], Mapping[str, str]], int]
 
 CONNECT, EXEC, CARRY = "connect", "exec", "carry"
 PIECE = 1 << 18
@@ -29,23 +29,23 @@ SENTENCE_MAX = 380  #: ssh prints no more
 DECIDING = "HERD_WORLD HERD_CONTEXT GOOGLE_CLOUD_PROJECT CLOUDSDK_CORE_PROJECT".split()
 
 
-def run(arguments: "Sequence[str]", run_command: "RunCommand") -> int:
+def run(arguments: "Sequence[str]", environ: "Mapping[str, str]", run_command: "RunCommand") -> int:
     """Be ssh's ProxyCommand; `run_command` runs a line of herd and returns its exit status."""
     if arguments[:1] == ["--refuse"]:
         return refuse(" ".join(arguments[1:]))
     try:
-        take_environment(arguments[0])
+        environ = choose_project(environ, arguments[0])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return refuse(f"{arguments[0]} can't be read; run herd ssh --config")
-    status, out, err = capture_command(["ssh-proxy", *arguments], run_command)
+    status, out, err = capture_command(lambda: run_command(["ssh-proxy", *arguments], environ))
     if status:
         return refuse(err.removeprefix("herd ssh-proxy: ") or "herd could not find the host")
     os.write(2, err.encode())
     how, *words = out.splitlines()
     if how == EXEC:
-        os.execvp(words[0], words)
+        os.execvpe(words[0], words, environ)
     if how == CARRY:
-        return run_command(["ssh-proxy", "--carry", *arguments])
+        return run_command(["ssh-proxy", "--carry", *arguments], environ)
     try:
         connection = connect_socket(words[0], int(words[1]))
     except OSError as error:
@@ -54,18 +54,17 @@ def run(arguments: "Sequence[str]", run_command: "RunCommand") -> int:
     return 0
 
 
-def take_environment(project: str) -> None:
-    """Use the project of this file, whatever program started ssh."""
+def choose_project(environ: "Mapping[str, str]", project: str) -> "dict[str, str]":
+    """Return the environment with the project of this file, whatever program started ssh."""
     import json
 
     with open(project, "rb") as file:
         chosen = json.load(file)["environ"]
-    for name in DECIDING:
-        os.environ.pop(name, None)
-    os.environ.update(chosen)
+    others = {name: text for name, text in environ.items() if name not in DECIDING}
+    return others | {str(name): str(text) for name, text in chosen.items()}
 
 
-def capture_command(words: list[str], run_command: "RunCommand") -> tuple[int, str, str]:
+def capture_command(run_command: "Callable[[], int]") -> tuple[int, str, str]:
     """Run a command; return its exit status, and what it wrote to stdout and stderr."""
     import signal
 
@@ -78,7 +77,7 @@ def capture_command(words: list[str], run_command: "RunCommand") -> tuple[int, s
         for number, (_, end) in enumerate(pipes, 1):
             os.dup2(end, number)
             os.close(end)
-        status = run_command(words)
+        status = run_command()
     finally:
         for number, file in enumerate(kept):
             os.dup2(file, number)

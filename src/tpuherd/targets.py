@@ -16,9 +16,11 @@ WORKER = re.compile(r"w([0-9]{1,9})")
 NO_WORDS: Mapping[str, str] = {}
 LISTED_MAX = 60  #: characters of a list of nodes in a sentence
 MANY_NODES = "no node has a similar name"
-#: `<slot>-g<generation>-<owner>`, with `-<i>` for each node of a multislice run.
+#: `<slot>-g<generation>-<owner>`, with `-<i>` for each node of a multislice run. Strict, as anybody
+#: may write such a name into the metadata of a node.
 OURS = re.compile(
-    r"(?P<slot>.+-[0-9]+)-g(?P<generation>[0-9]+)-(?P<owner>[a-z0-9]+)(?:-(?P<part>[0-9]+))?"
+    r"(?P<slot>[a-z][a-z0-9-]{0,99}-[0-9]{1,9})-g(?P<generation>[0-9]{1,9})-(?P<owner>[a-z0-9]{1,40})"
+    r"(?:-(?P<part>[0-9]{1,9}))?"
 )
 DIGITS = re.compile(r"([0-9]{1,9})")  #: longer ones are treated as text
 
@@ -111,12 +113,12 @@ def split_bid_name(node: str) -> BidName | None:
 
 
 def find_bid_name(node: str, request: str) -> str:
-    """Return the bid of a node, from its name or that of its request; "" if neither has it."""
-    for name in (node, request):
-        found = split_bid_name(name)
-        if found is not None:
-            return f"{found.slot}-g{found.generation}-{found.owner}"
-    return ""
+    """Return the bid of a node: the request that created it, else its own name; "" if that is not
+    exactly a bid's."""
+    name = request or node
+    found = split_bid_name(name)
+    exact = found and name == f"{found.slot}-g{found.generation}-{found.owner}"
+    return name if exact else ""
 
 
 def node_title(node: str) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tpuherd_sim.hosts.api_address import api_environment
+from tpuherd_sim.model.world_parts import default_account_email
 from tpuherd_sim.state_dir import WorldInfo
 
 ZONE = "us-central2-b"  #: the default zone of gcloud
@@ -44,6 +46,11 @@ class WorldPaths:
         return self.folder / "tls" / "ca.pem"
 
 
+def user_account(facts: WorldInfo) -> str:
+    """Return the account of the world's user, which owns the project."""
+    return default_account_email(facts.project_number)
+
+
 def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[str, str]:
     """Return the variables.
 
@@ -55,20 +62,14 @@ def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[s
         "HERD_WORLD": str(folder),
         "GOOGLE_CLOUD_PROJECT": facts.project,
         "GOOGLE_APPLICATION_CREDENTIALS": str(places.service_account_file),
-        "STORAGE_EMULATOR_HOST": facts.url,
+        **api_environment("127.0.0.1", facts.port),
+        "GOOGLE_AUTH_TOKEN_FOR_TESTING": "world",  # else tensorstore asks Google, also with a key
         "CLOUDSDK_CONFIG": str(places.gcloud_folder),
         "CLOUDSDK_CORE_PROJECT": facts.project,
         "CLOUDSDK_COMPUTE_ZONE": ZONE,
-        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_CORE_ACCOUNT": user_account(facts),
         "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
         "CLOUDSDK_CORE_CHECK_GCE_METADATA": "false",
-        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "1",
-        "CLOUDSDK_SURVEY_DISABLE_PROMPTS": "1",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU": f"{facts.url}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{facts.url}/compute/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{facts.url}/storage/v1/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": f"{facts.url}/",
     }
     if proxy:
         way = f"http://127.0.0.1:{facts.tunnel_port}"

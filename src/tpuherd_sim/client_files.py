@@ -2,10 +2,12 @@
 
 import json
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from shutil import which
 
-from tpuherd_sim.client_env import WorldPaths
+from tpuherd_sim.client_env import WorldPaths, user_account
 from tpuherd_sim.http.certificates import make_private_key
 from tpuherd_sim.state_dir import WorldInfo, write_atomically
 
@@ -28,9 +30,17 @@ def write_client_files(folder: Path, facts: WorldInfo, path: str) -> None:
         real = which(name, path=others)
         if real is not None:
             write_atomically(places.bin_folder / name, ssh_wrapper_script(real, places), mode=0o700)
-    write_atomically(
-        places.service_account_file, service_account_json(places.service_account_file, facts)
-    )
+    key = service_account_json(places.service_account_file, facts)
+    write_atomically(places.service_account_file, key)
+    sign_in_gcloud(places.gcloud_folder, user_account(facts), key)
+
+
+def sign_in_gcloud(folder: Path, account: str, key: str) -> None:
+    """Write what `gcloud auth activate-service-account` writes."""
+    table = "credentials (account_id TEXT PRIMARY KEY, value BLOB)"
+    with closing(sqlite3.connect(folder / "credentials.db")) as found, found:
+        found.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+        found.execute("REPLACE INTO credentials VALUES (?, ?)", (account, key))
 
 
 def ssh_wrapper_script(real: str, places: WorldPaths) -> str:
@@ -71,13 +81,12 @@ def service_account_json(file: Path, facts: WorldInfo) -> str:
         key = json.loads(file.read_bytes())["private_key"]
     except (OSError, ValueError, KeyError):
         key = make_private_key()
-    email = f"herd@{facts.project}.iam.gserviceaccount.com"
     content = {
         "type": "service_account",
         "project_id": facts.project,
         "private_key_id": "0" * 40,
         "private_key": key,
-        "client_email": email,
+        "client_email": user_account(facts),
         "client_id": "0" * 21,
         "auth_uri": f"{facts.url}/auth",
         "token_uri": f"{facts.url}/token",

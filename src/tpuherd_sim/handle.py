@@ -7,12 +7,14 @@ functions that change a `World`. Routes are in `tpu`, `google_apis` and `weather
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
-from tpuherd_sim.google_apis import enabled_services
+from tpuherd_sim.google_apis import batches, enabled_services
 from tpuherd_sim.google_apis import routes as services
+from tpuherd_sim.google_apis.project_policy import check_host
+from tpuherd_sim.model.compute_errors import unknown_path_page
 from tpuherd_sim.model.compute_state import new_services
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, Response
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, Response, google_host
 from tpuherd_sim.model.strike_rules import consume_rule
 from tpuherd_sim.model.weather_rules import Weather
 from tpuherd_sim.model.world import World
@@ -44,13 +46,24 @@ TPU_ROUTES: tuple[Route, ...] = (
     *maintenance.ROUTES,
 )
 FORM = "application/x-www-form-urlencoded"
-#: Paths of the world itself, which weather does not affect.
-OWN = "sim"
+FORM_BYTES_MAX = 1 << 16  #: as long as the server lets a query be
+#: Paths of the world itself, which weather does not affect, and those whose parts it affects.
+OWN, BATCH = "sim", "batch"
+OVERRIDE = "x-http-method-override"
 
 
 @cache
 def world_router() -> Router:
-    return Router((*TPU_ROUTES, *host_reports.ROUTES, *services.ROUTES, *weather.ROUTES))
+    own = (*host_reports.ROUTES, *weather.ROUTES, *BATCH_ROUTES)
+    return Router((*TPU_ROUTES, *own, *services.ROUTES))
+
+
+@cache
+def host_routes() -> Mapping[str, frozenset[Route]]:
+    """Return the routes of each of Google's hosts."""
+    found = {name: frozenset((*routes, *BATCH_ROUTES)) for name, routes in services.HOSTS.items()}
+    tpu = enabled_services.TPU
+    return {**found, tpu: found[tpu].union(TPU_ROUTES)}
 
 
 @cache
@@ -98,18 +111,40 @@ def advance_world(world: World, now: float) -> None:
         agenda_handlers()[due.verb](world, due)
 
 
+def take_override(request: Request) -> Request:
+    """Return the request that a POST means by X-HTTP-Method-Override; a GET's query is its form."""
+    method, body = request.headers.get(OVERRIDE, "").upper(), request.body
+    if request.method != "POST" or not method:
+        return request
+    is_form = request.headers.get("content-type", "").startswith(FORM)
+    if method != "GET" or not is_form or len(body) > FORM_BYTES_MAX:
+        return replace(request, method=method)
+    query = "&".join(filter(None, (request.query, body.decode("latin-1"))))
+    return replace(request, method=method, query=query, body=b"")
+
+
+def find_route(request: Request) -> RouteMatch | None:
+    """Return the route of a request. Google's hosts have theirs, an address of the world all."""
+    found, host = world_router().find(request.method, request.path), google_host(request)
+    if found is None or not host:
+        return found
+    service = host.rpartition("-")[2]  # of a region's name, such as us-east1-tpu.googleapis.com
+    return found if found.route in host_routes().get(service, ()) else None
+
+
 def handle_request(world: World, request: Request, now: float) -> Response:
     advance_world(world, now)
-    found = world_router().find(request.method, request.path)
+    request = take_override(request)
+    found = find_route(request)
+    if found is None and request.path.startswith(f"/{OWN}/"):  # herd asks, and shows the words
+        return errors.render_error(ApiError(404, "NOT_FOUND", "Method not found."), OWN)
     if found is None:
-        return errors.render_error(
-            errors.method_not_found_error(), request.path.strip("/").partition("/")[0]
-        )
+        return unknown_path_page(request.path)
     try:
         if world.services.disabled:
             refuse_disabled_service(world, found, now)
         call = parse_call(world, request, found)
-        if world.weather.rules and found.version != OWN:
+        if world.weather.rules and found.version not in (OWN, BATCH):
             response = call_route_in_weather(world, call, found, now)
         else:
             response = call_route(world, call, found, now)
@@ -117,6 +152,11 @@ def handle_request(world: World, request: Request, now: float) -> Response:
         response = errors.render_error(refused, found.version)
     advance_world(world, now)
     return response
+
+
+def answer_batch(world: World, call: ApiCall, now: float) -> Response:
+    """Answer several requests in one, each as if it came alone."""
+    return batches.answer_parts(call.request, partial(handle_request, world, now=now))
 
 
 def refuse_disabled_service(world: World, found: RouteMatch, now: float) -> None:
@@ -133,7 +173,8 @@ def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:
     query = parse_query(request.query)
     if found.route.answer not in tpu_handlers():
         form = request.headers.get("content-type", "").startswith(FORM)
-        body = {} if form else request_schemas.parse_json_object(request.body)
+        other = form or found.version in ("_xml", BATCH)
+        body = {} if other else request_schemas.parse_json_object(request.body)
         return ApiCall(request=request, version=version, path=found.path, query=query, body=body)
     if query:
         query = request_schemas.read_query(version, found.name, query)
@@ -157,6 +198,7 @@ def refuse_filters(query: Mapping[str, str]) -> None:
 
 
 def call_route(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
+    check_host(world, call.request, found)
     content = found.route.answer(world, call, now)
     return content if isinstance(content, Response) else json_response(content)
 
@@ -197,3 +239,8 @@ def call_facts(world: World, call: ApiCall, found: RouteMatch) -> dict[str, str]
     if request:
         facts["request"] = request
     return facts
+
+
+BATCH_ROUTES = tuple(
+    Route("POST", f"/batch{api}", answer_batch) for api in ("", "/compute/v1", "/storage/v1")
+)

@@ -66,9 +66,9 @@ class WorldStore:
         try:
             found = json.loads(text)
             check_format(file, found)
-            self.generation = found["generation"]
+            self.generation = int(found["generation"])
             world = world_codec.load_world(found["world"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
             raise WorldError(
                 f"{file} is damaged ({error}); remove {self.folder} to start a new world"
             ) from error
@@ -144,7 +144,7 @@ def read_journal(file: Path) -> Iterator[tuple[Request, float] | None]:
     for number, line in enumerate(lines[:-1], 1):
         try:
             yield decode_entry(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise WorldError(
                 f"{file} is damaged in line {number} ({error}); "
                 "delete that line and everything after it to continue without them"

@@ -1,17 +1,19 @@
 """Decides who may use a world: its owner, root and its own hosts; no other users, no web pages."""
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tpuherd.peer_uid import find_owner
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 from tpuherd_sim.model.http_types import ApiError, Response
-from tpuherd_sim.peer_uid import find_owner
 from tpuherd_sim.tpu.errors import render_error
 
-HOME = frozenset({"127.0.0.1", "localhost", "::1"})
+#: Of the world for its user, and of its APIs inside a host.
+HOME = re.compile(r"localhost|::1|127(\.\d{1,3}){3}|169\.254\.169\.254")
 OTHERS = (
     "This world belongs to user {owner} of this machine, and you are user {uid}; "
     "start your own with `herd sim start`."
@@ -72,7 +74,7 @@ def refuse_web_page(headers: Mapping[str, str]) -> Response | None:
 def is_own_name(host: str) -> bool:
     """Whether a Host header, with or without a port, names the world."""
     name = host_name(host)
-    return name in HOME or is_played_host(name)
+    return HOME.fullmatch(name) is not None or is_played_host(name)
 
 
 def host_name(host: str) -> str:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from tpuherd._version import __version__
 from tpuherd.clock import Clock
+from tpuherd.peer_uid import can_tell
 from tpuherd_sim import state_dir, tcp_ports
 from tpuherd_sim.client_files import write_client_files
 from tpuherd_sim.handle import new_world
@@ -34,13 +35,13 @@ from tpuherd_sim.hosts.machine_limits import raise_file_limit
 from tpuherd_sim.http.app import create_app
 from tpuherd_sim.http.certificates import ensure_certificates, tls_context
 from tpuherd_sim.http.googleapis_proxy import serve_proxy
+from tpuherd_sim.http.object_contents import OBJECTS, ObjectContents
 from tpuherd_sim.http.server import serve_app
 from tpuherd_sim.http.world_routes import world_routes
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request
 from tpuherd_sim.model.world import World, log_entries_from, log_length
 from tpuherd_sim.model.world_parts import LogEntry, Settings
-from tpuherd_sim.peer_uid import can_tell
 from tpuherd_sim.persistence import RecoveredWorld, WorldStore
 from tpuherd_sim.request_guard import BLIND, AccessGuard
 from tpuherd_sim.state_dir import FORMAT, WorldError, WorldInfo
@@ -246,9 +247,9 @@ async def serve_requests(
     except OSError as error:
         raise WorldError(f"Can't write to {options.folder} ({error.strerror})") from error
     guard = make_access_guard(world_status)
-    world_app = create_app(
-        live_world, clock, world_routes(live_world, world_status, options.folder)
-    )
+    contents = ObjectContents(live_world, options.folder / OBJECTS)
+    contents.clean_folder()
+    world_app = create_app(live_world, clock, world_routes(live_world, world_status), contents)
     async with (
         asyncio.TaskGroup() as group,
         serve_app(world_app, endpoints.rest, guard, live_world.current_time),

@@ -11,7 +11,7 @@ from tpuherd_sim.host_services.all_services import ServiceSettings, run_host_ser
 from tpuherd_sim.host_services.packages import PackageSources
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.hosts.machine_users import REACHABLE, find_other_people
-from tpuherd_sim.http.gcs_objects import OBJECTS
+from tpuherd_sim.http.object_contents import OBJECTS, ObjectContents
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.ssh.ssh_server import SshServer
 from tpuherd_sim.state_dir import WorldError
@@ -29,7 +29,7 @@ async def run_hosts(
         keys_folder=keys,
         internet=options.internet,
         packages=packages,
-        objects=site.folder / OBJECTS,
+        contents=ObjectContents(site.live_world, site.folder / OBJECTS),
         admit=lambda end: pool.mode != PROCESSES or not site.guard.refusal_reason(end),
     )
     mode = PROCESSES if options.hosts == PROCESSES else None

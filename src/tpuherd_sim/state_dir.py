@@ -141,7 +141,7 @@ def read_world_info(folder: Path) -> WorldInfo | None:
         found = json.loads((folder / "world.json").read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WorldError(f"Can't read {folder}/world.json ({error})") from error
     check_format(folder / "world.json", found)
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.host_backends import KINDS, HostBackend, host_backend
 from tests.conformance.world import World, borrow, started
 
 Build = Callable[..., Any]
@@ -28,10 +29,18 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture(autouse=True)
-def tidy(world: World) -> Iterator[None]:
-    """Every test finds an empty world and leaves one."""
+def tidy(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test of the world finds an empty one and leaves one."""
+    world = request.getfixturevalue("world") if "world" in request.fixturenames else None
     yield
-    world.clear()
+    if world is not None:
+        world.clear()
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def backend(request: pytest.FixtureRequest) -> Iterator[HostBackend]:
+    with host_backend(request.param) as place:
+        yield place
 
 
 @pytest.fixture(scope="session")

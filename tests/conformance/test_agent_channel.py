@@ -29,11 +29,6 @@ CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in
 QUIET_S = 1.0  #: by then all that can happen by itself has happened; it takes no time
 
 
-@pytest.fixture(autouse=True)
-def tidy() -> None:
-    """Nothing here is done to the world of the other tests."""
-
-
 class Partner:
     """The other end, in this process: records what arrives and sends what the test wants."""
 

@@ -2,13 +2,12 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.host_backends import KINDS, HostBackend, host_backend, linked, opened
+from tests.conformance.host_backends import HostBackend, linked, opened
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host, RpcRequest
 from tpuherd.remote import fanout
@@ -21,17 +20,6 @@ from tpuherd_host.agent.log_records import RecordReader
 pytestmark = pytest.mark.real
 LINES = 40_000
 COUNT = f"for i in $(seq {LINES}); do echo line $i; done"
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> None:
-    """Nothing here is done to the world of the other tests."""
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def backend(request: pytest.FixtureRequest) -> Iterator[HostBackend]:
-    with host_backend(request.param) as place:
-        yield place
 
 
 class Reader:

@@ -1,7 +1,5 @@
 """Requests that must be refused: which exceptions clients raise, with which text."""
 
-import http.client
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -197,36 +195,3 @@ def test_the_other_client_library_shows_text_and_details(build: Any) -> None:
     assert (caught.value.resp.status, caught.value.status_code) == (404, 404)
     assert str(caught.value).startswith("<HttpError 404 when requesting http")
     assert "was not found" in caught.value.reason
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "/v2/projects/demo/locations/us-central2-b/nowhere", None, 404),
-        ("GET", "/v7/projects", None, 404),
-        ("PUT", f"/v2/{ZONE}/nodes/n1", b"{}", 404),
-        ("POST", f"/v2/{ZONE}/nodes?nodeId=n1", b"{", 400),
-        ("POST", f"/v2/{ZONE}/nodes?nodeId=n1", b"[]", 400),
-        ("POST", f"/v2/{ZONE}/nodes?nodeId=n1", b"\xff\xfe", 400),
-        ("POST", f"/v2/{ZONE}/nodes?nodeId=n1", b'{"colour": 1}', 400),
-        ("POST", f"/v2/{ZONE}/nodes?nodeId=n1", b'{"labels": 7}', 400),
-        ("POST", f"/v2/{ZONE}/nodes", b'{"acceleratorType": "v4-8"}', 400),
-        ("GET", f"/v2/{ZONE}/nodes?pageToken=%00nonsense", None, 400),
-        ("GET", f"/v2/{ZONE}/nodes?pageSize=-1", None, 400),
-        ("GET", f"/v2/{ZONE}/nodes?pageSize=many", None, 400),
-        ("POST", f"/v2/{ZONE}/nodes/n1:explode", b"{}", 404),
-        ("GET", "/v2/projects/other/locations/us-central2-b/nodes", None, 403),
-    ],
-)
-def test_malformed_http_is_refused(
-    world: World, method: str, path: str, body: bytes | None, status: int
-) -> None:
-    address = world.url.removeprefix("http://")
-    wire = http.client.HTTPConnection(address, timeout=10)
-    wire.request(method, path, body, {"Content-Type": "application/json"})
-    answer = wire.getresponse()
-    said = answer.read()
-    wire.close()
-    assert answer.status == status, said
-    if "json" in (answer.getheader("content-type") or ""):
-        assert json.loads(said)["error"]["code"] == status

@@ -1,10 +1,12 @@
 """Objects in buckets: with Google's own client, and as our checkpoints are written and read."""
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -62,6 +64,92 @@ def test_preconditions_and_missing_objects(bucket: Any, errors: Any) -> None:
     blob.delete()
     with pytest.raises(errors.NotFound, match="No such object"):
         blob.download_as_bytes()
+
+
+def test_objects_made_of_others(storage: Any, bucket: Any, errors: Any, tmp_path: Path) -> None:
+    """Metadata, copies, compositions, parallel transfers, batches as Google's client has them."""
+    manager = pytest.importorskip("google.cloud.storage.transfer_manager")
+    blob = bucket.blob("a")
+    blob.metadata, blob.cache_control = {"k": "v"}, "no-store"
+    blob.upload_from_string(LONG, content_type="image/png")
+    found = bucket.get_blob("a")
+    assert (found.content_type, found.metadata, found.cache_control) == (
+        "image/png", {"k": "v"}, "no-store",
+    )  # fmt: skip
+    found.metadata = {"k": None, "l": "w"}
+    found.patch()
+    found.update_storage_class("NEARLINE")
+    assert (found.metadata, bucket.get_blob("a").storage_class) == ({"l": "w"}, "NEARLINE")
+    bucket.copy_blob(found, bucket, "b")
+    bucket.rename_blob(bucket.blob("b"), "c")
+    whole = bucket.blob("whole")
+    whole.compose([bucket.blob("a"), bucket.blob("c")])
+    file = tmp_path / "whole"
+    manager.download_chunks_concurrently(
+        bucket.get_blob("whole"), str(file), chunk_size=1 << 19, worker_type=manager.THREAD
+    )
+    assert file.read_bytes() == LONG * 2
+    parts = bucket.blob("parts")
+    manager.upload_chunks_concurrently(
+        str(file), parts, chunk_size=1 << 20, worker_type=manager.THREAD
+    )
+    assert parts.download_as_bytes() == LONG * 2
+    assert sorted(one.name for one in bucket.list_blobs(match_glob="[aw]*")) == ["a", "whole"]
+    generation = bucket.get_blob("c").generation
+    bucket.delete_blob("c")
+    assert bucket.restore_blob("c", generation=generation).size == len(LONG)
+    with storage.batch():
+        bucket.delete_blob("parts")
+        found.patch()
+    assert bucket.get_blob("parts") is None
+    with pytest.raises(errors.NotFound, match="No such object"), storage.batch():
+        bucket.delete_blob("parts")
+        bucket.delete_blob("whole")
+    assert bucket.get_blob("whole") is None
+
+
+@pytest.mark.needs("gcloud")
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "proxy"])
+def test_gcloud_storage(world: World, bucket: Any, tmp_path: Path, tls: bool) -> None:
+    """What a user of gcloud types, through the endpoint and through the proxy."""
+    small, large = tmp_path / "d" / "small.txt", tmp_path / "d" / "large"
+    small.parent.mkdir()
+    small.write_text("hello")
+    large.write_bytes(LONG * 9)
+    there = f"gs://{bucket.name}"
+
+    def gcloud(*words: str | Path, stdin: bytes = b"") -> str:
+        done = subprocess.run(
+            ["gcloud", "storage", *words],
+            env=world.proxy_env if tls else world.env,
+            input=stdin,
+            capture_output=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    gcloud("cp", small, f"{there}/a/small.txt")
+    gcloud("cp", "-", f"{there}/typed", stdin=b"typed")
+    gcloud("rsync", "--recursive", small.parent, f"{there}/b")
+    assert gcloud("cat", f"{there}/a/small.txt", f"{there}/typed") == "hellotyped"
+    gcloud("cp", f"{there}/b/large", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == large.read_bytes()
+    gcloud("mv", f"{there}/a/small.txt", f"{there}/c/moved.txt")
+    gcloud("objects", "compose", f"{there}/typed", f"{there}/c/moved.txt", f"{there}/both")
+    assert gcloud("cat", f"{there}/both") == "typedhello"
+    gcloud("objects", "update", f"{there}/both", "--custom-metadata=k=v", "--content-type=text/x")
+    assert bucket.get_blob("both").metadata == {"k": "v"}
+    assert "crc32c_hash: " in gcloud("hash", f"{there}/both")
+    gcloud("buckets", "update", there, "--update-labels=a=b", "--versioning")
+    role = ("--member=allUsers", "--role=roles/storage.objectViewer")
+    gcloud("buckets", "add-iam-policy-binding", there, *role)
+    gcloud("rm", "--recursive", f"{there}/b")
+    assert gcloud("ls", "--recursive", f"{there}/**").split() == [
+        f"{there}/both", f"{there}/c/moved.txt", f"{there}/typed",
+    ]  # fmt: skip
+    for version in bucket.list_blobs(versions=True):
+        version.delete()
 
 
 def test_a_policy_is_changed_by_googles_client(bucket: Any, errors: Any) -> None:
@@ -156,13 +244,16 @@ def test_of_many_conditional_writers_one_wins(plain: Plain) -> None:
 
 def test_two_multipart_uploads_of_one_name_do_not_mix(plain: Plain) -> None:
     one, other = plain.begin("part"), plain.begin("part")
-    for place, body in ((one, b"aa"), (other, b"bbb")):
-        assert plain.ask("PUT", place, body, **{"Content-Range": "bytes 0-1/*"})[0] == 308
-    assert plain.ask("PUT", one, b"A", **{"Content-Range": "bytes 2-2/3"})[0] == 200
-    assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2] == b"aaA"
-    assert plain.ask("PUT", other, b"B", **{"Content-Range": "bytes 3-3/4"})[0] == 200
-    assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2] == b"bbbB"
-    assert plain.ask("PUT", one, b"A", **{"Content-Range": "bytes 0-0/1"})[0] == 404
+    size = 256 << 10
+    for place, body in ((one, b"a" * size), (other, b"b" * size)):
+        said = {"Content-Range": f"bytes 0-{size - 1}/*"}
+        assert plain.ask("PUT", place, body, **said)[0] == 308
+    end = {"Content-Range": f"bytes {size}-{size}/{size + 1}"}
+    for place, body, last in ((one, b"A", b"aA"), (other, b"B", b"bB")):
+        status, _, answer = plain.ask("PUT", place, body, **end)
+        assert status == 200
+        assert plain.ask("GET", f"{plain.objects}/part?alt=media")[2][-2:] == last
+        assert plain.ask("PUT", place, body, **end)[::2] == (200, answer), "a lost answer"
 
 
 def test_an_object_keeps_what_its_writer_says_about_it(plain: Plain) -> None:

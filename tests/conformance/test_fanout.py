@@ -15,11 +15,6 @@ from tpuherd.remote.fanout import FanoutResult
 CLOCK = LoopClock(0.0)  #: of the virtual loop that every test here runs in: no wait takes time
 
 
-@pytest.fixture(autouse=True)
-def tidy() -> None:
-    """Nothing here is done to the world of the other tests."""
-
-
 def hosts(many: int, node: str = "gpt-0-g1-7kq") -> list[Host]:
     return [
         Host(

@@ -58,26 +58,6 @@ def test_a_firewall_rule_from_insert_to_delete(build: Any) -> None:
     assert "allow-all" not in {rule["name"] for rule in say(rules.list(project="demo"))["items"]}
 
 
-def test_networks_zones_and_regions(build: Any) -> None:
-    say = Service(build, "compute", "v1")
-    assert say(say.api.networks().get(project="demo", network="default"))["name"] == "default"
-    assert say(say.api.networks().list(project="demo"))["items"]
-    zones = {zone["name"] for zone in say(say.api.zones().list(project="demo"))["items"]}
-    assert "us-central2-b" in zones
-    assert say(say.api.regions().list(project="demo"))["items"]
-    where = {"project": "demo", "region": "us-central2"}
-    assert say(say.api.subnetworks().get(subnetwork="default", **where))["name"] == "default"
-
-
-def test_a_bucket(build: Any) -> None:
-    say = Service(build, "storage", "v1")
-    buckets = say.api.buckets()
-    say(buckets.insert(project="demo", body={"name": "schema-held", "location": "EUROPE-WEST4"}))
-    assert say(buckets.get(bucket="schema-held"))["location"] == "EUROPE-WEST4"
-    say(buckets.list(project="demo"))
-    buckets.delete(bucket="schema-held").execute()
-
-
 def test_an_account_and_its_rights_in_a_bucket(build: Any) -> None:
     iam, storage = Service(build, "iam", "v1"), Service(build, "storage", "v1")
     accounts, buckets = iam.api.projects().serviceAccounts(), storage.api.buckets()
@@ -97,13 +77,6 @@ def test_an_account_and_its_rights_in_a_bucket(build: Any) -> None:
     assert answer["permissions"] == asked
     buckets.delete(bucket="policy-held").execute()
     accounts.delete(name=made["name"]).execute()
-
-
-def test_quotas(build: Any) -> None:
-    say = Service(build, "serviceusage", "v1beta1")
-    metrics = say.api.services().consumerQuotaMetrics()
-    found = say(metrics.list(parent="projects/demo/services/tpu.googleapis.com"))["metrics"]
-    assert any("tpu.googleapis.com" in metric["metric"] for metric in found)
 
 
 def test_apis_are_enabled_and_disabled(build: Any) -> None:

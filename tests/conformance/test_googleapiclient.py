@@ -66,7 +66,9 @@ def test_nodes(service: Callable[[str], Service], version: str) -> None:
     assert (made["name"], made["state"], made["labels"]) == (name, "READY", {"a": "b"})
     assert made["networkConfig"]["network"].split("/")[-1] == "default"
     assert say(nodes.get(name=name))["id"] == made["id"]
-    assert [one["name"] for one in say(nodes.list(parent=ZONE))["nodes"]] == [name]
+    for fields in ("*", "nodes/name," + "a" * 2048):  # the long one is sent as a POST
+        listed = say(nodes.list(parent=ZONE, fields=fields))["nodes"]
+        assert [one["name"] for one in listed] == [name]
     patch = nodes.patch(name=name, updateMask="labels", body={"labels": {"c": "d"}})
     assert say.wait(say(patch))["response"]["labels"] == {"c": "d"}
     say(nodes.getGuestAttributes(name=name, body={}))

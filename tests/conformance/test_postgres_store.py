@@ -2,13 +2,16 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -42,17 +45,20 @@ from tpuherd.settings.project_access import (
     resolve_access,
 )
 from tpuherd.settings.store_address import StoreAddress, parse_store_url, refuse_password
+from tpuherd.store import event_table as log
 from tpuherd.store.change_kind import move_to_file, move_to_server
 from tpuherd.store.database import Database
 from tpuherd.store.open_database import connect_server, open_database, refuse_other_login
 from tpuherd.store.postgres import (
     PostgresConnection,
+    PostgresServer,
     log_in,
     migrate_tables,
     read_format,
 )
 from tpuherd.store.schema import STEPS
 
+MEMBER = "CREATE ROLE {0} LOGIN IN ROLE lab; ALTER ROLE {0} IN DATABASE {1} SET role = lab"
 SECRET = "s3cr3t-canary"
 LEAD = """
 import sys, time
@@ -109,6 +115,56 @@ def test_a_killed_leader_elsewhere_is_replaced_long_before_its_lease_ends(
         assert second > epoch
 
 
+@pytest.mark.parametrize("words", [(), ("again",), ("again", "and again")])
+def test_a_transaction_that_hangs_after_a_batch_is_ended_by_the_server(
+    address: StoreAddress, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Whatever its last statement was."""
+    with closing(open_server(address, tmp_path)) as store, pytest.raises(NotReached):
+        store.put_slot_messages({"gpt-0": "runs", "gpt-1": "%s 'waits'"})
+        assert store.slot_messages() == {"gpt-0": "runs", "gpt-1": "%s 'waits'"}
+        server_side = cast("PostgresServer", store._driver)
+        with server_side.write_transaction() as connection:
+            connection.execute("SET idle_in_transaction_session_timeout = '100ms'")
+            log.append_events(connection, [event(1)])
+            connection.executemany("DELETE FROM states WHERE slot = ?", [(one,) for one in words])
+            notice = select.poll()
+            notice.register(server_side._raw.fileno(), select.POLLIN)
+            assert notice.poll(20_000), "it goes on"
+
+
+@pytest.mark.parametrize("role", ["postgres", "ann"])
+def test_a_leader_that_hangs_within_a_write_is_replaced_when_its_lease_is_over(
+    server: Postgres, address: StoreAddress, tmp_path: Path, role: str
+) -> None:
+    """Its connection is ended, in a lab with the roles of docs/howto/lab.md, too."""
+    lab = (
+        "DROP ROLE IF EXISTS ann, bob, lab; CREATE ROLE lab; GRANT pg_signal_backend TO lab;"
+        f" GRANT CREATE ON DATABASE {address.database} TO lab"
+    )
+    if role == "ann":
+        for words in (lab, *(MEMBER.format(name, address.database) for name in ("ann", "bob"))):
+            server.ask(words)
+    other_role = "bob" if role == "ann" else role
+    roles = [server.address(address.database, name) for name in (role, other_role)]
+    hanging, other = (open_server(one, tmp_path) for one in roles)
+    with closing(hanging), closing(other):
+        old = hanging.take_lease(holder("elsewhere"), NOW, 1.0)
+        with pytest.raises(NotReached), hanging._driver.write_transaction() as connection:
+            log.append_events(connection, [event(1)])
+            until(lambda: other.lease_holder(NOW) is None, "the end of the lease", seconds=10)
+            begun = time.monotonic()
+            new = other.take_lease(holder(), NOW, TTL_S)
+            assert time.monotonic() - begun < 5, "half of what it would wait for a lock"
+            connection.execute("SELECT 1")
+        with pytest.raises(Superseded):
+            hanging.append_events([event(2)], epoch=old)
+        assert other.append_events([event(3)], epoch=new) == 2
+        assert [one.at for _, one in other.read_events()] == [NOW + 3]
+    if role == "ann":
+        server.ask(f"DROP DATABASE {address.database} WITH (FORCE)")
+
+
 def test_a_store_goes_on_after_its_server_crashed(
     server: Postgres, address: StoreAddress, tmp_path: Path
 ) -> None:
@@ -149,18 +205,88 @@ def test_a_write_that_lost_its_answer_is_looked_up(
         assert list(store.stored_jobs()) == ["gpt"]
 
 
-def test_a_role_that_may_not_write_is_told_so(
-    server: Postgres, address: StoreAddress, tmp_path: Path
+ALL_RIGHTS = "GRANT USAGE ON SCHEMA {0} TO {1}; GRANT ALL ON ALL TABLES IN SCHEMA {0} TO {1}"
+WRITES: tuple[Callable[[Database], object], ...] = (
+    lambda store: store.put_job(new_job(), [event(2)]),
+    lambda store: store.remove_job("gpt", [event(3)]),
+    lambda store: store.append_events([event(4)]),
+    lambda store: store.put_slot_messages({"gpt-0": "waits", "gpt-1": "runs"}),
+    lambda store: store.put_slot_messages({}),
+    lambda store: store.pack_events(before=NOW + 9, keep=0),
+    lambda store: store.save_history(1, b"x"),
+    lambda store: store.take_lease(holder(), NOW, TTL_S),
+)
+LACKS = {
+    "schema": "REVOKE ALL ON SCHEMA {0} FROM {1}",
+    "jobs": "REVOKE INSERT, UPDATE ON {0}.jobs FROM {1}",
+    "events": "REVOKE INSERT ON {0}.events FROM {1}",
+    "delete": "REVOKE DELETE ON ALL TABLES IN SCHEMA {0} FROM {1}",
+    "select": "REVOKE SELECT ON {0}.events FROM {1}",
+    "write": "REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {0} FROM {1}",
+    "connect": "REVOKE CONNECT ON DATABASE {2} FROM PUBLIC",
+    "everything": "ALTER ROLE {1} SET default_transaction_read_only = on",
+}
+
+
+@pytest.mark.parametrize("lack", LACKS)
+def test_what_a_role_may_not_do_is_said_and_nothing_is_half_done(
+    server: Postgres, address: StoreAddress, tmp_path: Path, lack: str
+) -> None:
+    """Whether it never could, or what it may do is taken away while herd runs."""
+    words = '"project-demo"', f"poor_{lack}", address.database
+    with closing(open_server(address, tmp_path)) as store, closing(log_in(address, "x")) as raw:
+        store.put_job(new_job(), [event(1)])
+        server.ask(f"CREATE ROLE {words[1]} LOGIN")
+        server.ask(ALL_RIGHTS.format(*words), address.database)
+        poor, refused = server.address(address.database, words[1]), 0
+        tables = raw.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'project-demo'")
+        names = [name for (name,) in tables.fetchall()]
+
+        def content() -> list[object]:
+            return [raw.execute(f"SELECT * FROM {words[0]}.{one} t".encode()).fetchall()
+                    for one in names]  # fmt: skip
+
+        for late in (True, False):
+            try:
+                with closing(open_server(poor, tmp_path)) as theirs:
+                    if late:
+                        server.ask(LACKS[lack].format(*words), address.database)
+                    for write in WRITES:
+                        before = content()
+                        try:
+                            write(theirs)
+                        except NotAllowed:
+                            refused += 1
+                            assert content() == before
+            except NotAllowed as told:
+                assert late is False
+                refused += 1
+                assert "restore" not in told.hint or "GRANT" in told.hint
+        assert refused
+        server.ask(f"GRANT CONNECT ON DATABASE {words[2]} TO PUBLIC")
+
+
+def test_a_row_that_another_member_wrote_is_the_trouble_of_its_job(
+    address: StoreAddress, tmp_path: Path
 ) -> None:
     with closing(open_server(address, tmp_path)) as store:
-        store.put_job(new_job())
-    server.ask("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
-    grants = "GRANT USAGE ON SCHEMA {0} TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA {0}"
-    server.ask(f"{grants} TO reader".format('"project-demo"'), address.database)
-    with closing(open_server(server.address(address.database, "reader"), tmp_path)) as store:
-        assert list(store.stored_jobs()) == ["gpt"]
-        with pytest.raises(NotAllowed, match="permission denied"):
-            store.remove_job("gpt")
+        store.put_job(new_job(), [event(1, kind="bid.granted")])
+        for number, (column, value) in enumerate((
+            ("goal", "?"), ("document", "null"), ("document", "{"), ("at", "NaN"), ("slot", "x"),
+            ("made_at", "Infinity"), ("facts", "[]"), ("facts", "[" * 99_999),
+        )):  # fmt: skip
+            bad = f"bad{number}"
+            store.put_job(new_job(bad), [event(2, job=bad, slot=f"{bad}-0", kind="bid.granted")])
+            table = "events" if column in ("at", "slot", "facts") else "jobs"
+            with store._driver.write_transaction() as connection:
+                connection.execute(f"UPDATE {table} SET {column} = ? WHERE job = ?", (value, bad))
+            store.malformed.found.clear()
+            jobs, events = store.stored_jobs(), list(store.read_events())
+            whole = list(store.read_events(job=bad, kinds=["bid.granted"]))
+            assert (jobs[bad].document == {"name": bad}) == (table == "jobs"), column
+            assert bool(whole) == (table == "jobs") and len(events) == number + 2, column
+            assert "bad" in store.troubles.read()[0].sentence
+        assert jobs["gpt"] == replace(new_job(), revision=1)
 
 
 def test_a_newer_database_and_one_that_does_not_exist_are_refused(

@@ -1,7 +1,7 @@
 """Connections to hosts: one suite for simulated hosts and for real OpenSSH servers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.host_backends import (
-    KINDS,
     PING,
     HostBackend,
-    host_backend,
     linked,
     opened,
     ping,
@@ -29,17 +27,6 @@ from tpuherd.remote.host_key_pins import Pins
 from tpuherd_host.agent.frames import STDOUT
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> None:
-    """Nothing here is done to the world of the other tests."""
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def backend(request: pytest.FixtureRequest) -> Iterator[HostBackend]:
-    with host_backend(request.param) as place:
-        yield place
 
 
 def test_each_host_of_a_node_gets_one_connection(backend: HostBackend, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_key_file_of_a_service_account(world: World) -> None:
     module, project, token, expired, mail = sign_in(world.env)
     assert module == "google.oauth2.service_account"
     assert (project, token, expired) == ("demo", True, False)
-    assert mail.endswith("@demo.iam.gserviceaccount.com")
+    assert mail.endswith("-compute@developer.gserviceaccount.com")
 
 
 def test_default_credentials_from_the_metadata_server(world: World) -> None:

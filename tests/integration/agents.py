@@ -24,6 +24,7 @@ from tpuherd_host.agent.processes import all_processes, marked_task
 
 PATIENCE_S = 30.0
 T = TypeVar("T")
+AGENT_NAMES = ("herd-agent", "herd-supervisor")  #: in the process table
 VERSIONS = ("3.8", "3.10", "3.12", "3.13")
 
 
@@ -210,12 +211,12 @@ class Agents:
         shutil.rmtree(ram_folder(str(self.folder)), ignore_errors=True)
         for client in self.clients:
             client.leave()
-        mine = str(self.home).encode()
+        mine = f"HOME={self.home}".encode()
         for pid in all_processes():
             with contextlib.suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes()
-                ours = mine in words and b"\0serve\0" in words
-                if ours or marked_task(pid, str(self.folder)):
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                ours = mine in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                if (ours and name in AGENT_NAMES) or marked_task(pid, str(self.folder)):
                     os.kill(pid, signal.SIGKILL)
 
 

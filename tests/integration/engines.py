@@ -47,7 +47,9 @@ class Owner(User):
             return []
         store = Database(self.store_folder, time())
         try:
-            return [event for _, event in store.read_events(kinds=kinds or None)]
+            found = [event for _, event in store.read_events(kinds=kinds or None)]
+            assert not store.malformed.found, "what herd wrote itself is malformed to its readers"
+            return found
         finally:
             store.close()
 

@@ -103,11 +103,11 @@ def main() -> None:
     Path("new.sock").rename("agent.sock")
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            name = (folder / "comm").read_text().strip()
             here = (folder / "cwd").readlink()
         except OSError:
             continue
-        if b"serve" in words and here == home.resolve():
+        if name in ("herd-agent", "herd-supervisor") and here == home.resolve():
             os.kill(int(folder.name), signal.SIGKILL)
     Path("lying").touch()
     while True:

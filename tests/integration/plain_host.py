@@ -125,7 +125,7 @@ class PlainHost:
     async def send_signal(self, pid: int, number: int, *, whole_session: bool) -> None:
         (os.killpg if whole_session else os.kill)(pid, number)
 
-    async def terminate_all(self) -> None:
+    async def terminate_all(self, *, reboot: bool = False) -> None:
         for child in self.children:
             child.send_signal(signal.SIGTERM)
 

@@ -179,10 +179,10 @@ def find_agents() -> Iterator[int]:
     """Every agent and supervisor on this machine, of whatever world."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            name = (folder / "comm").read_text().strip()
         except OSError:
             continue
-        if any(word.endswith(b".pyz") for word in words[1:4]) and b"serve" in words:
+        if name in ("herd-agent", "herd-supervisor"):
             yield int(folder.name)
 
 

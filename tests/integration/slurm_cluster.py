@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 CONFIG = """\
@@ -18,7 +19,7 @@ CredType=cred/none
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={spool}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -54,10 +55,11 @@ class SlurmCluster:
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
+        self.spool = TemporaryDirectory(prefix="slurm-")  # its sockets need a short path
         self.names = [f"n{at}" for at in range(nodes)]
         machine = socket.gethostname().partition(".")[0]
         ports = free_ports(nodes + 1)
-        text = CONFIG.format(machine=machine, folder=folder, ports=ports)
+        text = CONFIG.format(machine=machine, folder=folder, spool=self.spool.name, ports=ports)
         head, last = text.rsplit("PartitionName", 1)
         for name, port in zip(self.names, ports[1:], strict=True):
             head += NODE.format(name=name, machine=machine, port=port)
@@ -83,6 +85,7 @@ class SlurmCluster:
         for name in self.names:
             for pid in node_processes(name, self.folder):
                 kill_process(pid)
+        self.spool.cleanup()
 
     def start(self, program: str, *words: str) -> None:
         log = (self.folder / f"{program}{''.join(words)}.out").open("wb")

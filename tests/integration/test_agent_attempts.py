@@ -58,7 +58,7 @@ def test_an_attempt_is_started_once_and_reported(home: Agents) -> None:
     assert (ended["exit"], ended["tail"], ended["free"]) == (0, ["s3 gpt-0-2"], True)
     folder = home.folder / "attempts" / "gpt-0-2"
     kept = [file for file in folder.iterdir() if b"s3" in file.read_bytes()]
-    assert sorted(f.name for f in kept) == ["env.json", "log.00000000000000000000", "status.json"]
+    assert sorted(f.name for f in kept) == ["log.00000000000000000000", "status.json"]
     assert {file.stat().st_mode & 0o077 for file in folder.iterdir()} == {0}
     home.kill(client)
     again = home.attach(epoch=5)
@@ -339,9 +339,12 @@ def test_a_mere_signal_is_no_notice(home: Agents, state: str | None) -> None:
     word.unlink() if state is None else word.write_text(state)
     client = home.attach(epoch=1)
     begun(client, "x-1", shell="while [ ! -e end ]; do sleep 0.02; done")
+    asked = home.home / "programs/asked"
+    until(asked.exists)  # at the agent's start
+    asked.unlink()
     for pid in (client.process.pid, client.hello["pid"], home.supervisor_pid(client)):
         os.kill(pid, signal.SIGTERM)
-    until((home.home / "programs/asked").exists)
+    until(asked.exists)
     told = home.attach()
     assert told.hello["pid"] == client.hello["pid"]
     assert told.call("attempts")["notices"] == {}
@@ -352,7 +355,7 @@ def test_a_mere_signal_is_no_notice(home: Agents, state: str | None) -> None:
 
 
 def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
-    ending_word(home).write_text("stopping\n")
+    word = ending_word(home)
     change, never, asked = threading.Event(), threading.Event(), list[str]()
     with socket.create_server(("127.0.0.1", 0)) as socket_file:
         said = (socket_file, change, asked, never)
@@ -361,6 +364,7 @@ def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
         client = home.attach(epoch=1)
         until(lambda: len([path for path in asked if "wait_for_change" in path]) == 2)
         change.set()
+        word.write_text("stopping\n")
         for pid in (client.process.pid, client.hello["pid"]):  # as an init does, in any order
             os.kill(pid, signal.SIGTERM)
         assert client.event("notice", what="shutdown")["deadly"]

@@ -38,12 +38,6 @@ def each_home(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Agents
         yield made
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Agents]:
-    with agents(tmp_path) as made:
-        yield made
-
-
 @pytest.fixture(scope="module")
 def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
     with agents(tmp_path_factory.mktemp("home")) as made:
@@ -52,7 +46,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agents]:
 
 @pytest.mark.parametrize("again", range(5))
 def test_the_first_command_says_why_it_could_not_start(home: Agents, again: int) -> None:
-    """Five times: a new agent's first beat and the nurse's quick answer come in either order."""
+    """Five times: an agent's first beat and its supervisor's answer come in either order."""
     work, records = home.attach().run("a", argv=["no-such-program"])
     assert (work["exit"], work["length"]) == (127, sum(record.size for record in records))
     assert text(records, frames.STDERR) == b"herd: no-such-program: command not found\n"
@@ -103,7 +97,7 @@ def test_an_agent_inherits_nothing_from_its_starter(home: Agents, login: dict[st
     pid = client.hello["pid"]
     environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert not [one for one in environ if one.startswith((b"LD_PRELOAD=", b"HERD_WORK="))]
-    assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b"\0serve")
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0") == b"herd-agent"
     said = text(client.run("a", argv=["env"])[1]).splitlines()
     assert (f"LD_PRELOAD={library}".encode() in said) == ("LD_PRELOAD" in login)
     assert b"HERD_WORK=a" in said  # its own

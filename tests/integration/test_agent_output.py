@@ -15,7 +15,6 @@ from tests.integration.agents import (
     Agents,
     agents,
     gone,
-    little_room,
     say,
     text,
     until,
@@ -27,12 +26,6 @@ from tpuherd_host.agent.processes import all_processes, marked_task
 pytestmark = pytest.mark.real
 
 MEMORY_MAX = 48 << 20
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Agents]:
-    with agents(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture
@@ -216,12 +209,6 @@ def test_a_terminal(old: Agents) -> None:
     work, whole = client.stream(client.ask("attach", id="a"))
     assert whole == shown + rest
     assert len(whole) == work["length"]
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Agents]:
-    with little_room(tmp_path), agents(tmp_path) as made:
-        yield made
 
 
 @pytest.mark.root

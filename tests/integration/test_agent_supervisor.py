@@ -3,29 +3,16 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.agents import Agents, agents, little_room, say, sleeps, status, text, until
+from tests.integration.agents import Agents, say, sleeps, status, text, until
 
 pytestmark = pytest.mark.real
 
 FILES_MAX = 20  #: that a supervisor with nothing to do has open
 KEYS = ("phase", "exit", "pid", "ended", "rusage", "length")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Agents]:
-    with agents(tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Agents]:
-    with little_room(tmp_path), agents(tmp_path) as made:
-        yield made
 
 
 def test_a_task_whose_output_was_read_is_released(home: Agents) -> None:

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
+from tests.integration.engines import Owner
 from tests.integration.test_page_process import read_address
 
 pytestmark = pytest.mark.real
@@ -63,12 +63,6 @@ FORMS = {what: tuple(forms(value)) for what, value in CANARIES.items()}
 def canaries_in(content: bytes) -> list[str]:
     """What it gives away."""
     return [what for what, many in FORMS.items() if any(one in content for one in many)]
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 def environment() -> dict[str, str]:

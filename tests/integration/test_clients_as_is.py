@@ -1,22 +1,15 @@
 """Unmodified programs that talk to Google Cloud: only their environment differs."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.world import World, client, run, started
+from tests.conformance.world import World, client, run
 
 SCRIPT = Path(__file__).parent / "clients" / "run_as_is.py"
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with started("--hosts", "none", "--time-scale", "600") as world:
-        yield world
 
 
 def test_googles_libraries_over_tls(world: World) -> None:

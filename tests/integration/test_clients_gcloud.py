@@ -5,19 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.conformance.world import World, run, started
+from tests.conformance.world import World, run
 
 ZONE = "us-central2-b"
 TPU_VM = "compute tpus tpu-vm"
 QUEUE = "compute tpus queued-resources"
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("gcloud", "ssh")]
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with started("--hosts", "none", "--time-scale", "600") as world:
-        yield world
 
 
 @pytest.fixture(autouse=True)
@@ -113,9 +107,7 @@ def test_types_and_runtimes(gcloud: Gcloud) -> None:
 def test_without_an_endpoint_override(world: World) -> None:
     """Over TLS at Google's own addresses, signed in as a service account."""
     env = {
-        name: value
-        for name, value in world.proxy_env.items()
-        if "ENDPOINT_OVERRIDES" not in name and name != "CLOUDSDK_AUTH_DISABLE_CREDENTIALS"
+        name: value for name, value in world.proxy_env.items() if "ENDPOINT_OVERRIDES" not in name
     }
     key = env["GOOGLE_APPLICATION_CREDENTIALS"]
     for words, said in (
@@ -126,6 +118,28 @@ def test_without_an_endpoint_override(world: World) -> None:
         done = run(["gcloud", *words], env)
         assert done.returncode == 0, done.stderr
         assert said in done.stdout + done.stderr
+
+
+def test_a_first_set_up_by_hand(gcloud: Gcloud) -> None:
+    """Signed in as the world's user; no line goes anywhere else."""
+    user = gcloud("auth list --format value(account)").strip()
+    assert user.endswith("-compute@developer.gserviceaccount.com")
+    assert gcloud("auth print-access-token").startswith("ya29.")
+    said = gcloud(f"{TPU_VM} describe none --zone {ZONE}", fails=True)
+    assert f"This command is authenticated as {user}" in said
+    assert "tpu.googleapis.com" in gcloud("services list")
+    gcloud("iam service-accounts create trainer")
+    account = "trainer@demo.iam.gserviceaccount.com"
+    assert account in gcloud("iam service-accounts list")
+    granted = f"demo --member serviceAccount:{account} --role roles/iam.roleViewer"
+    gcloud(f"projects add-iam-policy-binding {granted}")
+    assert "roles/iam.roleViewer" in gcloud("projects get-iam-policy demo")
+    gcloud(f"projects remove-iam-policy-binding {granted}")
+    assert "roles/iam.roleViewer" not in gcloud("projects get-iam-policy demo")
+    gcloud("logging read x", fails=True)
+    for kind in ("instances", "disks", "addresses", "machine-types", "reservations"):
+        assert gcloud(f"compute {kind} list") == ""
+    assert "10.128.0.0/20" in gcloud("compute networks subnets list")
 
 
 def test_the_text_of_a_refusal(world: World, gcloud: Gcloud) -> None:

@@ -1,4 +1,4 @@
-"""The real gcloud's ssh and scp, on one worker and on all, of nodes and of queued resources."""
+"""The real gcloud: ssh and scp to hosts, and what a script on a host does with it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,3 +99,45 @@ def test_scp_both_ways_and_queued_resources(login: Login, tmp_path: Path) -> Non
         login.env,
     )
     assert (done.returncode, done.stdout) == (0, "there and back\n" * 2), done.stderr
+
+
+#: How many packets have left a host, and how many names it has looked up.
+LEFT = "awk '/eth0:/ {print $11}' /proc/net/dev; awk '/^Udp: [0-9]/ {print $3}' /proc/net/snmp"
+SCRIPT = """
+set -e
+gcloud auth list --format='value(account,status)'
+gcloud config get project 2>/dev/null
+gcloud auth print-access-token | cut -d. -f1
+echo hello > f
+gcloud storage cp f gs://there/d/f
+gcloud storage ls gs://there/d
+if command -v gsutil >/dev/null; then gsutil cp gs://there/d/f g; cat g; else echo hello; fi
+gcloud storage rm gs://there/d/f
+meta() { curl -s -H Metadata-Flavor:Google http://metadata.google.internal/computeMetadata/v1/$1; }
+me=$(meta instance/attributes/instance-id) zone=$(basename $(meta instance/zone))
+gcloud compute tpus tpu-vm list --zone $zone --filter name~$me --format 'value(name)'
+gcloud compute tpus tpu-vm describe $me --zone $zone --format 'value(state)'
+"""
+
+
+@pytest.mark.needs("curl")
+def test_a_script_on_a_host_is_the_nodes_account_and_asks_nobody_else(login: Login) -> None:
+    world = login.world
+    world.ask("POST", "storage/v1/b?project=demo", {"name": "there"})
+    world.node(ZONE, "self", acceleratorType="v4-8", metadata={"ssh-keys": login.line})
+    address = login.addresses(ZONE, "self")[0]
+
+    def said(script: str) -> list[str]:
+        return run([*login.ssh(address), script], login.env).stdout.split()
+
+    before = said(LEFT)
+    account = f"{world.facts['project_number']}-compute@developer.gserviceaccount.com"
+    assert said(SCRIPT) == [
+        account, "*", "demo", "world", "gs://there/d/f", "hello", "self", "READY",
+    ]  # fmt: skip
+    assert said(LEFT) == before
+    said("curl -m 1 https://tpu.googleapis.com; curl -m 1 http://203.0.113.1")
+    assert all(now != then for now, then in zip(said(LEFT), before, strict=True)), "both are seen"
+    said(f"gcloud compute tpus tpu-vm delete self --zone {ZONE} --quiet --async")
+    nodes = world.ask("GET", f"v2/projects/demo/locations/{ZONE}/nodes")["nodes"]
+    assert not [one for one in nodes if one["name"].endswith("/self") and one["state"] == "READY"]

@@ -125,11 +125,11 @@ def test_the_command_has_what_it_has_without_a_container(user: Owner) -> None:
 
 def test_kills_stops_and_ends_leave_no_container(user: Owner, code: Path) -> None:
     """Killed: what stands for the command on one host, then an agent. Then the command changes."""
-    on_hosts(user, "kill -9 $(pgrep -o -f 'pyz container')", "gpt/w0")
+    on_hosts(user, "kill -9 $(pgrep -o herd-container)", "gpt/w0")
     user.happened("attempt.started", many=2, seconds=300)
     ended = user.happened("attempt.ended")
     assert (ended.facts["verdict"], ended.facts["exit"]) == ("failure", None)
-    user.herd("exec", "gpt/w1", "-c", "kill -9 $(pgrep -o -f 'pyz serve')")
+    user.herd("exec", "gpt/w1", "-c", "kill -9 $(pgrep -o herd-agent)")
     assert containers(user) == ["herd-gpt-0"] * 2
     on_hosts(user, "rm -f ~/saved")
     submit(user, code, "exit 3")

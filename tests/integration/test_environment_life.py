@@ -1,14 +1,15 @@
 """A job's environment on simulated hosts: installed once, used by all, and there again at once."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import json
 
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
+from tests.integration.engines import Owner
 from tests.simulated.tiny_wheel import REQUIREMENTS, write_wheel
-from tpuherd.sync.known_environments import known_environments
+from tpuherd.model.node_spec import EnvironmentNote
+from tpuherd.sync.known_environments import FOLDER
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import load_snapshot
 
@@ -17,12 +18,6 @@ RUN = "python3 train.py; exec sleep 600"
 SCRIPT = (
     "import os, sys, tiny\nprint('tiny', tiny.version, os.environ['VIRTUAL_ENV'], flush=True)\n"
 )
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 def write_code(folder: Path) -> None:
@@ -34,12 +29,9 @@ def write_code(folder: Path) -> None:
 def wait_for_copy(user: Owner, key: str) -> None:
     """Wait until the user's machine has a copy, which the engine fetches in the background."""
     archive = Archive(user.home / ".local/state/tpuherd/snapshots")
-    until(
-        lambda: [one for one in known_environments(archive, "gpt", key).values()
-                 if load_snapshot(one, archive)],
-        "a copy of the environment",
-        seconds=60,
-    )  # fmt: skip
+    (note,) = (archive.folder / FOLDER).glob(f"*.gpt-*@{key}-*")
+    digest = json.decode(note.read_bytes(), type=EnvironmentNote).digest
+    until(lambda: load_snapshot(digest, archive), "a copy of the environment", seconds=60)
 
 
 def test_a_preempted_node_gets_it_without_another_installation(user: Owner, tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """Jobs that really fail on the hosts of a world, and what `herd explain` says of them."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
+from tests.integration.engines import Owner
 
 pytestmark = pytest.mark.real
 
@@ -20,12 +19,6 @@ echo 'jax.errors.JaxRuntimeError: UNKNOWN: Gloo AllGather failed: Connection res
 exit 134
 """
 NO_RETRY = {"retry": {"failures": 0}}
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 def explained(user: Owner, job: str, *words: str) -> list[dict[str, Any]]:

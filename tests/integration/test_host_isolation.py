@@ -13,13 +13,6 @@ from tests.integration.running_hosts import WALLED, HostRig, becomes, host_rig, 
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(params=WALLED)
-def mode(request: pytest.FixtureRequest) -> str:
-    kind = str(request.param)
-    need(kind)
-    return kind
-
-
 @pytest.fixture
 def bystander() -> Iterator["subprocess.Popen[bytes]"]:
     """A process of the machine that must survive."""

@@ -78,10 +78,12 @@ def test_a_host_says_that_it_shuts_down(mode: str) -> None:
     async def story() -> None:
         async with host_rig(mode) as here:
             (host,) = await here.apply(view())
-            ask = "systemctl is-system-running"
+            ask, jobs = "systemctl is-system-running", "systemctl list-jobs"
             assert (await run(host, ask)).text == "running"
-            await host.terminate_all()
-            assert (await run(host, ask)).text == "stopping"
+            for reboot, target in ((False, "poweroff.target"), (True, "reboot.target")):
+                await host.terminate_all(reboot=reboot)
+                assert (await run(host, ask)).text == "stopping"
+                assert (await run(host, jobs)).text == target
             await here.change("a-0", on=False)
             again = await here.change("a-0", on=True, boot=1)
             assert again is not None and (await run(again, ask)).text == "running"

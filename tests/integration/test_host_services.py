@@ -16,7 +16,7 @@ import pytest
 
 from tests.conformance.world import client
 from tests.integration.plain_host import PlainWorld
-from tests.integration.running_hosts import WALLED, Ran, becomes, need, run, view
+from tests.integration.running_hosts import Ran, becomes, need, run, view
 from tpuherd_sim.host_services.all_services import ServiceSettings, run_host_services
 from tpuherd_sim.host_services.packages import PackageSources
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
@@ -26,13 +26,6 @@ from tpuherd_sim.model.host_view import HostView
 pytestmark = [pytest.mark.real, pytest.mark.needs("curl")]
 
 ASK = "curl -sS -H 'Metadata-Flavor: Google' http://metadata.google.internal/computeMetadata/v1"
-
-
-@pytest.fixture(params=WALLED)
-def mode(request: pytest.FixtureRequest) -> str:
-    kind = str(request.param)
-    need(kind)
-    return kind
 
 
 @dataclass(frozen=True, kw_only=True)

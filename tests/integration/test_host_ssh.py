@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -375,17 +376,19 @@ def test_port_forwarding(tmp_path: Path) -> None:
 
 def test_many_sessions_on_one_connection(tmp_path: Path) -> None:
     async def work(here: Site) -> None:
-        control = ["-S", str(tmp_path / "c"), "-o", "ControlPersist=no"]
+        place = Path(short, "c")
+        control = ["-S", str(place), "-o", "ControlPersist=no"]
         master = await asyncio.create_subprocess_exec(
             "ssh", *control, "-M", *here.ssh("-N")[1:], stdin=subprocess.DEVNULL
         )
-        await until((tmp_path / "c").exists)
+        await until(place.exists)
         ends = [run(["ssh", *control, *here.ssh("sleep 0.3; echo $PPID")[1:]]) for _ in range(10)]
         assert [done.code for done in await asyncio.gather(*ends)] == [0] * 10
         master.kill()  # at a SIGTERM it sometimes forgets to look
         await master.wait()
 
-    at_a_site(work, tmp_path)
+    with TemporaryDirectory() as short:  # as the path of a socket must be
+        at_a_site(work, tmp_path)
 
 
 def test_weather_affects_connections(tmp_path: Path) -> None:

@@ -13,20 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.integration.plain_host import PlainWorld
-from tests.integration.running_hosts import WALLED, becomes, need, view
+from tests.integration.running_hosts import becomes, view
 from tests.integration.test_host_ssh import Done, echoing, free_port, in_a_terminal, run
 from tpuherd_sim.hosts.host_pool import HostPool, PoolSettings
 from tpuherd_sim.model.host_view import HostView
 from tpuherd_sim.ssh.ssh_server import SshServer
 
 pytestmark = [pytest.mark.real, pytest.mark.needs("ssh", "ssh-keygen")]
-
-
-@pytest.fixture(params=WALLED)
-def mode(request: pytest.FixtureRequest) -> str:
-    kind = str(request.param)
-    need(kind)
-    return kind
 
 
 @dataclass

@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import WALLED, becomes, host_rig, need, run, view
+from tests.integration.running_hosts import becomes, host_rig, run, view
 from tpuherd_sim.hosts.host_protocols import Program
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(params=WALLED)
-def mode(request: pytest.FixtureRequest) -> str:
-    kind = str(request.param)
-    need(kind)
-    return kind
 
 
 def test_users_have_homes_and_may_use_sudo(mode: str) -> None:

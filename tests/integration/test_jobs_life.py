@@ -15,16 +15,9 @@ from json_schemas import SCHEMAS
 
 import tpuherd
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
-from tpuherd.model.slots_and_plan import HistoryEvent
+from tests.integration.engines import Owner
 
 pytestmark = pytest.mark.real
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -362,41 +355,3 @@ def test_what_chips_and_scripts_do_is_kept(user: Owner, tmp_path: Path) -> None:
     assert lows == sorted(lows, reverse=True) and lows[0] > 0.5
     steps = [point[2] for point in series("step")[0]["points"]]
     assert steps == sorted(steps)
-
-
-@pytest.mark.needs("pkill", "python3")
-@pytest.mark.parametrize(
-    ("how", "number"), [("pkill python3", 1), ("pkill -f python3", 2), ("pkill -9 python3", 3)]
-)
-def test_a_command_that_kills_all_pythons_costs_no_node(user: Owner, how: str, number: int) -> None:
-    python, sleep = f"python{number}", f"sleep{number}"
-    script = "import time; print('alive', flush=True); time.sleep(9000)"
-    user.job(python, f'exec python3 -c "{script}"', zones="us-central2-b", accelerator="v4-8")
-    user.job(sleep, "exec sleep 9000", zones="us-central2-b", accelerator="v4-8")
-    for job in (python, sleep):
-        until(lambda job=job: events_of(user, job, "attempt.launched"), job, seconds=120)  # type: ignore[misc]
-    if not json.loads(user.world.herd("status", "--json"))["hosts"].startswith("namespaces"):
-        pytest.skip("it would end this machine's")
-    for job in (python, sleep):
-        user.herd("exec", job, "-c", how, seconds=120)
-    until(lambda: events_of(user, python, "attempt.launched")[1:], "a second attempt", seconds=120)
-    done = user.herd("exec", sleep, "--", "echo", "here", seconds=120)
-    assert done.stdout.endswith("here\n"), done.stderr
-    assert {slot_of(name) for name in bids(user)} == {f"{python}-0", f"{sleep}-0"}
-    for job in (python, sleep):
-        assert len(events_of(user, job, "bid.requested")) == 1
-        assert not events_of(user, job, "bid.withdrawn", "bid.notice_received")
-    assert len(events_of(user, sleep, "attempt.launched")) == 1, "sleep is no Python"
-    for job, flag, word in ((python, True, "preempted"), (sleep, False, "shutdown")):
-        notice = {"target": f"{job}-0-*", "flag": flag, "acpi": not flag}
-        user.world.ask("POST", "sim/v1/weather/preempt", notice)
-        (told,) = until(
-            lambda job=job: events_of(user, job, "bid.notice_received"),  # type: ignore[misc]
-            "the notice",
-            seconds=60,
-        )
-        assert word in str(told.facts)
-
-
-def events_of(user: Owner, job: str, *kinds: str) -> list[HistoryEvent]:
-    return [one for one in user.events(*kinds) if one.job == job]

@@ -12,7 +12,7 @@ from time import time
 import pytest
 
 from tests.conformance.postgres import started_postgres
-from tests.conformance.world import started
+from tests.conformance.world import started, until
 from tests.integration.lab_members import Member, members
 from tpuherd.store.open_database import open_database
 
@@ -167,3 +167,26 @@ def test_down_all_leaves_the_jobs_of_others(lab: tuple[Member, Member]) -> None:
     assert list(jobs) == ["gpt"]
     assert [name for name in there if "/gpt-0-" in name] == there  # type: ignore[attr-defined]
     assert ann.herd("exec", "gpt", "--", "true").returncode == 0
+
+
+def test_a_command_of_another_member_does_not_run(lab: tuple[Member, Member]) -> None:
+    """Ann's engine leads: it runs her own command, and says in `herd why` that Bob's is not run."""
+    ann, bob = lab
+    for user in lab:
+        note = {"run": f"echo $HERD_JOB >> {user.home}/ran", "on": ["done"], "digest": "0s"}
+        mail = {"host": "127.0.0.1", "port": 1, "to": "a@example.com", "tls": "none"}
+        user.job(f"of-{user.name}", "true", accelerator="v4-8", notify=[note, mail])
+    until(lambda: (ann.home / "ran").exists(), "her command to run", seconds=120)
+    done = until(
+        lambda: "gets no messages" in (said := bob.herd("why", "of-bob").stdout) and said,
+        "the reason", seconds=60,
+    )  # fmt: skip
+    assert "a command runs only in the account" in str(done)
+    assert "herd notify allow" in str(done)
+    until(lambda: "done" in bob.herd("ls").stdout, "his job to end", seconds=120)
+    assert ann.herd("notify", "test", "of-bob").returncode == 1
+    assert not (bob.home / "ran").exists()
+    assert "gets no messages" not in ann.herd("why", "of-ann").stdout
+    assert ann.herd("notify", "allow").returncode == 0
+    until(lambda: "notify allow" not in bob.herd("why", "of-bob").stdout, "the consent", seconds=90)
+    assert "a command runs only" in bob.herd("why", "of-bob").stdout

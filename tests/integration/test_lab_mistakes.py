@@ -131,6 +131,24 @@ def test_a_store_that_can_not_be_used_is_one_sentence(
         assert SECRET not in said
 
 
+def test_a_role_that_may_only_read_leaves_nothing_of_a_job_behind(
+    server: Postgres, herd: Herd, database: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERD_STORE", server.url(database))
+    assert herd("ls")[0] == 0
+    schema = server.ask("SELECT nspname FROM pg_namespace WHERE nspname ~ '^world'", database)
+    server.ask("CREATE ROLE reader LOGIN")
+    for right in ("USAGE ON SCHEMA", "SELECT ON ALL TABLES IN SCHEMA"):
+        server.ask(f'GRANT {right} "{schema}" TO reader', database)
+    monkeypatch.setenv("HERD_STORE", server.url(database, "reader"))
+    secret = f"secrets: {{KEY: {{command: 'echo {SECRET[:9]}; echo {SECRET}'}}}}\n"
+    (home / "job.yaml").write_text(f"name: gpt\naccelerator: v4-8\nrun: 'true'\n{secret}")
+    status, said = herd("run", "job.yaml", "--yes", "--detach")
+    assert (status, said.count("permission denied"), SECRET in said) == (2, 1, False), said
+    left = [file for file in home.rglob("*") if file.is_file() and file.name != "job.yaml"]
+    assert not [file for file in left if SECRET.encode() in file.read_bytes()]
+
+
 def test_jobs_in_both_places_a_newer_database_and_a_second_leader_are_refused(
     home: Path, herd: Herd, server: Postgres, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """Maps as their users run them: on nodes of `herd up`, from a job file, and from Python."""
 
 import json
-import os
 import signal
 import subprocess
 from collections import Counter
@@ -117,31 +116,3 @@ def test_from_python(user: Owner) -> None:
     assert herd.map_status("two").items[0].exit == 0
     with pytest.raises(InvalidInput, match="has no items"):
         herd.map("dev", [], "echo")
-
-
-def test_impossible_commands_are_refused_with_a_sentence(user: Owner) -> None:
-    file = write_items(user, "a")
-    (user.home / "bad").write_bytes(b"a\n\xff")
-    (user.home / "job.yaml").write_text('{"name": "x", "accelerator": "v4-8"}')
-    (user.home / "sweep.yaml").write_text(
-        '{"name": "x", "accelerator": "v4-8", "run": "a",'
-        ' "sweep": {"method": "grid", "parameters": {"a": [1]}}}'
-    )
-    count = len(user.events())
-    for words, status, said in (
-        (("dev", os.devnull, "--", "echo"), 2, f"{os.devnull} has no items"),
-        (("dev", user.home / "bad", "--", "echo"), 2, "line 2 is not UTF-8 text"),
-        (("dev", user.home / "none", "--", "echo"), 2, "none can't be read"),
-        (("deb", file, "--", "echo"), 4, "there is no job deb: did you mean dev?"),
-        (("dev",), 2, "give items: herd map JOB FILE"),
-        ((user.home / "job.yaml", file), 2, "give a command"),
-        ((user.home / "sweep.yaml", file), 2, "`herd sweep FILE` runs it"),
-        (("dev", file, "--copies", "3", "--", "echo"), 2, "need a job file"),
-        (("dev", file, "--timeout", "0", "--", "echo"), 2, "is out of range"),
-        (("logs", "dev", "99"), 4, "their numbers begin at 0"),
-        (("status", "nobody"), 4, "there is no job nobody"),
-    ):
-        done = user.herd("map", *words)
-        assert (done.returncode, said in done.stderr) == (status, True), done.stderr
-        assert "Traceback" not in done.stderr
-    assert not [one for one in user.events()[count:] if one.kind.startswith(("job.", "map."))]

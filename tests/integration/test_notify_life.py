@@ -20,16 +20,10 @@ import pytest
 from json_schemas import SCHEMAS
 
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
+from tests.integration.engines import Owner
 
 pytestmark = pytest.mark.real
 CANARY = "canary"  #: in every secret of these tests
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 @contextmanager

@@ -179,10 +179,11 @@ def test_code_is_called_with_a_name_that_ssh_knows(me: Owner) -> None:
     assert me.herd("ssh", "--config").returncode == 0
     env = {"PATH": f"{stand_in(me)}:{me.env['PATH']}"}
     assert me.herd("open", "code", "dev", "runs", env=env).returncode == 5
-    option, remote, folder = (me.home / "code.txt").read_text().splitlines()
-    assert option == "--remote"
-    kind, _, name = remote.partition("+")
-    assert kind == "ssh-remote"
+    option, address = (me.home / "code.txt").read_text().splitlines()
+    assert option == "--folder-uri"
+    kind, _, place = address.partition("+")
+    assert kind == "vscode-remote://ssh-remote"
+    name, _, folder = place.replace("/", " /", 1).partition(" ")
     words = ["ssh", "-F", str(me.home / ".ssh/config"), name, f"cd '{folder}' && basename $PWD"]
     assert subprocess.run(words, env=me.env, capture_output=True, text=True).stdout == "runs\n"
 

@@ -11,17 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.world import HERD, ROOT, World, run, started, until
+from tests.conformance.world import HERD, ROOT, World, run, until
 
 pytestmark = pytest.mark.real
 #: What sends herd to a world at once.
 PLAIN = ("HERD_WORLD", "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_")
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    with started("--hosts", "none", "--time-scale", "600") as world:
-        yield world
 
 
 @contextmanager

@@ -31,7 +31,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 def receiver(**fields: Any) -> ReadyReceiver:
     specs = NOTIFY.read(fields, lambda said, at: pytest.fail(f"{at}: {said}")) or ()
     values = {one.name: one.value for one in hidden_secrets(specs)}
-    return resolve_receivers(specs, values)[0]
+    return resolve_receivers(specs, values, of_job=False)[0]
 
 
 def send(one: ReadyReceiver) -> SendProblem | None:

@@ -111,9 +111,6 @@ def test_impossible_forwards_are_refused_with_a_sentence(user: Owner) -> None:
     taken = user.world.url.rpartition(":")[2].strip("/")
     for words, status, said in (
         (("srw", "8000"), 4, "srw"),
-        (("srv", "0"), 2, "'0' is not a port"),
-        (("srv", "8000:"), 2, "'8000:' is not a port"),
-        (("srv", "8000:65536"), 2, "'8000:65536' is not a port"),
         (("srv", f"8000:{taken}"), 2, f"port {taken} of this machine can't be used"),
         (("srv", "8000:0", f"8001:{taken}"), 2, f"port {taken} of this machine can't be used"),
     ):

@@ -7,18 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running_hosts import WALLED, host_rig, need, run, view
+from tests.integration.running_hosts import host_rig, need, run, view
 from tpuherd_sim.hosts.shared_folders import closed_folders, shared_folders
 
 pytestmark = pytest.mark.real
 VENV = Path(sys.prefix)
-
-
-@pytest.fixture(params=WALLED)
-def mode(request: pytest.FixtureRequest) -> str:
-    kind = str(request.param)
-    need(kind)
-    return kind
 
 
 def test_files_of_a_virtual_environment_are_found(tmp_path: Path) -> None:

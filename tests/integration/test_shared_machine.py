@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,27 @@ def test_files_of_others_can_be_neither_changed_nor_seen(tmp_path: Path) -> None
 
     asyncio.run(story())
     assert secret.read_text() == "s3cret"
+
+
+@pytest.mark.skipif(not landlock.landlock_version(), reason="Landlock is not to be had")
+def test_links_that_a_host_leaves_in_its_folder_lead_nowhere_at_its_next_boot() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        outside = Path(folder)
+        outside.chmod(0o777)
+        (outside / "stopping").write_text("mine")
+
+        async def story() -> None:
+            async with host_rig("processes") as here:
+                (host,) = await here.apply(view())
+                links = (
+                    f"cd ~/../.. && /bin/rm -rf dev run && ln -s {folder} dev && ln -s {folder} run"
+                )
+                await host.ensure_account("alice")
+                assert (await run(host, links, "alice")).code == 0
+                await here.change("a-0", boot=1)
+
+        asyncio.run(story())
+        assert [path.name for path in outside.iterdir()] == ["stopping"]
 
 
 def test_a_host_listens_on_its_own_address() -> None:

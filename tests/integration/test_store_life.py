@@ -38,7 +38,8 @@ while engine and epoch is None:
     epoch = store.take_lease(holder, time.time(), 30.0)
 for n in range(many):
     events = [HistoryEvent(at=time.time(), kind="bid.requested", slot=name,
-                           facts={"n": n, "part": part}) for part in range(3)]
+                           job=name.rpartition("-")[0], facts={"n": n, "part": part})
+              for part in range(3)]
     line = f"{n} {store.append_events(events, epoch=epoch)}\\n"  # told whole, or not at all
     print(line, end="", flush=True)
 """

@@ -1,13 +1,12 @@
 """A sweep as users run it: five trials on two nodes, one of which is preempted."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.world import until
-from tests.integration.engines import Owner, owner
+from tests.integration.engines import Owner
 from tpuherd.history.apply_trial_events import SWEEPS, build_sweep
 from tpuherd.model.sweep_trials import Sweep
 
@@ -24,12 +23,6 @@ done
 python3 -m tpuherd_host.report step=8 loss=8$HERD_TRIAL
 python3 -m tpuherd_host.report complete
 """
-
-
-@pytest.fixture(scope="module")
-def user() -> Iterator[Owner]:
-    with owner() as found:
-        yield found
 
 
 def sweep_of(user: Owner) -> Sweep:
@@ -80,14 +73,6 @@ def test_a_sweep_outlives_a_node_and_leaves_nothing(user: Owner) -> None:
     done = user.herd("down", "try", "--yes", seconds=120)
     assert done.returncode == 0, done.stderr
     assert user.all_there_is() == []
-
-
-def test_an_invalid_sweep_is_refused_with_a_sentence(user: Owner) -> None:
-    file = user.home / "plain.yaml"
-    file.write_text('{"name": "gpt", "accelerator": "v4-8", "run": "true"}')
-    done = user.herd("sweep", file, "--yes")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "has no `sweep:`" in done.stderr
 
 
 RESUMING = """\

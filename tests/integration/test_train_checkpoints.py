@@ -266,6 +266,21 @@ def test_kill_9_at_any_change_leaves_what_was_promised(tmp_path: Path) -> None:
         assert one["files"] == [f"step-{step:08d}" for step in one["end"]], "and nothing else"
 
 
+def test_a_predecessor_that_thaws_at_any_moment_changes_no_history(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [client("inside"), PROGRAMS / "train_thaws.py", tmp_path],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(SRC), "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert len(told) > 60, "each of its reads and writes, twice"
+    for one in told:
+        assert (one["by"], one["step"]) == (3, one["saved"]), one
+    assert {one["status"] for one in told} == {0, 1}, "it ends as soon as it finds the successor"
+    assert "error: a later attempt of this run has begun, so this one ends" in done.stderr
+
+
 def test_trials_of_a_job_compile_its_programs_once(world: World, tmp_path: Path) -> None:
     shared = Bucket("gs://kept/lr", variables(world))
     compiled, found = [], []

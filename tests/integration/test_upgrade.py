@@ -1,9 +1,6 @@
 """What stands lives on: programs of an earlier commit are replaced by today's while jobs run."""
 
 import json
-import subprocess
-import sys
-import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.earlier_commit import install_commit
 from tests.conformance.postgres import started_postgres
-from tests.conformance.world import HERD, ROOT, started, until
+from tests.conformance.world import HERD, started, until
 from tests.integration.engines import Owner
 from tests.integration.lab_members import members
 from tests.integration.nfs_stand_ins import EXPORTFS, MOUNT_NFS
@@ -39,22 +37,9 @@ STILL_RUNS = "kill -0 $(cat ~/lives) && cat ~/lives"  #: a second start would ha
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `herd` of that commit, which uses the libraries of this environment."""
-    folder = tmp_path_factory.mktemp("before")
-    found = subprocess.run(
-        ["git", "archive", "-o", folder / "src.tar", BEFORE, "src"], cwd=ROOT, capture_output=True
-    )
-    if found.returncode:
+    program = install_commit(BEFORE, tmp_path_factory.mktemp("before"))
+    if program is None:
         pytest.skip(f"needs the commit {BEFORE[:8]} in this clone (git fetch --unshallow)")
-    subprocess.run(["tar", "-xf", "src.tar"], cwd=folder, check=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    here = sysconfig.get_path("purelib", vars={"base": str(folder)})
-    lines = [str(folder / "src"), sysconfig.get_path("purelib")]
-    Path(here, "before.pth").write_text("\n".join(lines) + "\n")
-    program = folder / "bin" / "herd"
-    program.write_text(
-        f"#!{folder}/bin/python\nimport sys\nfrom tpuherd.launcher import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
     return program
 
 

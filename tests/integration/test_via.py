@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.world import started, until
 from tests.integration.engines import Owner
 from tests.integration.second_machine import Machine, second_machine
+from tests.integration.slurm_cluster import free_ports
 from tests.integration.users import Terminal, line
 from tpuherd.cli.via_layout import ROOT
 from tpuherd.cli.via_upload import LITTLE
@@ -175,7 +176,8 @@ def test_running_jobs_are_adopted_there(user: Traveller, machine: Machine) -> No
 def test_the_page_is_served_there_and_opened_here(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     # There is here in this test: two addresses, so that both ends can have the same port.
-    with user.begun("ui", "--host", "127.0.0.2") as serving:
+    [chosen] = free_ports(1)  # the usual one may be taken meanwhile by a test beside this
+    with user.begun("ui", "--host", "127.0.0.2", "--port", str(chosen)) as serving:
         address = line(serving).split()[1]
         port, token = int(address.split(":")[2].partition("/")[0]), address.partition("token=")[2]
         request = Request(

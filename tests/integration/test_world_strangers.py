@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.worlds import NODE, ZONE, Running, running
-from tpuherd_sim import peer_uid
+from tpuherd import peer_uid
 from tpuherd_sim.hosts.isolation_modes import HOSTS_UID
 
 pytestmark = pytest.mark.real

@@ -16,19 +16,23 @@ def test_page_plots_and_readme_are_what_the_results_give() -> None:
     found = pages(read_runs())
     stale = [p.name for p, text in found.items() if not p.exists() or p.read_text() != text]
     left = {one.name for one in IMAGES.glob("bench-*.svg")} - {one.name for one in found}
-    assert (stale, left) == ([], set()), "`make bench-page` writes them"
+    assert (stale, left) == ([], set()), f"{stale} are stale: `make bench-page`; delete {left}"
 
 
 def test_every_result_is_on_the_page() -> None:
     named = {section.name for section in SECTIONS}
-    assert [run.name for run in read_runs() if run.benchmark not in named] == []
+    found = [run.name for run in read_runs() if run.benchmark not in named]
+    assert not found, f"bench/results: {found} are on no page; add a section to bench/page/contents"
 
 
 def test_every_section_has_its_benchmark_and_its_plot() -> None:
-    assert [s.name for s in SECTIONS if not (ROOT / f"bench/{s.name}.py").exists()] == []
-    assert {s.plot for s in SECTIONS if s.plot} == set(PLOTS)
+    gone = [s.name for s in SECTIONS if not (ROOT / f"bench/{s.name}.py").exists()]
+    odd = {s.plot for s in SECTIONS if s.plot} ^ set(PLOTS)
+    assert not gone, f"bench/page/contents.py: {gone} have no benchmark; remove their sections"
+    assert not odd, f"bench/page: {odd} are in contents.py or in plots.py only; add the other half"
 
 
 def test_readme_quotes_every_figure_that_it_means_to() -> None:
     text = README.read_text()
-    assert [words for words, _, _ in QUOTES if f"| {words} |" not in text] == []
+    gone = [words for words, _, _ in QUOTES if f"| {words} |" not in text]
+    assert not gone, f"README.md lacks rows of QUOTES in bench/page/document.py; add {gone}"

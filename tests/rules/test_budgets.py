@@ -48,7 +48,7 @@ def test_numbers_are_near_what_is_there() -> None:
         for name, now in COUNTS["lines"].items()
         if now < BUDGETS["lines"][name] * (1 - SLACK)
     ]
-    assert not slack, f"the budget is wider than needed: {', '.join(slack)}. Run `make budgets`"
+    assert not slack, f"budgets.toml is wider than needed: {', '.join(slack)}. Run `make budgets`"
 
 
 def test_make_budgets_lowers_numbers_and_raises_none() -> None:

@@ -81,21 +81,24 @@ def blocks(*languages: str) -> list[tuple[str, str]]:
 def test_every_block_names_its_language() -> None:
     known = OUTPUT | SHELL | {"yaml", "json", "python"}
     found = [
-        f"{page.relative_to(ROOT)}: {language or text[:40]!r}"
+        f"{page.relative_to(ROOT)}: ```{language} {text[:40]!r}"
         for page in PAGES
         for language, text in BLOCK.findall(page.read_text())
         if language not in known
     ]
-    assert found == []
+    assert found == [], f"write one of {sorted(known)} after the ```: {found}"
 
 
 def test_shell_blocks_are_run_or_have_a_reason() -> None:
     pages = {page for page, _ in blocks(*SHELL)}
-    assert sorted(pages - set(RUN) - set(NOT_RUN)) == [], "name the test, or the reason"
-    assert sorted(set(NOT_RUN) - pages) == [], "these pages have no shell blocks any more"
-    assert sorted(set(NOT_RUN) & set(RUN)) == []
+    new, old = sorted(pages - set(RUN) - set(NOT_RUN)), sorted(set(NOT_RUN) - pages)
+    assert new == [], f"test_doc_blocks.py: name the test of {new} in RUN, or the reason in NOT_RUN"
+    assert old == [], f"test_doc_blocks.py: {old} have no shell blocks any more; remove their rows"
+    both = sorted(set(NOT_RUN) & set(RUN))
+    assert both == [], f"test_doc_blocks.py: {both} are in RUN and NOT_RUN; remove one row"
     for where in [*RUN.values(), *re.findall(r"\w+/test_\w+\.py", " ".join(NOT_RUN.values()))]:
-        assert (ROOT / "tests" / where).is_file(), where
+        is_there = (ROOT / "tests" / where).is_file()
+        assert is_there, f"test_doc_blocks.py: tests/{where} is gone; name the test of today"
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("python"))
@@ -105,12 +108,12 @@ def test_python_compiles(page: str, text: str) -> None:
 
 @pytest.mark.parametrize(("page", "text"), blocks("json"))
 def test_json_is_json(page: str, text: str) -> None:
-    assert json.loads(text), page
+    assert json.loads(text), f"{page}: a block of JSON says nothing; fill or remove it"
 
 
 @pytest.mark.parametrize(("page", "text"), blocks("yaml"))
 def test_yaml_is_yaml_and_jobs_have_known_fields(page: str, text: str) -> None:
     content = yaml.safe_load(text)
     if isinstance(content, dict) and "accelerator" in content:
-        unknown = set(content) - set(FIELDS)
-        assert unknown <= {"sweep", "items"}, f"{page}: {unknown}"
+        unknown = set(content) - set(FIELDS) - {"sweep", "items"}
+        assert not unknown, f"{page}: a job has no field {sorted(unknown)}; correct the block"

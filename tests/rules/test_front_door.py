@@ -4,13 +4,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
 import tpuherd
+from tests.rules.budgets import list_commands
 from tpuherd.cli import main as command_line
 from tpuherd.cli.command_table import ALIASES, FIRST, SECTIONS, all_commands_page, help_page
 from tpuherd.cli.examples import EXAMPLES
@@ -21,30 +21,18 @@ HEAVY = {
     "asyncio", "asyncssh", "click", "google", "h2", "httpx", "httpx2", "jax", "msgspec",
     "numpy", "rich", "sqlite3", "ssl", "uvicorn", "yaml",
 }  # fmt: skip
-CLI = sorted(Path(command_line.__file__).parent.glob("*.py"))
+LAZILY = "import it in the function that needs it (`python -X importtime` shows who imports it)"
 
 
 def herd(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*HERD, *words], capture_output=True, text=True)
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command there is, as it is typed."""
-    rows = [(n, place) for section in SECTIONS.values() for n, (_, place) in section.items()]
-    for name, place in rows:
-        module, _, attribute = place.partition(":")
-        waiting = [(name, getattr(import_module(module), attribute))]
-        while waiting:
-            words, command = waiting.pop(0)
-            yield words, command
-            if isinstance(command, click.Group):
-                waiting += [(f"{words} {n}", sub) for n, sub in command.commands.items()]
-
-
 def test_the_public_api_has_at_most_20_names() -> None:
-    assert len(tpuherd.__all__) <= 20
-    for name in tpuherd.__all__:
-        assert hasattr(tpuherd, name), name
+    names = tpuherd.__all__
+    assert len(names) <= 20, f"tpuherd.__all__ has {len(names)} names, may have 20; remove one"
+    for name in names:
+        assert hasattr(tpuherd, name), f"tpuherd.__all__ names {name}, which is not there"
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"]], ids=" ".join)
@@ -56,13 +44,19 @@ def test_quick_commands_load_nothing_heavy(words: list[str]) -> None:
     )
     assert done.returncode == 0, done.stderr
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.split("\n")}
-    assert not loaded & HEAVY
+    assert not loaded & HEAVY, f"herd {words[0]} loads {loaded & HEAVY}; {LAZILY}"
 
 
 def test_the_python_package_loads_nothing_heavy() -> None:
-    script = "import sys, tpuherd; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert not set(done.stdout.split()) & HEAVY
+    loaded = modules_loaded_by("import tpuherd") & HEAVY
+    assert not loaded, f"`import tpuherd` loads {loaded}; {LAZILY}"
+
+
+def test_the_launcher_loads_only_itself() -> None:
+    """It starts, asks the daemon, and ends: every import is most of a warm command's time."""
+    more = modules_loaded_by("import tpuherd.launcher") - modules_loaded_by("import time")
+    odd = sorted(name for name in more if name.partition(".")[0] != "tpuherd")
+    assert not odd, f"tpuherd/launcher.py loads {odd}; {LAZILY}"
 
 
 #: Commands that only read load none of these: they ask neither the cloud nor a host.
@@ -84,7 +78,8 @@ def test_read_only_commands_load_no_network_code() -> None:
     modules = ", ".join(
         f"tpuherd.{name}" for name in (*names, "cli.store_session", "jobs.job_queries")
     )
-    assert not modules_loaded_by(f"import {modules}") & FAR
+    loaded = modules_loaded_by(f"import {modules}") & FAR
+    assert not loaded, f"ls, status, why and events load {loaded}; {LAZILY}"
 
 
 #: No page of help loads these.
@@ -92,30 +87,33 @@ HELP_SPARES = FAR | {"asyncio", "sqlite3", "ssl"}
 
 
 def test_help_of_no_command_loads_anything_heavy() -> None:
-    lines = [words.split() for words, _ in commands()]
+    lines = [words.split() for words, _ in list_commands()]
     script = f"""
 from tpuherd.cli.main import run
 for words in {lines!r}:
     assert run([*words, "--help"]) == 0, words
 """
-    assert not modules_loaded_by(script) & HELP_SPARES
+    loaded = modules_loaded_by(script) & HELP_SPARES
+    assert not loaded, f"a page of `herd COMMAND --help` loads {loaded}; {LAZILY}"
 
 
 def test_the_command_page_lists_every_option_and_command() -> None:
     for parameter in command_line.herd.params:
         for option in parameter.opts:
-            assert option in all_commands_page(), option
+            assert option in all_commands_page(), f"`herd --all` lacks {option}: add it to its head"
     for section in SECTIONS.values():
         for name, (sentence, _) in section.items():
             assert re.search(rf"^  {name} +{re.escape(sentence)}$", all_commands_page(), re.M)
             assert (f"\n  {name} " in help_page()) is (name in FIRST)
-    assert max(map(len, all_commands_page().splitlines())) <= 80
+    wide = [line for line in all_commands_page().splitlines() if len(line) > 80]
+    assert not wide, f"shorten these sentences in cli/command_table.py to 80 columns: {wide}"
 
 
 def test_the_first_page_of_help_fits_a_small_screen() -> None:
-    assert len(FIRST) == 14
-    assert len(help_page().splitlines()) <= 24
-    assert max(map(len, help_page().splitlines())) <= 80
+    lines, advice = help_page().splitlines(), "change FIRST or a sentence in cli/command_table.py"
+    assert len(FIRST) == 14, f"`herd --help` has 14 commands, not {len(FIRST)}; {advice}"
+    assert len(lines) <= 24, f"`herd --help` has {len(lines)} lines, may have 24; {advice}"
+    assert max(map(len, lines)) <= 80, f"`herd --help` is wider than 80 columns; {advice}"
     assert herd("--all").stdout == all_commands_page()
 
 
@@ -141,16 +139,17 @@ def help_pages() -> Iterator[tuple[str, str]]:
 
 def test_every_help_page_ends_with_examples() -> None:
     pages = dict(help_pages())
-    assert pages.keys() == EXAMPLES.keys()
+    odd = sorted(pages.keys() ^ EXAMPLES.keys())
+    assert not odd, f"commands and EXAMPLES in cli/examples.py differ; add or remove: {odd}"
     for words, page in pages.items():
-        lines = EXAMPLES[words]
-        assert 1 <= len(lines) <= 3, words
+        lines, where = EXAMPLES[words], f"EXAMPLES of {words!r} in cli/examples.py"
+        assert 1 <= len(lines) <= 3, f"{where} has {len(lines)} lines; keep 1 to 3"
         assert re.search(
             r"\n\nExamples?:\n" + "".join(f"  {re.escape(one)}\n?" for one in lines), page
-        )
+        ), f"`herd {words} --help` does not end with {where}: let nothing follow, break no line"
         assert all(f"herd {re.split(' FILE| JOB', words)[0]}" in one for one in lines[:1]) or (
             words in ("context", "engine", "engine daemon", "sim")
-        )
+        ), f"{where} begins with another command; begin with `herd {words}`"
 
 
 ODD = re.compile(
@@ -161,25 +160,27 @@ ODD = re.compile(
 
 
 def test_help_is_written_in_plain_words() -> None:
-    found = [(words, ODD.findall(page)) for words, page in help_pages() if ODD.search(page)]
-    assert not found
-    assert not ODD.search(help_page() + all_commands_page())
+    pages = [*help_pages(), ("", help_page()), ("--all", all_commands_page())]
+    found = [f"herd {words}: {one[0]}" for words, page in pages for one in ODD.finditer(page)]
+    assert not found, f"write the help of these commands without these words: {found}"
 
 
 def test_every_command_and_option_has_a_description() -> None:
-    for words, command in commands():
-        assert command.help, f"herd {words} has no help"
-        assert command.get_short_help_str(200).endswith("."), f"herd {words}: a sentence, please"
+    for words, command in list_commands():
+        where = f"`herd {words}` ({command.callback.__module__})" if command.callback else words
+        assert command.help, f"{where} has no help; give its function a docstring"
+        first = command.get_short_help_str(200)
+        assert first.endswith("."), f"{where}: {first!r}; make it a sentence with a full stop"
         for parameter in command.params:
             if isinstance(parameter, click.Option) and not parameter.hidden:
-                assert parameter.help, f"herd {words} {parameter.opts[0]} has no help"
+                assert parameter.help, f"{where}: {parameter.opts[0]} has no help; give it help="
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["simm"], "herd: unknown command simm; did you mean sim?"),
-        (["frobnicate"], "herd: unknown command frobnicate; `herd --help` lists all commands."),
+        (["frobnicate"], "herd: unknown command frobnicate; `herd --all` lists all commands."),
         (["--wrold", "x"], "herd: no such option '--wrold'. Did you mean '--world'?"),
         (["--world", "README.md", "sim"], "README.md"),
     ],
@@ -248,11 +249,3 @@ def test_no_traceback_reaches_a_user(
 )
 def test_the_user_decides_about_color(environment: dict[str, str], colour: bool | None) -> None:
     assert choose_colour(environment) is colour
-
-
-def test_no_help_page_is_wider_than_80_columns() -> None:
-    top = click.Context(command_line.herd, info_name="herd", **command_line.herd.context_settings)
-    for words, command in commands():
-        context = click.Context(command, top, info_name=words, terminal_width=80)
-        wide = [line for line in command.get_help(context).splitlines() if len(line) > 80]
-        assert not wide, f"herd {words}: {wide}"

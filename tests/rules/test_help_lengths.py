@@ -22,7 +22,7 @@ def test_each_page_fits_a_screen() -> None:
     assert len(pages) > 80
     long = [f"{name}: {len(page)} lines of {LINES}" for name, page in pages if len(page) > LINES]
     wide = [f"{name}: {line}" for name, page in pages for line in page if len(line) > COLUMNS]
-    assert long + wide == [], ADVICE
+    assert long + wide == [], f"{long + wide}: {ADVICE}"
 
 
 def test_the_lists_of_subcommands_cut_no_sentence() -> None:
@@ -32,4 +32,4 @@ def test_the_lists_of_subcommands_cut_no_sentence() -> None:
         for line in page
         if line.endswith("...") and not line.startswith("Usage:")
     ]
-    assert cut == [], "shorten the first sentence of the subcommand's docstring"
+    assert cut == [], f"{cut}: shorten the first sentence of the subcommand's docstring"

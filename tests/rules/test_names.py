@@ -29,7 +29,7 @@ def functions(tree: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunct
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
                     if not any(word in marks for word in ("property", "command", "group")):
-                        yield f"{file.relative_to(SRC)}:{node.lineno} {node.name}", node
+                        yield f"src/{file.relative_to(SRC)}:{node.lineno}: `{node.name}`", node
                 else:
                     waiting.append(node)
 
@@ -43,7 +43,8 @@ def test_functions_have_verbs_or_nouns_of_two_words() -> None:
             if "_" not in name.strip("_") and name.strip("_") not in KNOWN
         ]
         share = len(short) / len(found)
-        assert share <= ONE_WORD_SHARE, f"{tree}: {share:.1%} of one word\n" + "\n".join(short)
+        advice = f"{share:.1%} of {tree} have one word; name a new one by verb and object, too:"
+        assert share <= ONE_WORD_SHARE, "\n".join([advice, *short])
 
 
 def test_no_function_is_a_bare_participle() -> None:
@@ -53,7 +54,8 @@ def test_no_function_is_a_bare_participle() -> None:
     found = [
         where for tree in TREES for where, node in functions(tree) if node.name.strip("_") in odd
     ]
-    assert not found, "\n".join(found)
+    advice = "is named by a bare participle; name it by a verb, e.g. `find_lease`"
+    assert not found, "\n".join(f"{where} {advice}" for where in found)
 
 
 def test_a_class_name_means_one_thing_in_a_tree() -> None:
@@ -62,9 +64,15 @@ def test_a_class_name_means_one_thing_in_a_tree() -> None:
         for file in sorted((SRC / tree).rglob("*.py")):
             for node in ast.parse(file.read_text()).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places[node.name].append(str(file.relative_to(SRC)))
-        twice = {name: where for name, where in places.items() if len(where) > 1}
-        assert not twice, f"{tree}: {twice}"
+                    places[node.name].append(f"src/{file.relative_to(SRC)}:{node.lineno}")
+        twice = show_twice(places)
+        assert not twice, f"classes of one name; rename one: {twice}"
+
+
+def show_twice(places: dict[str, list[str]]) -> str:
+    """Return which names stand in several files, with these."""
+    twice = [f"{name} in {' and '.join(where)}" for name, where in places.items() if where[1:]]
+    return "; ".join(twice)
 
 
 def test_a_module_name_means_one_thing_in_a_tree() -> None:
@@ -73,6 +81,6 @@ def test_a_module_name_means_one_thing_in_a_tree() -> None:
         places = defaultdict(list)
         for file in sorted((SRC / tree).rglob("*.py")):
             if "cli" not in file.parts and file.stem not in MODULES_TWICE:
-                places[file.stem].append(str(file.relative_to(SRC)))
-        twice = {name: where for name, where in places.items() if len(where) > 1}
-        assert not twice, f"{tree}: {twice}"
+                places[file.stem].append(f"src/{file.relative_to(SRC)}")
+        twice = show_twice(places)
+        assert not twice, f"modules of one name; rename one: {twice}"

@@ -31,4 +31,5 @@ def test_code_for_tpu_vms_imports_on_their_python(room: str, version: str) -> No
         pytest.skip(f"needs Python {version}")
     words = [interpreter, "-I", "-W", "error", "-c", IMPORT_ALL, str(SRC), f"tpuherd_host/{room}"]
     done = subprocess.run(words, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, version), done.stderr
+    advice = f"write what Python {version} and its standard library know:\n{done.stderr}"
+    assert (done.returncode, done.stdout.strip()) == (0, version), advice

@@ -12,10 +12,12 @@ MOST_LINES = 400
 #: What may not be in a source, and why.
 BANNED = {
     r"\b(inner|outer)HTML\b|insertAdjacentHTML|document\.write|createContextualFragment"
-    r"|\bDOMParser\b|\bsrcdoc\b": "markup made from text can be injected",
-    r"\beval\s*\(|\bnew Function\b|set(?:Timeout|Interval)\(\s*['\"`]": "code made from text",
-    r"""(?:src|href|url\(|import\s*\(|from)\s*=?\s*["'(]*\s*(?:https?:)?//""": "a foreign request",
-    r"@import\b": "a style that the page does not list",
+    r"|\bDOMParser\b|\bsrcdoc\b": "text made into markup can be injected; make elements",
+    r"\beval\s*\(|\bnew Function\b|set(?:Timeout|Interval)\(\s*['\"`]": "text made into code;"
+    " pass a function",
+    r"""(?:src|href|url\(|import\s*\(|from)\s*=?\s*["'(]*\s*(?:https?:)?//""": "a foreign"
+    " request; put the file into static/",
+    r"@import\b": "a style that the page does not list; link it in index.html",
 }
 
 
@@ -27,12 +29,14 @@ def name_source(path: Path) -> str:
 def test_sources_make_no_markup_no_code_and_no_foreign_request(path: Path) -> None:
     text = path.read_text("utf-8")
     found = [
-        f"{name_source(path)}:{text.count(chr(10), 0, match.start()) + 1}: {why}: {match.group()}"
+        f"static/{name_source(path)}:{text.count(chr(10), 0, match.start()) + 1}:"
+        f" {match.group()}: {why}"
         for pattern, why in BANNED.items()
         for match in re.finditer(pattern, text)
     ]
-    assert not found
-    assert len(text.splitlines()) <= MOST_LINES
+    assert not found, "; ".join(found)
+    lines = len(text.splitlines())
+    assert lines <= MOST_LINES, f"static/{name_source(path)}: over {MOST_LINES} lines; split it"
 
 
 def test_the_bans_find_what_they_ban() -> None:
@@ -50,8 +54,8 @@ def test_the_bans_find_what_they_ban() -> None:
 
 def test_html_has_neither_inline_scripts_nor_inline_styles() -> None:
     text = (STATIC / "index.html").read_text("utf-8")
-    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
-    assert not re.search(r"<style\b|\sstyle=|\son\w+=", text)
+    found = re.findall(r"<script(?![^>]*\bsrc=)[^>]*>|<style\b|\sstyle=|\son\w+=", text)
+    assert not found, f"static/index.html has {found}; move it to a .js or .css file"
 
 
 def test_what_is_imported_or_linked_is_there() -> None:
@@ -64,7 +68,7 @@ def test_what_is_imported_or_linked_is_there() -> None:
             names += re.findall(r"""\b(?:src|href)="([\w./-]+\.(?:js|css|svg))\"""", text)
         gone = [one for one in names if not (path.parent / one).exists()]
         missing += [f"{name_source(path)}: {one}" for one in gone]
-    assert not missing
+    assert not missing, f"these name files that are not in static/; correct them: {missing}"
 
 
 def find_imports(start: str) -> set[str]:
@@ -87,5 +91,6 @@ def test_what_the_first_page_needs_is_asked_for_at_once() -> None:
     """Else a browser finds each module only after it has read the one that imports it."""
     text = (STATIC / "index.html").read_text("utf-8")
     links = set(re.findall(r'rel="modulepreload" href="([^"]+)"', text))
-    needed = find_imports("app.js") | find_imports("pages/overview.js")
-    assert links == needed - {"app.js"}
+    needed = (find_imports("app.js") | find_imports("pages/overview.js")) - {"app.js"}
+    odd = f"add {sorted(needed - links)}, remove {sorted(links - needed)}"
+    assert links == needed, f"the modulepreload links of static/index.html: {odd}"

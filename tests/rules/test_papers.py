@@ -42,5 +42,6 @@ def test_the_types_are_published(package: str) -> None:
 
 def test_the_first_screen_of_the_readme_says_how_to_install() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()[:FIRST_SCREEN_LINES]
-    assert any(line.startswith("pip install .") for line in lines)
-    assert any("uv tool install ." in line for line in lines)
+    for command in ("pip install .", "uv tool install ."):
+        shown = any(command in line for line in lines)
+        assert shown, f"README.md: name `{command}` in the first {FIRST_SCREEN_LINES} lines"

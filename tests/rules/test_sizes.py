@@ -46,15 +46,16 @@ def test_a_file_has_at_most_450_lines_unless_it_is_data(file: Path) -> None:
     text = file.read_text()
     tree = ast.parse(text)
     sentence = (ast.get_docstring(tree) or "").partition("\n")[0]
-    assert sentence.endswith((".", "?", "!", ":")), f"{file}:1 begin it with a sentence"
+    name = file.relative_to(ROOT)
+    assert sentence.endswith((".", "?", "!", ":")), f"{name}:1: begin it with a sentence about it"
     lines = text.count("\n")
     assert lines <= FILE_LINES_MAX or is_data(tree, lines), (
-        f"{file}:{FILE_LINES_MAX} has {lines} lines, may have {FILE_LINES_MAX}: move a topic of it,"
+        f"{name} has {lines} lines, may have {FILE_LINES_MAX}: move a topic of it,"
         " of 100 lines or more, to a file that has the topic or to one of its own"
     )
     for node in tree.body:
         assert harmless(node), (
-            f"{file}:{node.lineno} does something when imported: move it into a function"
+            f"{name}:{node.lineno}: does something when imported: move it into a function"
         )
 
 
@@ -64,6 +65,6 @@ def test_a_function_has_at_most_50_lines(file: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, (
-                f"{file}:{node.lineno} {node.name} has {lines} lines, may have"
+                f"{file.relative_to(ROOT)}:{node.lineno}: {node.name} has {lines} lines, may have"
                 f" {FUNCTION_LINES_MAX}: name a step of it and make it a function"
             )

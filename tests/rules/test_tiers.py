@@ -12,8 +12,9 @@ TESTS = Path(__file__).parents[1]
 @pytest.mark.parametrize("row", LONG + REAL)
 def test_every_row_names_a_test(row: str) -> None:
     file, _, name = row.partition("[")[0].partition("::")
-    text = (TESTS / file).read_text()
-    assert not name or f"def {name}(" in text
+    text = (TESTS / file).read_text() if (TESTS / file).exists() else ""
+    wanted = f"def {name}(" if name else "def test_"
+    assert wanted in text, f"tests/tiers.py: {row} names no test; correct the row, or remove it"
 
 
 def test_a_case_of_a_file_is_that_case_of_all_its_tests() -> None:

@@ -54,29 +54,36 @@ def test_no_path_of_this_machine() -> None:
     common = {"/", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/src", "/workspace"}
     own = {str(ROOT), str(ROOT.parent)} - common
     for path in own:
-        assert places(rf"(?<![\w.*]){re.escape(path)}/") == []
+        found = places(rf"(?<![\w.*]){re.escape(path)}/")
+        assert found == [], f"{found} name {path}, a path of this machine; write a relative one"
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_registry_host(host: str) -> None:
-    assert places(rf"(?<![\w-]){re.escape(host)}") == []
+    found = places(rf"(?<![\w-]){re.escape(host)}")
+    assert found == [], f"{found} name {host}; leave the registry to the settings of pip or npm"
 
 
 def test_no_todo_comments() -> None:
-    assert places("|".join(rf"\b{word}\b" for word in REMINDERS), under="src/") == []
+    found = places("|".join(rf"\b{word}\b" for word in REMINDERS), under="src/")
+    assert found == [], f"{found} have a reminder ({', '.join(REMINDERS)}); do it, or file an issue"
 
 
 def test_no_lock_files_or_large_files() -> None:
     for file in tracked():
-        assert file.name not in {"uv.lock", "poetry.lock", "package-lock.json"}, file
-        assert file.stat().st_size <= BYTES_MAX, file
+        locks = {"uv.lock", "poetry.lock", "package-lock.json"}
+        assert file.name not in locks, f"{file} is a lock file; remove it, constraints.txt pins"
+        size = file.stat().st_size
+        assert size <= BYTES_MAX, f"{file} has {size:,} bytes, may have {BYTES_MAX:,}; make it less"
 
 
 def test_constraints_contain_only_versions() -> None:
     for line in (ROOT / "constraints.txt").read_text().splitlines():
-        assert re.fullmatch(r"[a-z0-9-]+==[0-9][\w.]*( ; .+)?", line), line
+        fits = re.fullmatch(r"[a-z0-9-]+==[0-9][\w.]*( ; .+)?", line)
+        assert fits, f"constraints.txt: {line!r} is no version; write name==version"
 
 
 def test_every_test_asserts_something() -> None:
     silent = "assert " + r"True\b|pytest\.mark\.(skip\b|xfail)|except Exception: *pass"
-    assert places(silent, under="tests/") == []
+    found = places(silent, under="tests/")
+    assert found == [], f"{found} can't fail; assert what the test is about, or remove the test"

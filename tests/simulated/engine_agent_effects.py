@@ -174,6 +174,10 @@ ANSWERS: Mapping[str, Callable[["Machine", Mapping[str, Any]], Mapping[str, Any]
         "ended": [], "left": [], "removed": [], "mended": [], "holders": [],
     },
     "stacks": stacks,
+    "environment.look": lambda machine, content: {
+        "platform": "linux", "snapshot": "a" * 64, "placed": True,
+    },
+    "image.look": lambda machine, content: {"engine": "docker", "id": "sha256:1"},
 }  # fmt: skip
 EFFECTS: Mapping[type[Any], Callable[["Machine", Any], None]] = {
     messages.SendFrame: send,

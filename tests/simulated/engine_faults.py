@@ -1,10 +1,12 @@
 """Faults at chosen moments: the n-th request, journal write or agent call fails.
 
-A moment is named `api:17:lost`, `life:40`, `clock:12:back`, `link:9:cut`, `store:31:torn`:
+A moment is named `api:17:lost`, `life:40`, `off:40:100`, `thaw:90`, `clock:12:back`, `link:9:cut`,
+`store:31:torn`:
 what is counted, which one, and what is done there.
 Two engines that are told the same live through the same history.
 """
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,7 +125,7 @@ CLOCKS: Mapping[str, float] = {
 }  # fmt: skip
 LINKS = (
     "cut", "cut-after", "agent", "agent-after", "reboot", "silent", "crash",
-    "forgets", "forgets-after", "reboot-forgets", "stuck", "lies", "lies-after",
+    "forgets", "forgets-after", "reboot-forgets", "stuck", "freeze", "lies", "lies-after",
 )  # fmt: skip
 HOSTS_HIT = frozenset({"reboot", "crash"})
 
@@ -132,7 +134,7 @@ HOSTS_HIT = frozenset({"reboot", "crash"})
 class Moment:
     """When something goes wrong, and what."""
 
-    counted: str  #: api, life, clock, link or store
+    counted: str  #: api, life, off, thaw, clock, link or store
     number: int
     how: str = ""
 
@@ -156,6 +158,7 @@ class LinkFault:
     places: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     statements: list[str] = field(default_factory=list)
+    frozen: list[int] = field(default_factory=list)  #: numbers of places while a host is frozen
     fresh: str = ""  #: the last place of the journal: what was done before
 
     def __post_init__(self) -> None:
@@ -172,7 +175,15 @@ class LinkFault:
         self.places.append(place)
         if place.startswith("after "):
             self.fresh = place
+        if any(machine.view.hung for machine in self.play.sim.machines()):
+            self.frozen.append(number)
+        if ("thaw", number) in self.plan:
+            self.play.sim.thaw()
         if ("life", number) in self.plan:
+            life.die()
+        if (how := self.plan.get(("off", number))) is not None:
+            self.play.wanted = False
+            asyncio.get_running_loop().call_later(float(how), setattr, self.play, "wanted", True)
             life.die()
         if (how := self.plan.get(("clock", number))) is not None:
             self.play.clock.set(CLOCKS[how])
@@ -266,6 +277,11 @@ def struck(kind: str, **said: Any) -> Callable[[EngineHarness, VirtualLink], Non
     return strike
 
 
+def freeze(play: EngineHarness, line: VirtualLink) -> None:
+    """The host stands still, and thaws about when its node is replaced."""
+    struck("hang", **{"for": FROZEN_S * play.sim.haste})(play, line)
+
+
 LINK_FAULTS: Mapping[str, Callable[[EngineHarness, VirtualLink], None]] = {
     "cut": cut,
     "agent": agent,
@@ -275,9 +291,11 @@ LINK_FAULTS: Mapping[str, Callable[[EngineHarness, VirtualLink], None]] = {
     "forgets": forgets,
     "reboot-forgets": reboot_forgets,
     "stuck": stuck,
+    "freeze": freeze,
     "lies": lies,
 }
-STUCK_S = 240.0
+STUCK_S, FROZEN_S = 240.0, 1080.0
+OFF_S = ("5", "100", "200")  #: how long the engine is off
 STATEMENTS_APART = 5  #: there are some 250 that differ in a lifecycle
 #: What a faulty agent may send: paths as names, endless numbers, unknown words.
 LIES: Sequence[Mapping[str, Any]] = (
@@ -319,6 +337,20 @@ def points(seen: LinkFault, each: int | None = None) -> list[Moment]:
         (how,) = some(tuple(DISK_FAULTS), turn, 1)  # three faults at as many statements
         found.append(Moment(counted="store", number=number, how=how))
     return found
+
+
+def offs(seen: LinkFault) -> list[Moment]:
+    """The engine is off for a while, at each moment that differs."""
+    return [
+        Moment(counted="off", number=number, how=OFF_S[turn % len(OFF_S)])
+        for turn, number in enumerate(ends(seen.places))
+    ]
+
+
+def thaws(seen: LinkFault) -> list[Moment]:
+    """What is frozen thaws, at each moment that differs while it is."""
+    places = ends(seen.places[number] for number in seen.frozen)
+    return [Moment(counted="thaw", number=seen.frozen[place]) for place in places]
 
 
 def some(hows: Sequence[str], turn: int, each: int | None) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """What virtual hosts have: a disk each, and a bucket, programs and gangs in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +34,10 @@ class Fleet:
     scripts: dict[str, Script] = field(default_factory=dict)  #: by job
     gangs: dict[str, Gang] = field(default_factory=dict)  #: by attempt
     setups: dict[str, int] = field(default_factory=dict)  #: how often each slot's has failed
-    faults: list[str] = field(default_factory=list)  #: what must never have happened
     pids: int = 100
     called: Callable[[VirtualLink, bytes], bool] = lambda line, piece: True  #: may do some mischief
+    #: What comes of a frame that an agent sends.
+    answered: Callable[[VirtualLink, bytes], Iterable[bytes]] = lambda line, piece: (piece,)
 
     def script(self, job: str) -> Script:
         """What a job's command does."""
@@ -53,7 +54,7 @@ class Fleet:
             for other in others:
                 rivals = [o.host.name for o in other.members.values() if o.alive]
                 if rivals:
-                    self.faults.append(
+                    self.bucket.faults.append(
                         f"{gang.attempt} begins while {other.attempt} runs on {rivals}"
                     )
         return gang

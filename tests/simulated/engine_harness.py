@@ -16,6 +16,7 @@ from tests.simulated.engine_invariants import (
     missing_trials,
     unmet_jobs,
     wrong_accounts,
+    wrong_choices,
     wrong_trials,
     wrong_verdicts,
 )
@@ -30,8 +31,8 @@ from tpuherd.cloud.auth import AnonymousAuth
 from tpuherd.cloud.bids_api import BidsApi
 from tpuherd.cloud.nodes_api import Cloud
 from tpuherd.cloud.rest import RestClient, world_http_client
-from tpuherd.engine.create_engine import GONE_S
-from tpuherd.engine.event_log import RECOVERED, SET_ASIDE
+from tpuherd.engine.create_engine import GONE_S, start_clock
+from tpuherd.engine.event_log import RECOVERED
 from tpuherd.engine.host_samples import NoKeeper, SampleKeeper
 from tpuherd.engine.loop import EndReason, Engine, EngineDeps
 from tpuherd.engine.notifier import Notifier, NotifierDeps, SendMessage
@@ -47,6 +48,7 @@ from tpuherd.store.corruption import MARK
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import is_at_rest
 from tpuherd.store.log_store import LogStore
+from tpuherd.store.set_aside import SET_ASIDE, acknowledge_restoration
 from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 from tpuherd_sim.model.http_types import Request
 
@@ -74,6 +76,7 @@ class EngineHarness:
     at: Callable[[EngineLife, str], None] = lambda life, place: None
     before: Callable[[Request], RequestFault | None] = lambda request: None
     stated: Callable[[sqlite3.Connection, str], None] = lambda connection, statement: None
+    acknowledges: bool = True  #: the user lets the engine go on with a restored backup
     was_damaged: bool = False  #: the store, and it may lack what the cloud shows
     kept: list[HistoryEvent] = field(default_factory=list)  #: the event log before it was damaged
     said: dict[str, SimJob] = field(default_factory=dict)  #: what the user wants, by job
@@ -87,6 +90,9 @@ class EngineHarness:
     shares: LabShares = NO_SHARES  #: what the users of a lab agree on
     samples: SampleKeeper = field(default_factory=NoKeeper)
     send: SendMessage | None = None  #: tells the user's receivers
+    tells_others: bool = False  #: whether the user allows messages of others' jobs
+    #: how time passes whatever the clock shows; then engines also ask the cloud for the time
+    elapsed: Callable[[], float] | None = None
     remembered: History = field(default_factory=History)
     folded: int = 0
 
@@ -115,16 +121,10 @@ class EngineHarness:
             stored_job = replace(stored_job, made_at=known.made_at)
         events = [HistoryEvent(at=now, kind=kind, job=sim_job.job, facts={"who": "me"})]
         before = None if known is None else known.document.get("sweep")
-        if sim_job.items and not (
-            before == stored_job.document["sweep"] and self.knows_items(sim_job.job)
-        ):
+        if sim_job.items and before != stored_job.document["sweep"]:
             events += sim_job.map_events(now)
         self.store.put_job(stored_job, events)
         self.update_wanted_slots()
-
-    def knows_items(self, job: str) -> bool:
-        """Whether the store has the items of this map."""
-        return any(event.job == job for event in self.events("map.started"))
 
     def down(self, job: str) -> None:
         """Remove a job."""
@@ -196,7 +196,7 @@ class EngineHarness:
         inner = self.open_store(life)
         holder = LeaseHolder(pid=1000 + self.lives, host="laptop", who="me@laptop")
         try:
-            clock = SteadyClock(self.clock, inner.latest_event_time())
+            clock = SteadyClock(self.clock, inner.latest_event_time(), self.elapsed)
             epoch = inner.take_lease(holder, self.lease_clock.now(), TTL_S)
         except HerdError:
             epoch = None  # its process says so, and ends
@@ -211,9 +211,10 @@ class EngineHarness:
         store = Store(inner, life)
         try:
             async with world_http_client(wire) as http:
-                cloud = Cloud(
-                    RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth()), "demo"
-                )
+                rest = RestClient(http, ServiceUrls(tpu=URL, compute=URL), AnonymousAuth())
+                cloud = Cloud(rest, "demo")
+                if self.elapsed is not None:
+                    await start_clock(clock, rest, lambda name, facts: None)
                 parts = EngineDeps(
                     store=store,
                     secrets=inner.secrets,
@@ -222,6 +223,7 @@ class EngineHarness:
                     shelf=LogStore(self.folder / "logs"),
                     troubles=inner.troubles,
                     clock=clock,
+                    lease_clock=self.lease_clock,
                     desire=lambda jobs: desire(jobs, self.shares),
                     owner=self.owner,
                     outputs=self.folder / "outputs",
@@ -255,6 +257,8 @@ class EngineHarness:
                 clock=clock,
                 send=self.send,
                 origin="the harness",
+                who="ann@box",
+                tells_others=lambda: self.tells_others,
                 log=lambda name, facts: None,
             )
         )
@@ -279,9 +283,8 @@ class EngineHarness:
         return inner
 
     async def await_store(self) -> None:
-        """A damaged store is let go of and set aside, and soon knows again what it lost; a job
-        or items of a map that nobody remembers are submitted again by their user, who is told so,
-        and a job whose end nobody remembers is dropped again."""
+        """A damaged store is let go of and set aside, and soon knows again what it lost: no job,
+        and none that was dropped; its user acknowledges it."""
         end = self.sim.clock.now() + MENDED_S
         while (self.folder / MARK).exists():
             if self.sim.clock.now() > end:
@@ -293,23 +296,10 @@ class EngineHarness:
             if self.sim.clock.now() > end:
                 raise AssertionError("the store never recovered")
             await asyncio.sleep(RESTART_S)
-        jobs = self.store.stored_jobs().keys()
-        for job in self.said.keys() - jobs:
-            self.submit(self.said[job])
-        lost = [one for one in self.said.values() if one.items and not self.knows_items(one.job)]
-        for one in lost:
-            self.submit(one)
-        for job in jobs - self.said.keys():
-            assert not self.drop_was_read(job), f"{job} was dropped, and is there again"
-            self.down(job)
+        assert self.store.stored_jobs().keys() == self.said.keys(), "the backup has other jobs"
+        if self.acknowledges:
+            acknowledge_restoration(self.store, self.folder)
         self.was_damaged = False
-
-    def drop_was_read(self, job: str) -> bool:
-        """Whether the store that follows a damaged one knows that the job was dropped."""
-        events = self.events("job.submitted", "job.changed", "job.removed", SET_ASIDE)
-        last = max(n for n, event in enumerate(events) if event.kind == SET_ASIDE)
-        ends = [event.kind for event in events[:last] if event.job == job]
-        return ends[-1:] == ["job.removed"]
 
     async def ended(self, task: asyncio.Task[EndReason], life: EngineLife) -> bool:
         """Whether an engine ended normally; a crash is a finding."""
@@ -374,6 +364,7 @@ class EngineHarness:
             *wrong_verdicts(self.sim, events),
             *wrong_accounts(events, clock_was_set=self.clock.was_set),
             *wrong_trials(events),
+            *wrong_choices(events),
         ]
 
     async def close(self, patience_s: float = 3600.0) -> list[str]:

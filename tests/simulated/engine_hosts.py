@@ -50,7 +50,9 @@ class Machine:
         self.held_until = 0.0  #: the chips are held by a zombie
         self.deaf: set[str] = set()  #: verbs that are never answered
         self.stuck = False  #: its agent is stopped, but alive
+        self.thawed_at = 0.0
         self.news: dict[str, str] = {}
+        self.ending = ""  #: how its init says that it goes down
         self.sample: Mapping[str, Any] | None = None  #: what its agent measures
         self.unseen: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -107,6 +109,8 @@ class Machine:
     def become(self, view: HostView) -> None:
         """Follow a change of the host view: power, boots, freezes, networks."""
         before, self.view = self.view, view
+        if before.hung and not view.hung:
+            self.thawed_at = self.fleet.clock.now()
         if not view.on:
             self.power_off()
         elif view.boot != before.boot or not before.on:
@@ -128,6 +132,7 @@ class Machine:
         """It boots."""
         if self.view.on:
             self.on = True
+            self.ending = ""
             self.held_until = 0.0
             self.door_at = self.fleet.clock.now() + BOOT_S
             self.unseen.clear()
@@ -158,7 +163,8 @@ class Machine:
     def press(self) -> None:
         """The power button: TERM to all, and the end soon."""
         boot = self.view.boot
-        self.handle_event(messages.HostNotice("shutdown", "TERM"))
+        self.ending = "REBOOT" if self.view.restarting else "TERM"
+        self.handle_event(messages.HostNotice("shutdown", self.ending))
         for process in list(self.processes.values()):
             process.signal(TERM)
         self.later(HALT_S, self.halt, boot)
@@ -244,7 +250,8 @@ class Machine:
             stamps=frozenset(self.disk.stamps),
         )
         self.wake()
-        for key, value in self.news.items():
+        news = {**self.news, "shutdown": self.ending} if self.ending else self.news
+        for key, value in news.items():
             self.later(NEWS_S, self.handle_event, messages.HostNotice(key, value))
 
     # ---- lines -----------------------------------------------------------------------------------
@@ -347,7 +354,9 @@ class Machine:
         self.handle_event(messages.StepReported(content))
 
     def begin(self, work: Task, boot: int) -> None:
-        """The nurse begins a process."""
+        """The supervisor begins a process; a frozen one does once it thaws."""
+        if self.on and self.view.hung:
+            self._waiting.append(partial(self.begin, work, boot))
         if not self.runs or self.view.boot != boot:
             return
         self.fleet.pids += 1
@@ -382,7 +391,7 @@ class Machine:
             process.end(0)
 
     def over(self, process: Process, exit: int | None, signal: int | None) -> None:
-        """The nurse saw the end of a process."""
+        """The supervisor saw the end of a process."""
         if not self.on:
             return
         ending = {"exit": exit, "signal": signal, "pid": process.pid, "at": self.now()}

@@ -8,16 +8,19 @@ from typing import Any
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import slot_name
 from tests.simulated.engine_world import ApiRequest, SimulatedCloud, ours
-from tpuherd.model.slot_history import Verdict
+from tpuherd.model.slot_history import SILENT, Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd.model.trouble import STORE
+from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd_sim.model.records import HOLDING
 
 CREATES_PER_MIN = 60
 READS_PER_MIN = 60
 SPARE_S = 420.0  #: how long a slot may have more than it needs: a delete takes up to 120 s, and
 #: a queued resource that suspends can't be deleted for 90 s
+THAWED_S = 45.0  #: until an engine hears again of a host that was frozen
+USER_CHANGES = ("job.changed", "job.stopped", "job.removed")
 PENDING = frozenset({"CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES"})
 
 
@@ -70,6 +73,7 @@ class Watch:
             if process.alive and process.gang is not None and not process.termed
         }
         well = members and all(machine.answers and not warned(machine) for machine in members)
+        well = well and all(asked.at > machine.thawed_at + THAWED_S for machine in members)
         if gangs and well and self.healthy(asked.name):
             self.say(f"{asked.name} is deleted while {[g.attempt for g in gangs if g]} works on it")
 
@@ -104,10 +108,9 @@ class Watch:
                 self.spare_since[slot] = now
         for slot in set(self.spare_since) - set(held):
             del self.spare_since[slot]
-        if self.sim.fleet.faults:
-            for fault in self.sim.fleet.faults:
-                self.say(fault)
-            self.sim.fleet.faults.clear()
+        for fault in self.sim.fleet.bucket.faults:
+            self.say(fault)
+        self.sim.fleet.bucket.faults.clear()
 
     def say(self, fault: str) -> None:
         """It must not be."""
@@ -164,14 +167,11 @@ def missing_trials(slots: Iterable[Slot], sweeps: Mapping[str, Sweep]) -> Iterat
 def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
     """Trials that ended twice, or were given to a slot while another had them."""
     at: dict[tuple[str, int], str] = {}
-    lost = False
     for event in events:
         if event.kind in ("job.submitted", "map.started"):
             at = {key: where for key, where in at.items() if key[0] != event.job}
-        elif lost_events(event):
-            at, lost = {}, True  # trials whose lines were lost are tried again
-        elif event.kind == "trial.created" and lost:  # even if its end came later
-            at.pop((event.job, int(event.facts["trial"])), None)
+        elif event.kind == SET_ASIDE:
+            at = {}  # trials whose lines were lost are tried again
         elif event.kind in ("trial.assigned", "trial.waiting", "trial.ended"):
             key = (event.job, int(event.facts["trial"]))
             before, now = at.get(key, "waiting"), event.kind.removeprefix("trial.")
@@ -180,9 +180,27 @@ def wrong_trials(events: list[HistoryEvent]) -> Iterator[str]:
             at[key] = now
 
 
-def lost_events(event: HistoryEvent) -> bool:
-    """Whether a damaged store was set aside, and not all of its log could be read."""
-    return event.kind == "store.set_aside" and not event.facts["whole"]
+def wrong_choices(events: list[HistoryEvent]) -> Iterator[str]:
+    """A node that is set up and sound is given back, and one whose hosts are silent is kept."""
+    prepared, silent = set[tuple[str, str]](), set[tuple[str, str]]()
+    told = {event.job for event in events if event.kind in USER_CHANGES}
+    for event in events:
+        kind, node = event.kind, (event.slot, str(event.facts.get("bid")))
+        if kind == "slot.prepared":
+            prepared.add(node)
+        elif kind == "bid.unhealthy":
+            prepared.discard(node)
+            silent |= {node} if event.facts.get("code") == SILENT else set()
+        elif kind == "bid.healthy" and event.facts.get("code") == SILENT:
+            silent.discard(node)
+        elif kind in ("bid.lost", "bid.notice_received", "bid.withdrawn"):
+            silent.discard(node)
+            kept = [bid for slot, bid in silent if slot == event.slot]
+            if kind == "bid.withdrawn" and node in prepared and kept and event.job not in told:
+                yield f"{node[1]} is given back, and {kept} is kept, which is silent"
+            prepared.discard(node)
+        elif kind in ("slot.done", "slot.gave_up"):
+            prepared = {one for one in prepared if one[0] != event.slot}
 
 
 def written_late(event: HistoryEvent) -> bool:
@@ -199,7 +217,7 @@ def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[
     lost = False
     shared = {event.job for event in events if event.kind.startswith(("trial.", "map."))}
     for event in events:
-        if lost_events(event):  # what hosts still know of is told once more
+        if event.kind == SET_ASIDE:  # what hosts still know of is told once more
             numbers, lost = {}, True
         if event.kind == "attempt.launched":
             number = int(event.facts["number"])
@@ -233,7 +251,7 @@ def wrong_accounts(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterat
             before, asked[str(bid)] = asked.get(str(bid)), event.facts["offer"]
             if before not in (None, event.facts["offer"]):
                 yield f"{bid} is asked for as something else than before"
-        elif lost_events(event):  # a number that was lost with its bid may come again
+        elif event.kind == SET_ASIDE:  # a number that was lost with its bid may come again
             asked = dict.fromkeys(asked)
         elif event.kind.startswith("bid.") and bid not in asked:
             yield f"{event.kind} of {bid}, which nobody asked for"

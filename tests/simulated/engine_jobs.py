@@ -1,14 +1,14 @@
 """Jobs of these tests: small documents, and the slots that an engine makes of them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulated.engine_world import OWNER, TYPE, ZONES
 from tpuherd.catalogue import accelerators
 from tpuherd.model.lab_shares import NO_SHARES, LabShares
-from tpuherd.model.node_spec import LaunchSpec, NodeSpec
+from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec, NodeSpec
 from tpuherd.model.slots_and_plan import (
     Deadline,
     DesiredSlots,
@@ -46,12 +46,14 @@ class SimJob:
     outputs: bool = False
     ahead: bool = True  #: hosts are set up before READY
     checkpoint: str = ""  #: hosts fetch it while they are set up
+    packed: bool = False  #: it has a Python environment, and runs in a container
     limits: Mapping[str, Any] = field(default_factory=dict)
     sweep: Mapping[str, Any] | None = None
     items: tuple[str, ...] = ()  #: of a map
     user: str = ""  #: whose it is
     priority: int = 0
     keep: bool = False  #: the map's nodes stay, as those of `herd up`
+    notify: Sequence[Mapping[str, Any]] | None = None
 
     def document(self) -> dict[str, Any]:
         """As a job's: what rides in the card, and what a lost store is rebuilt from.
@@ -66,6 +68,7 @@ class SimJob:
             "firm_zones": list(self.firm_zones), "deadline_s": self.deadline_s,
             "priority": self.priority,
             **({"checkpoint": self.checkpoint} if self.checkpoint else {}),
+            **({"packed": True} if self.packed else {}),
         }  # fmt: skip
         return {
             "name": self.job,
@@ -73,6 +76,7 @@ class SimJob:
             "copies": self.copies,
             "slices": self.nodes,
             "run": "python train.py",
+            **({} if self.notify is None else {"notify": list(self.notify)}),
             "env": {TOLD: json.dumps(told)},
             **({} if self.sweep is None else {"sweep": self.sweep}),
             **({"sweep": self.map_document()} if self.items else {}),
@@ -197,6 +201,8 @@ def launch_of(slot: Slot, stored_job: StoredJob) -> LaunchSpec:
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
         fetches_checkpoint="HERD_CHECKPOINT" in env,
+        environment=EnvironmentSpec(key="0" * 16, job=slot.job) if "packed" in told else None,
+        image="python:3.12" if "packed" in told else "",
     )
 
 

@@ -19,6 +19,8 @@ class Lifecycle:
 
     plot: Callable[[EngineHarness], Awaitable[None]]
     scripts: Mapping[str, Script] = field(default_factory=dict)
+    #: a host hangs: then the engine is also off for a while, or the host thaws, at each moment
+    freezes: bool = False
 
 
 async def run(play: EngineHarness) -> None:
@@ -49,6 +51,14 @@ async def preempted(play: EngineHarness) -> None:
     for key, node in list(play.sim.world.nodes.items()):
         if node.state == "READY":
             play.sim.weather("preempt", target=key, notice_s=30)
+    await play.until(play.met, PATIENCE_S)
+
+
+async def frozen(play: EngineHarness) -> None:
+    """A host freezes for good; the job continues on another node."""
+    play.submit(SimJob(zones=TWO))
+    await play.until(lambda: progress(play, "gpt-0") >= 5, PATIENCE_S)
+    play.sim.weather("hang", target="gpt-0-*/w1")
     await play.until(play.met, PATIENCE_S)
 
 
@@ -95,6 +105,7 @@ LIFECYCLES: Mapping[str, Lifecycle] = {
     "direct": Lifecycle(plot=direct),
     "up-and-down": Lifecycle(plot=up_and_down),
     "preempted": Lifecycle(plot=preempted, scripts={"gpt": Script(steps=16)}),
+    "frozen": Lifecycle(plot=frozen, scripts={"gpt": Script(steps=16)}, freezes=True),
     "scaled": Lifecycle(plot=scaled),
     "recoded": Lifecycle(plot=recoded, scripts={"gpt": Script(steps=16)}),
     "failing": Lifecycle(plot=failing, scripts={"gpt": Script(steps=16, crashes=CRASHES)}),

@@ -45,7 +45,8 @@ class OneWay:
                 if self.line.machine.fleet.called(self.line, piece):
                     self.line.machine.heard(self.line, piece)
             else:
-                self.line.multiplexer.feed(piece)
+                for told in self.line.machine.fleet.answered(self.line, piece):
+                    self.line.multiplexer.feed(told)
                 self.line.machine.flushed(self.line, len(piece))
 
 

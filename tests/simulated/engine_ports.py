@@ -5,9 +5,11 @@ remains do (finally blocks, tasks that are cancelled) reaches the world, the hos
 """
 
 import asyncio
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import httpx2
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_links import VirtualLink
 from tpuherd.errors import IdentityMismatch, NotFound, NotReached
+from tpuherd.history.fact_types import find_wrong_fact
+from tpuherd.model.node_spec import EnvironmentNote
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Host, Link
@@ -97,7 +101,9 @@ class Wire(httpx2.AsyncBaseTransport):
             raise EngineKilled(name)
         if answer.lost:
             raise httpx2.ReadError("the connection was cut", request=request)
-        given = httpx2.Response(answer.status, content=answer.body, headers=list(answer.headers))
+        date = ("date", formatdate(self.live_world.current_time(), usegmt=True))
+        headers = [*answer.headers, date]
+        given = httpx2.Response(answer.status, content=answer.body, headers=headers)
         return given if spoil is None else spoil(given)
 
     def paged(self, query: str) -> str:
@@ -183,11 +189,11 @@ class Hosts:
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
 
-    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
+    def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:
         """No job here has one."""
         return {}
 
-    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
+    def note_environment(self, job: str, key: str, note: EnvironmentNote) -> None:
         """Nothing is noted."""
 
     def is_complete(self, snapshot: str) -> bool:
@@ -229,7 +235,10 @@ class Store:
         epoch: int | None = None,
         unchanged_since: int | None = None,
     ) -> int:
-        """Journal these."""
+        """Journal these, if no reader takes one for malformed."""
+        for one in events:
+            wrong = find_wrong_fact(one.kind, json.loads(json.dumps(one.facts)))
+            assert not wrong, f"{one.kind} with {wrong}: {one.facts[wrong]!r}"
         kinds = ",".join(dict.fromkeys(one.kind for one in events))
         self.life.check(f"before {kinds}")
         seq = self.inner.append_events(events, epoch=epoch, unchanged_since=unchanged_since)

@@ -54,6 +54,8 @@ class Bucket:
     saved: dict[str, int] = field(default_factory=dict)
     finished: dict[str, float] = field(default_factory=dict)  #: when a slot's run was complete
     worked: dict[str, int] = field(default_factory=dict)  #: steps in all, repeated ones too
+    live: dict[str, str] = field(default_factory=dict)  #: the attempt of each run that began last
+    faults: list[str] = field(default_factory=list)  #: what must never have happened
 
 
 class ProgramHost(Protocol):
@@ -145,6 +147,7 @@ class Gang:
         self.disturbed = False  #: a TERM came before its end: then only its own word counts
         self.stepped: list[float] = []  #: when it came to its steps, by the loop's clock
         self.began = asyncio.get_running_loop().time()
+        bucket.live[self.run] = self.attempt
         self._later(MEET_S, self.met)
 
     @property
@@ -184,14 +187,18 @@ class Gang:
         """Whether all its processes are alive."""
         return len(self.members) == self.workers and all(o.alive for o in self.members.values())
 
+    @property
+    def frozen(self) -> bool:
+        """Whether a host of it stands still."""
+        return not all(one.host.runs for one in self.members.values())
+
     def tick(self) -> None:
         """One step, if no worker is missing, frozen or hung."""
         if not self.whole():
             return
         script = self.script
         hang = script.hangs.get(self.number)
-        frozen = not all(one.host.runs for one in self.members.values())
-        if frozen or (hang is not None and self.step >= hang and not self.stopping):
+        if self.frozen or (hang is not None and self.step >= hang and not self.stopping):
             self._later(script.step_s, self.tick)
             return
         self.step += 1
@@ -217,8 +224,14 @@ class Gang:
             self._later(script.step_s + blocked_s, self.tick)
 
     def durable(self, step: int) -> None:
-        """A checkpoint is in the bucket, if its writers lived to see it."""
-        if self.whole():
+        """A checkpoint is in the bucket, if its writers lived to see it; frozen ones write on once
+        they thaw, and by then no other attempt may have begun.
+        """
+        if self.whole() and self.frozen:
+            self._later(self.script.step_s, self.durable, step)
+        elif self.whole():
+            if (live := self.bucket.live[self.run]) != self.attempt:
+                self.bucket.faults.append(f"{self.attempt} saves step {step}, and {live} has begun")
             self.saved = step
             self.saves += 1
             self.bucket.saved[self.run] = max(step, self.bucket.saved.get(self.run, 0))

@@ -3,7 +3,17 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.simulated.engine_faults import CLOCKS, LINK_FAULTS, LinkFault, Moment, cut, points, quiet
+from tests.simulated.engine_faults import (
+    CLOCKS,
+    LINK_FAULTS,
+    LinkFault,
+    Moment,
+    cut,
+    offs,
+    points,
+    quiet,
+    thaws,
+)
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_lifecycles import LIFECYCLES
@@ -87,7 +97,7 @@ async def stroke(play: EngineHarness, dice: Dice, jobs: dict[str, SimJob]) -> No
         machine.kill_agent()
     elif what < 0.47 and machine is not None and machine.lines:
         line = next(iter(machine.lines.values()))
-        hows = ("forgets", "reboot-forgets", "stuck", "lies")
+        hows = ("forgets", "reboot-forgets", "stuck", "freeze", "lies")
         LINK_FAULTS[hows[int(dice.random_fraction() * len(hows))]](play, line)
     elif what < 0.65 and machine is not None:
         for line in list(machine.lines.values()):
@@ -162,7 +172,9 @@ def struck(lifecycle: str, moments: frozenset[Moment]) -> tuple[LinkFault, list[
 
 def singles(lifecycle: str, each: int | None = None) -> list[Moment]:
     """All single faults of a lifecycle; with `each`, this many kinds at one moment, in turn."""
-    return points(seen(lifecycle), each)
+    history = seen(lifecycle)
+    frozen = offs(history) + thaws(history) if LIFECYCLES[lifecycle].freezes else []
+    return points(history, each) + frozen
 
 
 def pairs(lifecycle: str, many: int, seed: int) -> list[frozenset[Moment]]:

@@ -164,6 +164,11 @@ class SimulatedCloud:
             for kind, said in MENDED:
                 self.weather(kind, target=node if kind == "healthy" else f"{node}/*", **said)
 
+    def thaw(self) -> None:
+        """No host stands still from now on."""
+        for node in list(self.world.nodes):
+            self.weather("unhang", target=f"{node}/*")
+
     def machines(self) -> list[Machine]:
         """All hosts that there are."""
         return list(self.virtual_hosts.machines.values())

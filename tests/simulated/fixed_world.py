@@ -107,6 +107,13 @@ class FixedWorld:
         scope = project_access.resolve_scope({"HOME": str(self.home)}, world=self.home / "world")
         return Database(scope.store_folder, NOW)
 
+    def kept(self) -> tuple[object, ...]:
+        """Return what the user has stored: jobs, and whether there are contexts."""
+        store = self.store()
+        jobs = dict(store.stored_jobs())
+        store.close()
+        return jobs, (self.home / ".config/tpuherd/contexts.json").exists()
+
 
 @contextmanager
 def open_fixed_world(
@@ -174,6 +181,7 @@ def write_home(home: Path) -> Path:
 
 JOB_FILES = {
     "job.yaml": "name: new\naccelerator: v4-8\ntier: spot\nrun: hostname\n",
+    "idle.yaml": "name: new\naccelerator: v4-8\n",
     "sweep.yaml": (
         "name: lr\naccelerator: v4-8\ntier: spot\nrun: 'echo {lr}'\n"
         "sweep:\n  method: grid\n  parameters:\n    lr: [0.1, 0.2]\n"
@@ -198,7 +206,7 @@ def write_world(home: Path, url: str) -> None:
 
 
 def make_world() -> World:
-    """Make a world with the nodes of three jobs, and an orphan."""
+    """Make a world with the nodes of three jobs, an orphan, and two buckets."""
     world = new_world(Settings(seed=1, created=START, time_scale=1.0))
     for name in ("gpt-0-g1-7kq", "dev-0-g1-7kq", "lost-0-g1-7kq", "old-0-g3-7kq"):
         node = {"acceleratorType": "v4-32", "runtimeVersion": "tpu-ubuntu2204-base",
@@ -206,8 +214,9 @@ def make_world() -> World:
         spec = [{"parent": f"projects/demo/locations/{ZONE}", "nodeId": name, "node": node}]
         body = {"tpu": {"nodeSpec": spec}, "spot": {}}
         ask(world, "POST", f"{PLACE}/queuedResources?queuedResourceId={name}", body, START)
-    ask(world, "POST", "/storage/v1/b?project=demo",
-        {"name": "ann-runs", "location": "US-CENTRAL2"}, START)  # fmt: skip
+    for project, name in (("demo", "ann-runs"), ("other", "theirs")):
+        bucket = {"name": name, "location": "US-CENTRAL2"}
+        ask(world, "POST", f"/storage/v1/b?project={project}", bucket, START)
     return world
 
 

@@ -1,33 +1,45 @@
 """A host that lies: altered messages of its agent, for the engine and for the protocol.
 
-`python -m tests.simulated.fuzz_messages 10000` sends that many of each, from seeds.
+`python -m tests.simulated.fuzz_messages 10000` alters that many streams, and has hosts lie in each
+kind of message that they can send and in each pair of kinds, from seeds.
 """
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests.hostile_words import VALUES, WORDS, mutate, mutate_bytes
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
+from tests.simulated.engine_links import VirtualLink
 from tests.simulated.engine_programs import Script
+from tests.simulated.engine_world import ZONES
 from tests.simulated.fuzz_seeds import play_seeds
 from tests.simulated.virtual_loop import run
+from tpuherd import engine
+from tpuherd.engine.host_messages import PHASES
 from tpuherd.ports import RpcRequest
-from tpuherd.remote.agent_channel import EVENT_BYTES_MAX, EVENTS_MAX, SLACK, Call, Multiplexer
+from tpuherd.remote.agent_channel import (
+    ERRORS,
+    EVENT_BYTES_MAX,
+    EVENTS_MAX,
+    SLACK,
+    Call,
+    Multiplexer,
+)
 from tpuherd_host.agent import frames
+from tpuherd_host.agent.state_machine.rpc_methods import __doc__ as reference
 
-BURST = 20
-PAUSE_S = 3.0
 FACTS_MAX = 64_000  #: characters of one event's facts
-EVENTS_APART = 40  #: of a hostile host: at most so many events, and one for this many messages
+EVENTS_MAX_EACH = 150  #: in the store, of a job with a hostile host
 STREAM_MAX = 5 << 20
-SCRIPTS = {
-    "gpt": Script(steps=2000, step_s=5.0),
-    "bert": Script(steps=100, step_s=5.0),
-}
 ATTEMPT = "gpt-0-a1-7kq"
 REPORT = {"step": 12, "total": 100, "saved": 10, "step_s": 1.5, "loss": 2.5, "time": 1.8e9,
           "resumed": 3, "restore_s": 2.0, "compile_s": 9.0, "best_step": 4, "saves": 2}  # fmt: skip
@@ -53,70 +65,144 @@ MESSAGES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def hostile_messages(dice: Random, many: int) -> Iterator[dict[str, Any]]:
-    """Altered ones; some are whole, but about somebody else's attempt."""
-    for _ in range(many):
-        message: Any = dice.choice(MESSAGES)
-        if dice.random() < 0.15:
-            message = message | {"id": f"x{dice.randrange(10**6)}", "phase": "running"}
-        while dice.random() < 0.85:
-            message = mutate(message, dice)
-            if not isinstance(message, dict):
-                message = {"event": message}
-        yield message
+#: Kinds of events, by the protocol's reference, and verbs that engines call.
+EVENTS = re.findall(r'(\w+) +\{"', str(reference).partition("Events (EVENT")[2])
+SOURCES = "".join(one.read_text() for one in Path(engine.__path__[0]).glob("*.py"))
+VERBS = re.findall(r'(?:call_agent\(\w+, |RpcRequest\(name=)"([\w.]+)"', SOURCES)
+ANSWERS = tuple(f"{word} {verb}" for verb in sorted({*VERBS}) for word in ("reply", "data"))
+KINDS = ("hello", *(f"event {name}" for name in sorted({*EVENTS})), *ANSWERS)
+CASES: tuple[tuple[str, ...], ...] = (*((one,) for one in KINDS), *combinations(KINDS, 2))
+PARTS = 20  #: so many seeds have all cases
+GRID = {"method": "grid", "parameters": {"lr": [1, 2]}, "metric": "loss"}
+SCRIPTS = {
+    "bert": Script(steps=60, step_s=10.0),
+    "late": Script(steps=6, step_s=10.0),
+    "*": Script(steps=20, step_s=5.0, metric="loss", hangs={1: 9}),
+}
 
 
-def lie_to_engine(seed: int, many: int) -> list[str]:
-    """What was wrong in a history in which one host of `gpt` sends so many messages."""
-    dice = Random(seed)
+@dataclass(kw_only=True)
+class Liars:
+    """The first hosts of some jobs, which lie in some kinds of messages."""
+
+    cases: Mapping[str, tuple[str, ...]]  #: kinds by job
+    dice: Random
+    verbs: dict[tuple[VirtualLink, int], str] = field(default_factory=dict)  #: of calls
+    told: Counter[str] = field(default_factory=Counter)  #: lies, by kind
+    sent: set[str] = field(default_factory=set)  #: kinds that agents send by themselves
+
+    def note_call(self, line: VirtualLink, piece: bytes) -> bool:
+        for frame in frames.FrameReader().feed(piece):
+            if frame.kind == frames.CALL:
+                self.verbs[line, frame.id] = str(frame.content["verb"])
+        return True
+
+    def alter(self, line: VirtualLink, piece: bytes) -> Iterator[bytes]:
+        """Yield what comes of a frame: lies in its place, and lies beside it."""
+        (frame,) = frames.FrameReader().feed(piece)
+        event = str(frame.content["event"]) if frame.kind == frames.EVENT else ""
+        verb = self.verbs.get((line, frame.id), "")
+        words = {frames.HELLO: "hello", frames.EVENT: f"event {event}", frames.DATA: f"data {verb}"}
+        kind = words.get(frame.kind, f"reply {verb}")
+        self.sent.add(kind)
+        job = line.machine.view.node.partition("-")[0]
+        lies = self.cases.get(job, ()) if line.machine.view.worker == 0 else ()
+        for one in lies:
+            if one == kind:
+                yield from self.tell(job, one, frame, frame.payload)
+            elif event and one.startswith("event "):
+                usual = [said for said in MESSAGES if f"event {said['event']}" == one] or [WORK]
+                content = {**self.dice.choice(usual), "event": one[6:]}
+                yield from self.tell(job, one, frame, json.dumps(content).encode())
+            elif one.startswith("data ") and kind == f"reply {one[5:]}":
+                piece_of_data = self.dice.randbytes(self.dice.choice([1, 2, 9000]))
+                yield from self.tell(job, one, frame, piece_of_data)
+        if kind not in lies:
+            yield piece
+
+    def tell(self, job: str, kind: str, frame: frames.Frame, usual: bytes) -> Iterator[bytes]:
+        """Yield lies of this kind, made of a usual payload: none, one, or many."""
+        dice, word = self.dice, kind.partition(" ")[0]
+        self.told[kind] += 1
+        for _ in range(dice.choice([0, 1, 1, 1, 20 if word == "event" else 2])):
+            if word == "data":
+                yield frames.pack_frame(frames.DATA, frame.id, mutate_bytes(usual, dice))
+            elif word == "reply" and dice.random() < 0.4:
+                error = dice.choice([*ERRORS, "busy", "taken", "dropped", WORDS["path"]])
+                said = alter_content({"error": error, "sentence": "x", "hint": "y"}, job, dice)
+                yield frames.pack_json(frames.FAIL, frame.id, said)
+            else:
+                said = alter_content(json.loads(usual), job, dice)
+                yield frames.pack_json(frame.kind, frame.id, said)
+
+
+def alter_content(content: Any, job: str, dice: Random) -> dict[str, Any]:
+    """Alter a message: it is about another's job, or what no one knows, or makes no sense."""
+    text = json.dumps(content).replace("gpt-0", f"{job}-0")
+    content = json.loads(text.replace(job, "bert") if dice.random() < 0.2 else text)
+    if "phase" in content and dice.random() < 0.4:
+        content |= {"phase": dice.choice(PHASES), "id": f"x{dice.randrange(10**6)}"}
+    while dice.random() < 0.6:
+        content = mutate(content, dice)
+    return content if isinstance(content, dict) else {"event": content}
+
+
+def lie_to_engine(seed: int, cases: Sequence[tuple[str, ...]]) -> tuple[list[str], Counter[str]]:
+    """Play a history with a job for each case, whose first host lies in these kinds of messages;
+    return what was wrong, and how often each lie was told. Two honest jobs must notice nothing: one
+    that runs, and one that is submitted meanwhile.
+    """
+    liars = Liars(cases={f"x{n}": case for n, case in enumerate(cases)}, dice=Random(seed))
 
     async def plot(play: EngineHarness) -> list[str]:
-        play.submit(SimJob(job="gpt", zones=("us-east5-a",)))
-        play.submit(SimJob(job="bert", zones=("us-east5-b",)))
-        await play.until(lambda: len(play.events("attempt.started")) == 2, 3600.0)
-        sent = 0
-        while sent < many:
-            machines = [one for one in play.sim.machines() if one.view.node.startswith("gpt")]
-            for message in hostile_messages(dice, BURST) if machines else ():
-                for line in list(machines[0].lines.values()):
-                    line.down.send(pack_odd(message))
-            sent += BURST
-            await play.advance(PAUSE_S)
-        found = [*play.troubles, *([] if play.lives == 1 else [f"{play.lives} engines"])]
-        await play.until(lambda: "bert-0" in play.sim.fleet.bucket.finished, 3600.0)
+        play.sim.fleet.called, play.sim.fleet.answered = liars.note_call, liars.alter
+        play.submit(SimJob(job="bert", zones=ZONES[:1]))
+        await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        for number, (job, kinds) in enumerate(liars.cases.items()):
+            sweep = GRID if number % 4 == 0 or "trial.begin" in "".join(kinds) else None
+            play.submit(SimJob(job=job, zones=ZONES[:1], sweep=sweep, checkpoint="gs://x/y",
+                               packed=True, limits={"stall_s": 60.0}))  # fmt: skip
+        await play.advance(300.0)
+        play.submit(SimJob(job="late", zones=ZONES[:1]))
+        finished = play.sim.fleet.bucket.finished
+        await play.until(lambda: {"bert-0", "late-0"} <= finished.keys(), 3600.0)
         await play.advance(120.0)
-        found += list(unharmed(play)) + list(bounded(play, many))
-        for job in ("gpt", "bert"):
+        found = [*play.troubles, *([] if play.lives == 1 else [f"{play.lives} engines"])]
+        found += [*unharmed(play, "bert"), *unharmed(play, "late"), *bounded(play, len(cases))]
+        found += [f"{kind} is not in the reference" for kind in liars.sent.difference(KINDS)]
+        for job in play.store.stored_jobs():
             play.down(job)
         if not await play.until(lambda: not play.sim.remains(), 1800.0):
             found.append(f"after down there is {play.sim.remains()}")
-        return found
+        return [f"{len(cases)} liars, seed {seed}: {one}" for one in found]
 
-    found: list[str] = perform(plot, seed=seed, scripts=SCRIPTS)
-    return found
-
-
-def pack_odd(message: dict[str, Any]) -> bytes:
-    """A frame; the JSON of our own packer refuses nothing that a hostile one would send."""
-    return frames.pack_json(frames.EVENT, 0, message)
+    found: list[str] = perform(plot, seed=seed, scripts=SCRIPTS, haste=5.0)
+    if found and len(cases) > 1:  # whose lies were they?
+        found += [f"{case}: {one}" for case in cases for one in lie_to_engine(seed, [case])[0]]
+    return found, liars.told
 
 
-def unharmed(play: EngineHarness) -> Iterator[str]:
-    """What the lies did to the other job, and to this machine."""
-    ended = [one.facts["verdict"] for one in play.events("attempt.ended") if one.job == "bert"]
+def lie_in_part(seed: int, many: int) -> list[str]:
+    """Tell the lies of one of PARTS of all cases."""
+    return lie_to_engine(seed, CASES[seed % PARTS :: PARTS])[0]
+
+
+def unharmed(play: EngineHarness, job: str) -> Iterator[str]:
+    """What the lies did to another job, and to this machine."""
+    ended = [one.facts["verdict"] for one in play.events("attempt.ended") if one.job == job]
     if ended != ["success"]:
-        yield f"bert ended {ended}"
-    if len({str(e.facts["bid"]) for e in play.events("bid.requested") if e.job == "bert"}) != 1:
-        yield "bert was given another node"
-    yield from (f"bert: {e.kind}" for e in play.events() if e.job == "bert" and "host." in e.kind)
+        yield f"{job} ended {ended}"
+    if len({str(e.facts["bid"]) for e in play.events("bid.requested") if e.job == job}) != 1:
+        yield f"{job} was given another node"
+    yield from (f"{job}: {e.kind}" for e in play.events() if e.job == job and "host." in e.kind)
     strays = list(play.folder.parent.glob("*pwned*"))
     yield from (f"{path} was written" for path in strays)
 
 
-def bounded(play: EngineHarness, many: int) -> Iterator[str]:
+def bounded(play: EngineHarness, liars: int) -> Iterator[str]:
     """What they left in the store."""
-    told = [event for event in play.events() if event.job != "bert"]
-    if len(told) > EVENTS_APART * (2 + many / 100):
+    told = [event for event in play.events() if event.job not in ("bert", "late")]
+    if len(told) > EVENTS_MAX_EACH * liars:
         yield f"{len(told)} events"
     yield from (
         f"{event.kind} has {len(json.dumps(dict(event.facts)))} characters"
@@ -124,7 +210,7 @@ def bounded(play: EngineHarness, many: int) -> Iterator[str]:
         if len(json.dumps(dict(event.facts))) > FACTS_MAX
     )
     logs = list((play.folder / "logs").iterdir())
-    if len(logs) > 2100:
+    if len(logs) > 2100 * liars:
         yield f"{len(logs)} logs"
 
 
@@ -225,8 +311,8 @@ def overfull(mux: Multiplexer, calls: list[Call]) -> Iterator[str]:
 
 
 def main() -> int:
-    many, bad = play_seeds({"engine": lie_to_engine, "protocol": garble_protocol})
-    print(f"{many} messages to an engine, {many} streams: {bad} findings")
+    many, bad = play_seeds({"engine": lie_in_part, "protocol": garble_protocol})
+    print(f"lies of {len(KINDS)} kinds, alone and in pairs; {many} streams: {bad} findings")
     return bool(bad)
 
 

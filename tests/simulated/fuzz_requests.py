@@ -2,13 +2,16 @@
 
 import json
 import random
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from tests.simulated.fuzz_values import (
+    FIELDS,
     HEADERS,
+    ODD_HEADERS,
     ODD_VALUES,
     ODD_WORDS,
     RAW_BODIES,
@@ -16,7 +19,9 @@ from tests.simulated.fuzz_values import (
     STROKES,
 )
 from tpuherd.catalogue import accelerators, discovery, runtimes, zones
+from tpuherd_sim.google_apis import routes as services
 from tpuherd_sim.google_apis.project import metadata_fingerprint
+from tpuherd_sim.handle import BATCH_ROUTES, TPU_ROUTES
 from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world import World
 
@@ -221,13 +226,13 @@ class RequestAuthor:
                 "network": "default",
                 "enableExternalIps": self.happens(0.7),
             },
-            "networkConfigs": [{"network": "default"}, {"network": "other"}],
+            "networkConfigs": [{"network": "default"}] * 2,
             "schedulingConfig": {
                 self.chance.choice(["spot", "preemptible", "reserved"]): self.happens(0.8)
             },
             "serviceAccount": {"email": "a@b", "scope": ["s"]},
             "shieldedInstanceConfig": {"enableSecureBoot": True},
-            "dataDisks": [{"sourceDisk": "projects/demo/zones/z/disks/d", "mode": 2}],
+            "dataDisks": [{"sourceDisk": f"projects/demo/zones/{zone}/disks/d", "mode": 2}],
         }
         for name in extras:
             if self.happens(0.08 if name == "networkConfigs" else 0.25):
@@ -382,6 +387,20 @@ class RequestAuthor:
             content = self.mutated(content)
         return self.sent(http, path, {}, content)
 
+    def door(self) -> Request:
+        """Something odd to any route of any of Google's hosts."""
+        route = self.chance.choice((*TPU_ROUTES, *services.ROUTES, *BATCH_ROUTES))
+        words = (*NAMES, "demo", "data", "us-central2-b", "9" * 5000, self.odd_word())
+        path = re.sub(
+            r"\{\w+\}", lambda _: quote(self.chance.choice(words), safe="?"), route.template
+        )
+        query = {self.chance.choice(FIELDS): self.chance.choice(words) for _ in range(2)}
+        body = {self.chance.choice(FIELDS): self.odd_value() for _ in range(2)}
+        made = self.sent(route.method, path, query, body)
+        kept = [name for name in ODD_HEADERS if self.happens(0.3)]
+        odd = {name: self.chance.choice(ODD_HEADERS[name]) for name in kept}
+        return replace(made, headers={**made.headers, **odd})
+
     def noise(self) -> Request:
         """A path that there is not, or nearly."""
         parts = [
@@ -401,5 +420,6 @@ KINDS: tuple[Callable[[RequestAuthor], Request], ...] = (
     RequestAuthor.weather,
     RequestAuthor.report,
     RequestAuthor.noise,
+    RequestAuthor.door,
 )
-KIND_WEIGHTS = (72, 10, 6, 10, 2)
+KIND_WEIGHTS = (72, 10, 6, 10, 2, 8)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tpuherd_sim.google_apis.routes import HOSTS
+
 Json = dict[str, Any]
 
 ODD_WORDS = (
@@ -22,6 +24,10 @@ RAW_BODIES = (
     b'{"a":NaN}', b'"text"', b"1", b'{"a":1}{', b'{"a":1,}', b"{'a':1}", b"\x00", b"a=b&c=d",
     b'{"description":"\\ud800"}', b'{"labels":{"a":1,"a":2}}', b"\xef\xbb\xbf{}", b"-" * 1000,
     b'{"a":' + b"9" * 5000 + b"}", b'{"a":1e99999}',
+    *(
+        b"--b\nContent-Type: application/http\n\n%s\n--b--" % part
+        for part in (b"GET /storage/v1/b/data HTTP/1.1\n\n{", b"PUT http://[/", b"PUT //x", b"")
+    ),
 )  # fmt: skip
 HEADERS: tuple[Mapping[str, str], ...] = (
     {},
@@ -31,7 +37,23 @@ HEADERS: tuple[Mapping[str, str], ...] = (
     {"content-type": "text/plain", "host": "tpu.googleapis.com"},
     {"x-goog-request-params": "parent=projects/demo", "host": ""},
 )
-
+#: Added now and then to requests to any route; the last is the server's, which has the bytes.
+ODD_HEADERS: Mapping[str, tuple[str, ...]] = {
+    "host": ("[", "nope.googleapis.com", *HOSTS),
+    "content-type": ("multipart/mixed; boundary=b", "multipart/x; boundary*=''%ff", "\xff"),
+    "x-http-method-override": ("GET", "patch", "PUT", "FOO"),
+    "range": ("bytes=0-" + "9" * 5000, "bytes=-"),
+    "content-range": ("bytes 0-0/1", "bytes */" + "9" * 5000),
+    "x-sim-content": (
+        '{"part": ["f", 1], "content": {"parts": [["f", 1]], "crc32c": "AAAAAA=="}}',
+    ),
+}
+#: Of queries and bodies.
+FIELDS = (
+    "name uploadType upload_id alt pageToken maxResults pageSize generation project filter "
+    "uploads rewriteToken matchGlob uploadId partNumber ifGenerationMatch policy bindings labels "
+    "metadata items sourceObjects allowed options contentType accountId permissions"
+).split()
 
 #: What the weather does in a fuzz; what orders a 5xx (http-error, unreachable-zone) is left out.
 STROKES: tuple[tuple[str, Json], ...] = (
@@ -115,7 +137,10 @@ SERVICE_CALLS: tuple[tuple[str, str, Mapping[str, str], Any], ...] = (
         "PUT",
         "/storage/v1/b/data/iam",
         {},
-        {"etag": "CA1=", "bindings": [{"role": "roles/storage.admin", "members": ["allUsers"]}]},
+        {
+            "etag": "AAAAAAAAAAE=",
+            "bindings": [{"role": "roles/storage.admin", "members": ["allUsers"]}],
+        },
     ),
     (
         "GET",
@@ -123,6 +148,15 @@ SERVICE_CALLS: tuple[tuple[str, str, Mapping[str, str], Any], ...] = (
         {"permissions": "storage.objects.get"},
         None,
     ),
+    ("PATCH", "/storage/v1/b/data", {}, {"labels": {"a": "b"}, "versioning": {"enabled": True}}),
+    ("GET", "/storage/v1/b/data/storageLayout", {}, None),
+    ("GET", "/storage/v1/b/data/o", {"maxResults": "1", "matchGlob": "a/**"}, None),
+    ("GET", "/storage/v1/b/data/o/x", {"generation": "1", "ifMetagenerationMatch": "1"}, None),
+    ("PATCH", "/storage/v1/b/data/o/x", {}, {"contentType": "a/b", "metadata": {"a": None}}),
+    ("POST", "/storage/v1/b/data/o/x/compose", {}, {"sourceObjects": [{"name": "y"}]}),
+    ("POST", "/storage/v1/b/data/o/x/rewriteTo/b/data/o/y", {"rewriteToken": "WyIiLDBd"}, {}),
+    ("POST", "/upload/storage/v1/b/data/o", {"uploadType": "resumable"}, {"name": "x"}),
+    ("PUT", "/upload/storage/v1/b/data/o", {"upload_id": "1"}, None),
     ("DELETE", "/storage/v1/b/data", {}, None),
     ("POST", "/v1/projects/demo/serviceAccounts", {}, {"accountId": "trainer"}),
     ("GET", "/v1/projects/demo/serviceAccounts", {"pageSize": "1"}, None),

@@ -54,7 +54,8 @@ class Asker:
         sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         request = Request(method=method, path=path, query=query, headers=headers or {}, body=sent)
         response = handle_request(self.world, request, self.now)
-        said = json.loads(response.body) if response.body else None
+        page = response.body.startswith((b"<", b"--"))  # no JSON: a page, or a batch
+        said = response.body.decode() if page else json.loads(response.body or b"null")
         return Answer(status=response.status, said=said, response=response)
 
     def get(self, target: str) -> Any:

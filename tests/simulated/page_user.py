@@ -21,7 +21,8 @@ from tpuherd.web.page_app import create_page_app
 from tpuherd.web.page_context import PageContext, PageServices, WorldControl
 
 TOKEN = "t0k3n-of-43-characters-as-the-server-makes-"
-RULES = AccessRules(token=TOKEN, port=4373)
+SESSION = "s3ss10n-of-one-process"
+RULES = AccessRules(token=TOKEN, session=SESSION, port=4373)
 HOST = "http://127.0.0.1:4373"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 

@@ -317,3 +317,48 @@ def test_metadata_copied_to_another_node_does_not_make_it_ours() -> None:
         assert ask(play, "GET", f"{NODES}/twin")["state"] == "READY"
 
     perform(plot, scripts=LONG)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("way", ["part", "zeros", "card", "zone", "request"])
+def test_no_stranger_becomes_a_host_of_a_running_job(way: str, early: bool) -> None:
+    """Whoever may create nodes may choose their names, and what their cards say: code and secrets
+    would be shipped there."""
+    bid = f"gpt-0-g1-{OWNER}"
+    name = {"part": f"{bid}-7", "zeros": f"gpt-0-g01-{OWNER}"}.get(way, "evil")
+    zone = "europe-west4-b" if way in ("zone", "request") else ZONE
+    place = f"/v2/projects/demo/locations/{zone}"
+
+    async def appear(play: EngineHarness) -> None:
+        if way == "request":
+            spec = {"parent": place[4:], "nodeId": "evil", "node": POD}
+            body = {"tpu": {"nodeSpec": [spec]}, "spot": {}}
+            ask(play, "POST", f"{place}/queuedResources", f"queuedResourceId={bid}", body)
+        else:
+            ask(play, "POST", f"{place}/nodes", f"nodeId={bid if way == 'zone' else name}", POD)
+        found = f"{place}/nodes/{bid if way == 'zone' else name}"
+        assert await play.until(lambda: ask(play, "GET", found)["state"] == "READY", 900.0)
+        if way == "card":
+
+            async def claim(cloud: Cloud) -> None:
+                there = await cloud.get_node(ZONE, name)
+                assert there is not None
+                card = {"bid": bid, "node": there.incarnation}
+                await cloud.write_card(ZONE, name, card_text(card))
+
+            await with_cloud(play, claim)
+
+    async def plot(play: EngineHarness) -> None:
+        if early:
+            await appear(play)
+        play.submit(SimJob(zones=(ZONE,)))
+        assert await play.until(lambda: len(launched(play)) == 1, 1800.0)
+        if not early:
+            await appear(play)
+        await play.advance(300.0)
+        (begun,) = play.events("attempt.launched")
+        assert len(begun.facts["boots"]) == 2, "of the one node that was requested"
+        assert {len(one.facts["hosts"]) for one in play.events("slot.prepared")} == {2}
+        assert not play.events("attempt.ended")
+
+    perform(plot, scripts=LONG)

@@ -371,6 +371,7 @@ def test_a_renewed_lease_never_expires() -> None:
         ("maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", False),
         ("maintenance-event", "NEVER_SEEN", False),
         ("shutdown", "TERM", True),
+        ("shutdown", "REBOOT", True),
     ],
 )
 def test_only_deadly_notices_stop_attempts(key: str, value: str, deadly: bool) -> None:
@@ -381,6 +382,32 @@ def test_only_deadly_notices_stop_attempts(key: str, value: str, deadly: bool) -
     play.open(2)
     play.ask(2, 1, "attempts")
     assert play.sent[2][-1].content["notices"] == {key: value}
+
+
+@pytest.mark.parametrize(
+    ("exit", "signal", "code"),
+    [(None, 15, "outside"), (None, 9, "outside"), (143, None, "outside"), (137, None, "outside"),
+     (75, None, ""), (None, 6, ""), (134, None, ""), (1, None, ""), (0, None, "")],
+)  # fmt: skip
+def test_an_end_by_a_signal_that_herd_did_not_send(
+    exit: int | None, signal: int | None, code: str
+) -> None:
+    for title, named in (("sudo pkill -f python3", True), ("ls", False)):
+        for late_s, stops in ((31.0, False), (1.0, True), (1.0, False)):
+            play = EngineHarness()
+            attempt(play)
+            play.ask(1, 8, "run", id="c-1", shell=title)
+            play.began("c-1")
+            play.pass_time(late_s)
+            if stops:
+                play.ask(1, 9, "halt", attempt="x-1")
+            play.ended("x-1", exit, signal)
+            work = play.state.works["x-1"]
+            assert work.code == ("" if stops else code)
+            known = named and late_s < 30.0 and not stops and (code or exit == 75)
+            if not stops:
+                why = f"w ran `{title}` on this host a moment before"
+                assert work.why == (why if known else "")
 
 
 def test_a_command_waits_for_its_reader_but_not_forever() -> None:
@@ -419,6 +446,31 @@ def test_engines_learn_when_users_last_ran_a_command() -> None:
     for _ in range(5):
         play.pass_time(10)
     assert 40 <= (unused_s() or 0) <= 50
+
+
+def test_a_host_that_stood_still_says_so_and_one_that_was_cut_off_does_not() -> None:
+    play = EngineHarness()
+    play.open(1, epoch=1)
+    play.ask(1, 6, "subscribe")
+
+    def pauses() -> list[dict[str, float]]:
+        play.open(2)
+        play.ask(2, 1, "attempts")
+        found: list[dict[str, float]] = play.last(2)["pauses"]
+        return found
+
+    play.now += 3600.0  # nothing runs, and nothing wakes it
+    play.ask(1, 7, "start", attempt="gpt-0-a1-me", argv=["x"], lease_s=9000.0)
+    play.began("gpt-0-a1-me")
+    for _ in range(9):
+        play.pass_time(10)
+    assert pauses() == []
+    play.now += 300.0  # frozen
+    play.pass_time(5)
+    (found,) = pauses()
+    assert 300 <= found["s"] <= 315 and found["ago_s"] <= 6
+    beats = [frame.content for frame in play.sent[1] if frame.content.get("event") == "heartbeat"]
+    assert [len(beat["pauses"]) for beat in beats][-1] == 1
 
 
 @pytest.mark.parametrize("boot", ["b", "another"])

@@ -1,17 +1,24 @@
 """`herd check --report`: what is in it, what is not, and that it works where nothing else does."""
 
 import json
+import re
 import resource
 import tarfile
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from tpuherd.checks.report import write_new_file
-from tpuherd.cli.main import run
+from tests.simulated.conftest import Herd, use_home
+from tpuherd.checks.machine_facts import Machine
+from tpuherd.checks.report import PRIVATE_FIELDS, write_report
 from tpuherd.clock import WallClock
 from tpuherd.errors import NotAllowed
+from tpuherd.history.event_kinds import EVENT_KINDS
+from tpuherd.jobfile.fields import FIELDS
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.project_access import ProjectScope, resolve_scope
@@ -19,7 +26,6 @@ from tpuherd.store.database import Database
 from tpuherd.store.log_store import LogHost, LogInfo, LogStore
 from tpuherd_host.agent.log_records import Record
 
-Herd = Callable[..., tuple[int, str, str]]
 NOW = WallClock().now()
 #: One in each place where a user's secret may be.
 CANARIES = {
@@ -32,29 +38,15 @@ USER = "adalovelace"
 MAIL = f"{USER}@example.org"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / USER
     folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def herd(home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Herd:
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "GOOGLE_CLOUD_PROJECT"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("USER", USER)
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("MY_API_KEY", CANARIES["variable"])
-    monkeypatch.chdir(home)
-
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
+    monkeypatch.chdir(folder)
+    return use_home(folder, monkeypatch)
 
 
 @pytest.fixture
@@ -149,6 +141,64 @@ def test_no_secret_is_in_it_and_what_helps_is(herd: Herd, world: ProjectScope, h
     assert (home / "r.tgz").stat().st_mode & 0o777 == 0o600
 
 
+#: How a secret may stand in any text.
+FORMS = ("--token {}", "git clone https://ann:{}@git.example/x.git", "https://{}@github.com/a/b",
+         "export WANDB_API_KEY={}", "password: {}", '{{"secret": "{}"}}', "curl -u bob:{} x.org",
+         "Authorization: Bearer {}", "postgresql://lab:{}@db.example/herd")  # fmt: skip
+
+
+def hide_in_each_text(value: Any, words: Iterator[str]) -> Any:
+    """The value with another secret in each of its texts, and in the names of its parts."""
+    if isinstance(value, dict):
+        return {f"{name} {next(words)}": hide_in_each_text(one, words)
+                for name, one in value.items()}  # fmt: skip
+    if isinstance(value, list):
+        return [hide_in_each_text(one, words) for one in value]
+    return f"{value} {next(words)}"
+
+
+def test_no_secret_of_any_field_fact_or_log_is_in_it(
+    herd: Herd, world: ProjectScope, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fields and kinds of events come from their tables: new ones are covered by themselves."""
+    canaries = [f"c4n4ry{number:04}q" for number in range(2000)]
+    left = iter(canaries)
+    words = (FORMS[number % len(FORMS)].format(next(left)) for number in count())
+    write_logs(world, home)
+    store = Database(world.store_folder, NOW)
+    for name, field in FIELDS.items():
+        value: Any = hide_in_each_text(yaml.safe_load(field.example), words)
+        if name in PRIVATE_FIELDS:
+            value = {f"X{number}": next(left) for number in range(3)}
+        store.put_job(StoredJob(
+            job=f"job-{name.replace('_', '-')}-x", goal=Goal.RUN, made_at=NOW, changed_at=NOW,
+            document={"name": "gpt", "accelerator": ["v4-8"], name: value},
+            who="grace@hopperdesk", user="barbara@liskovbox",
+        ))  # fmt: skip
+    for kind, about in EVENT_KINDS.items():
+        facts = {f"{name}_x": next(words) for name in (*about.facts, "")} | {"why": next(words)}
+        store.append_events([HistoryEvent(at=NOW, kind=kind, job="gpt", facts=facts)])
+    store.put_slot_messages({f"gpt-{number}": next(words) for number in range(9)})
+    for variable in ("DB_PASSWORD", "SOME_SECRET", "X_CREDENTIALS", "MY_AUTH", "GITLAB_TOKEN"):
+        monkeypatch.setenv(variable, value := next(left))
+        store.append_events([HistoryEvent(at=NOW, kind="engine.problem", facts={"why": value})])
+    store.close()
+    for log in ("engine.log", "engine.out"):
+        with (world.store_folder / log).open("a") as stream:
+            stream.writelines(f"{next(words)} at {home}/data\n" for _ in FORMS)
+            stream.write("of grace@hopperdesk and barbara\n")
+    herd("check", "--report", "r.tgz")
+    files = read_report(home / "r.tgz")
+    whole = "".join(f"{name}\n{text}\n" for name, text in files.items())
+    assert re.findall(r".{0,80}c4n4ry\d+.{0,20}", whole) == []
+    people = "grace hopperdesk barbara liskovbox".split()
+    assert [one for one in (*people, str(home)) if one in whole] == []
+    assert len(json.loads(files["jobs.json"])) == len(FIELDS) + 1, "no job is left out"
+    assert files["events.jsonl"].count("\n") > len(EVENT_KINDS)
+    assert "Left out: secrets, your code, values of variables" in files["README.txt"]
+    assert "jobs without values of env, labels, metadata and notify" in files["README.txt"]
+
+
 def test_json_and_status_are_those_of_herd_check(
     herd: Herd, world: ProjectScope, home: Path
 ) -> None:
@@ -196,12 +246,13 @@ def test_bad_input_is_refused_before_anything_is_written(
     assert (home / "there").read_text() == "mine"
 
 
-def test_a_file_that_does_not_fit_is_not_left_behind(tmp_path: Path) -> None:
+def test_a_file_that_does_not_fit_is_not_left_behind(home: Path) -> None:
+    machine = Machine(environ={"HOME": str(home)}, world=None, clock=WallClock())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
     try:
         with pytest.raises(NotAllowed, match="File too large"):
-            write_new_file(tmp_path / "r.tgz", b"x" * 1000)
+            write_report(home / "r.tgz", [], machine)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert list(tmp_path.iterdir()) == []
+    assert list(home.iterdir()) == []

@@ -1,11 +1,15 @@
 """What commands print in a fixed world, as the files in tests/scenarios/cli/json and text say."""
 
+import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tests.simulated.fixed_world import JOBS, FixedWorld, open_fixed_world
 from tests.simulated.golden_files import check_golden, check_no_other_files
@@ -83,6 +87,9 @@ WITHOUT = {
 }
 #: By file: lines whose tables and sentences people read.
 TEXTS = {
+    "events": ("events gpt", "events sad"),
+    "explain": ("explain sad",),
+    "logs": ("logs gpt", "logs sad"),
     "ls": ("ls",),
     "plan": ("engine plan", "engine plan gpt", "engine plan bert", "engine plan lost"),
     "status": tuple(f"status {job}" for job in JOBS),
@@ -99,6 +106,16 @@ def fixed(
         yield world
 
 
+def find_schema(command: str) -> Mapping[str, Any] | None:
+    """Return the schema of a command's JSON, if it has one."""
+
+    def plain(words: str) -> str:
+        return " ".join(word for word in words.split() if not word.isupper() and "=" not in word)
+
+    keys = [key for key in SCHEMAS if plain(key) == f"herd {plain(command)} --json"]
+    return SCHEMAS[keys[0]] if keys else None
+
+
 def file_name(command: str) -> str:
     return f"json/{command.replace(' --', '-').replace(' ', '-').lower()}.json"
 
@@ -111,6 +128,9 @@ def test_json_is_as_before(command: str, fixed: FixedWorld) -> None:
     status, out, err = fixed.run(*shlex.split(line))
     assert status == int(JSON[command][-1] if JSON[command][-1].isdigit() else 0), err
     check_golden(file_name(command), out)
+    if (schema := find_schema(command)) is not None:
+        for text in out.splitlines() if command in ("events", "logs") else [out]:
+            jsonschema.validate(json.loads(text), schema)
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -134,6 +154,8 @@ def test_every_command_with_json_has_a_file_or_a_reason() -> None:
     listed = {command.partition(" --")[0] for command in JSON}
     assert listed.isdisjoint(WITHOUT)
     assert found == listed | WITHOUT.keys(), "list it in JSON, or in WITHOUT with the reason"
+    without_schema = {command for command in JSON if find_schema(command) is None}
+    assert {command.partition(" ")[0] for command in without_schema} == {"sim"}
     check_no_other_files("json/*", [file_name(command) for command in JSON])
     check_no_other_files("text/*", [f"text/{name}.txt" for name in TEXTS])
 

@@ -2,7 +2,6 @@
 
 import json
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +9,19 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
+from tests.simulated.conftest import Herd, use_home
 from tpuherd.cli.job_options import JobArguments, parse_setting, read_job_input, shell_text
-from tpuherd.cli.main import run
 from tpuherd.errors import InvalidInput
 from tpuherd.jobfile.read_job import JobSpec, read_document
 from tpuherd.settings import project_settings
 
-Herd = Callable[..., tuple[int, str, str]]
 MAIL = "> **32 spot Cloud TPU v4 chips in zone us-central2-b**\n"
 
 
-@pytest.fixture
-def herd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Herd:
-    """A command's status, and what it says."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
+    return use_home(tmp_path, monkeypatch)
 
 
 def test_contexts_are_added_and_removed(herd: Herd, tmp_path: Path) -> None:
@@ -62,40 +48,6 @@ def test_contexts_are_added_and_removed(herd: Herd, tmp_path: Path) -> None:
     jsonschema.validate(listed, SCHEMAS["herd context list --json"])
     file = tmp_path / ".config/tpuherd/contexts.json"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "sentence"),
-    [
-        (("use", "x"), 4, "there is no context x: no contexts exist"),
-        (("add", "x"), 2, "a context needs a cloud"),
-        (("add", "x", "--world", "w", "--project", "p"), 2, "a project or a world, not both"),
-        (("add", "x", "--project", "p", "--way", "teleport"), 2, "'teleport' is not a route"),
-        (("add", "x", "--project", "p", "--account", "absent"), 2, "absent does not exist"),
-        (("grant", "--project", "p", "--zone", "us-central2-b"), 2, "give --zone, --type and"),
-        (("grant", "--project", "p", "--mail", "absent"), 2, "absent does not exist"),
-        (("grant", "--project", "p", "--mail", "empty"), 2, "the mail contains no grant"),
-        (
-            ("grant", "--project", "p", "--zone", "us-x1-a", "--type", "v4", "--tier", "spot"),
-            2,
-            "unknown zone us-x1-a",
-        ),
-        (
-            ("grant", "--project", "p", "--zone", "us-east5-a", "--type", "v9", "--tier", "spot"),
-            2,
-            "unknown type v9",
-        ),
-    ],
-)
-def test_invalid_input_changes_nothing(
-    herd: Herd, tmp_path: Path, words: tuple[str, ...], status: int, sentence: str
-) -> None:
-    (tmp_path / "empty").touch()
-    done = herd("context", *words)
-    assert done[0] == status
-    assert sentence in done[2]
-    assert done[2].count("\n") == 1
-    assert not (tmp_path / ".config/tpuherd/contexts.json").exists()
 
 
 def test_grants_from_a_mail_and_by_hand(herd: Herd, tmp_path: Path) -> None:
@@ -204,21 +156,3 @@ def test_words_of_a_command() -> None:
     for word in ("copies", "=3"):
         with pytest.raises(InvalidInput, match="write FIELD=VALUE"):
             parse_setting(word)
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("run",), "give a job: herd run FILE"),
-        (("run", "--name", "gpt"), "give a command"),
-        (("up",), "give a node: herd up FILE"),
-        (("down",), "name the jobs: herd down NAME…, or herd down --all"),
-        (("down", "gpt", "--all"), "name the jobs"),
-        (("stop",), "missing argument"),
-    ],
-)
-def test_invalid_options(herd: Herd, words: tuple[str, ...], sentence: str) -> None:
-    done = herd(*words)
-    assert done[0] == 2
-    assert sentence in done[2]
-    assert done[2].count("\n") == 1

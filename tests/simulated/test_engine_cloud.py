@@ -170,13 +170,17 @@ def test_only_requests_for_a_reservation_are_refused_by_it(tier: str) -> None:
 
 def test_impossible_requests_are_classified() -> None:
     async def main(user: User, bids: BidsApi) -> None:
-        for change, word in [
-            ({"type": "v5litepod-8"}, Refusal.CONFIGURATION),
-            ({"runtime": "no-such-runtime"}, Refusal.CONFIGURATION),
-            ({"zone": "mars-central1-a"}, Refusal.PERMISSION),
-        ]:
+        typo = replace(ORDER, network="nonet")
+        cases: list[tuple[dict[str, Any], NodeSpec, Refusal]] = [
+            ({"type": "v5litepod-8"}, ORDER, Refusal.CONFIGURATION),
+            ({"runtime": "no-such-runtime"}, ORDER, Refusal.CONFIGURATION),
+            ({"zone": "mars-central1-a"}, ORDER, Refusal.PERMISSION),
+            ({}, typo, Refusal.CONFIGURATION),
+            ({"kind": RequestKind.DIRECT}, typo, Refusal.CONFIGURATION),
+        ]
+        for change, order, word in cases:
             with pytest.raises(BidRefused) as refused:
-                await bids.submit_bid(an_ask(**change), ORDER)
+                await bids.submit_bid(an_ask(**change), order)
             assert refused.value.refusal is word, change
 
     with_bids(main)

@@ -13,6 +13,7 @@ from tests.simulated.engine_ports import EngineLife, Hosts
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
 from tpuherd.errors import OperationFailed
+from tpuherd.model.observed import Outlook
 from tpuherd.ports import Host, Link, RpcRequest, Stream
 from tpuherd.store.log_store import LogStore
 
@@ -90,7 +91,7 @@ def test_no_notice_is_lost_between_hello_and_subscription(moment_s: float) -> No
         life = asyncio.create_task(watch.run())
         await asyncio.sleep(LATE_S + HEARD_S)
         life.cancel()
-        return watch.status.deadly
+        return watch.status.outlook is Outlook.GONE
 
     assert perform(plot, scripts=LONG)
 

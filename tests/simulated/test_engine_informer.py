@@ -18,14 +18,14 @@ def test_quick_surveys_use_what_was_spared_and_no_minute_has_more_than_60_reads(
     clock, times = LoopClock(0.0), list[float]()
 
     class Counted:
-        async def survey_bids(self, zones: Collection[str]) -> Survey:
+        async def survey_bids(self, zones: Collection[str], known: object) -> Survey:
             times.append(clock.now())
             return replace(NOTHING, reads=PAGES)
 
     async def survey() -> None:
         cloud = cast(CloudPort, Counted())
         informer = Informer(
-            cloud, clock, zones=frozenset, seen=lambda: None, failed=lambda error: None
+            cloud, clock, zones=frozenset, bids=dict, seen=lambda: None, failed=lambda error: None
         )
         polling = asyncio.create_task(informer.poll_cloud())
         for quick in range(3):

@@ -13,6 +13,7 @@ from tpuherd_host.agent.state_machine.messages import TasksCleaned
 
 MIDDLE = {"*": Script(steps=40, step_s=5.0)}
 LONG = {"*": Script(steps=10_000, step_s=5.0, on_term="ignore")}
+SEEN_S_MAX = 75.0  #: until it is said that a host gives no sign of life
 GRACE_S, KILL_S, LOGS_S, DELETE_S = 30.0, 45.0, 120.0, 240.0
 
 
@@ -51,7 +52,10 @@ def test_an_attempt_unknown_to_its_agent_has_ended(hosts: list[int], boots: bool
 def test_an_agent_that_never_answers_is_disconnected_and_its_node_replaced() -> None:
     async def plot(play: EngineHarness) -> None:
         (_, machine) = await started(play)
+        begun = play.sim.clock.now()
         machine.stick(7200.0)
+        assert await play.until(lambda: bool(play.events("bid.unhealthy")), 120.0)
+        assert play.events("bid.unhealthy")[0].at - begun < SEEN_S_MAX
         assert play.engine is not None
         crew = play.engine._gang_client
         bid = str(play.events("bid.requested")[0].facts["bid"])

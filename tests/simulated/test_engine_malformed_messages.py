@@ -1,10 +1,13 @@
 """Malformed messages of hosts, once or repeatedly: the engine continues and reports them."""
 
 import json
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.hostile_words import mutate
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_hosts import Machine
 from tests.simulated.engine_jobs import SimJob
@@ -62,21 +65,6 @@ def test_no_malformed_agent_message_ends_the_engine(what: str) -> None:
     perform(plot, scripts=LONG)
 
 
-def test_a_host_that_invents_an_attempt_cannot_keep_its_node() -> None:
-    invented = {"event": "attempt", "id": "x1", "kind": "attempt", "phase": "running",
-                "slot": "gpt-0"}  # fmt: skip
-
-    async def plot(play: EngineHarness) -> bool:
-        play.submit(SimJob(zones=("us-east5-a",)))
-        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
-        say(play.sim.machines()[0], invented)
-        await play.advance(30.0)
-        play.down("gpt")
-        return await play.until(lambda: not play.sim.remains(), 600.0)
-
-    assert perform(plot, scripts={"*": Script(steps=2000, step_s=5.0)})
-
-
 def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
     async def plot(play: EngineHarness) -> tuple[int, list[str]]:
         play.submit(SimJob(zones=("us-east5-a",)))
@@ -89,6 +77,31 @@ def test_a_datagram_with_a_loss_of_400_digits_is_harmless() -> None:
 
     lives, what = perform(plot, scripts=LONG)
     assert (lives, what) == (1, ["loss in the report of a script"])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_malformed_events_of_one_job_do_not_keep_the_engine_from_another(seed: int) -> None:
+    """Events as a member of a lab could write them: those of the job itself, each altered."""
+    dice = Random(seed)
+
+    async def plot(play: EngineHarness) -> None:
+        for job in ("bad", "gpt"):
+            play.submit(SimJob(job=job, zones=("us-east5-a",), copies=2))
+        for kind in ("bid.granted", "attempt.started", "attempt.ended"):
+            assert await play.until(lambda of=kind: bool(play.events(of)), 3600.0)  # type: ignore[misc]
+            mine = [one for one in play.events() if one.job == "bad"]
+            altered = [(one, mutate(one.facts, dice)) for one in mine for _ in range(9)]
+            play.store.append_events(
+                [replace(one, facts=facts) for one, facts in altered if isinstance(facts, dict)]
+            )
+            play.kill()  # the next one reads it all
+        done = {"gpt-0", "gpt-1"}
+        assert await play.until(lambda: done <= {e.slot for e in play.events("slot.done")}, 7200.0)
+        assert play.troubles == []
+        assert {one.facts["attempt"] for one in play.events("attempt.launched")
+                if one.job == "gpt"} == {"gpt-0-a1-7kq", "gpt-1-a1-7kq"}  # fmt: skip
+
+    perform(plot, scripts=LONG)
 
 
 def test_an_unexpected_error_is_an_error_of_its_host() -> None:

@@ -8,6 +8,7 @@ from tests.simulated.engine_faults import cut
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Script
 from tpuherd.engine.informer import JITTER
+from tpuherd.planner.bid_status import OFF_S_MAX
 from tpuherd.planner.bidding import SILENT_LOOK_S
 from tpuherd_sim.tpu.durations import DURATIONS
 
@@ -61,3 +62,22 @@ def test_a_sudden_loss_is_seen_at_the_next_look(strike: Strike, look_s: float) -
     hosts that seem to answer run on is gone only when its request says so too."""
     times = react(strike)
     assert max(times) < look_s * (1 + JITTER) + THINKS_S, times
+
+
+@pytest.mark.parametrize("ends_s", [30.0, 10_800.0])
+def test_a_shutdown_that_nobody_explains_is_replaced_soon(ends_s: float) -> None:
+    """A preemption without a flag; the second node is asked for beside the first."""
+
+    async def plot(play: EngineHarness) -> float:
+        play.submit(SimJob(copies=1))
+        assert await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
+        await play.advance(60.0)
+        begun, before = play.sim.clock.now(), len(play.events("bid.accepted"))
+        node = str(play.events("attempt.started")[-1].facts["bid"])
+        play.sim.weather("preempt", target=node, notice_s=ends_s, flag=False)
+        await play.advance(20.0)
+        given_back = [one.facts["bid"] for one in play.events("bid.withdrawn")]
+        assert node not in given_back and not play.events("bid.notice_received")
+        return play.events("bid.accepted")[before].at - begun
+
+    assert perform(plot, scripts={"*": SLEEPER}) < OFF_S_MAX + THINKS_S

@@ -30,6 +30,11 @@ def verdicts(play: EngineHarness) -> list[str]:
     return [str(event.facts["verdict"]) for event in play.events("attempt.ended")]
 
 
+def until_more_starts(play: EngineHarness, starts: int) -> Any:
+    """Another engine has started."""
+    return play.until(lambda: len(play.events("engine.started")) > starts, 600.0)
+
+
 def test_a_second_engine_finds_the_lease_taken() -> None:
     async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(zones=ZONE))
@@ -69,6 +74,32 @@ def test_an_engine_that_lost_its_lease_stops_and_nothing_runs_twice() -> None:
         assert verdicts(play) == ["success"]
 
     perform(plot, scripts=LONG)
+
+
+@pytest.mark.parametrize("off_s", [10_800.0, -10_800.0])
+def test_an_engine_that_starts_with_a_wrong_clock_ends_nothing_and_writes_the_right_time(
+    off_s: float,
+) -> None:
+    """Three hours ahead or behind, as commands then are, too; then right again. What counts is what
+    has passed."""
+
+    async def plot(play: EngineHarness) -> list[str]:
+        play.elapsed = play.sim.clock.now
+        play.submit(SimJob(zones=ZONE, limits={"lifetime_s": 3600.0}))
+        await begun(play)
+        for by_s in (off_s, 0.0, -off_s):
+            play.kill()
+            play.clock.set(by_s)
+            play.submit(SimJob(job=f"bert{by_s:.0f}", zones=ZONE))
+            starts = len(play.events("engine.started"))
+            assert await until_more_starts(play, starts)
+            await play.advance(20.0)
+            (*_, begin) = play.events("engine.started")
+            assert abs(begin.at - play.sim.clock.now()) < 30.0
+        assert await play.until(play.met, 3600.0) and verdicts(play) == ["success"] * 4
+        return await play.close()
+
+    assert perform(plot, scripts=LONG) == []
 
 
 @pytest.mark.parametrize("away_s", [600.0, 86_400.0])

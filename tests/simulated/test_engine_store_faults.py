@@ -4,6 +4,7 @@ A failure names the command that plays its history again.
 """
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -11,13 +12,17 @@ from tests.simulated.engine_disk import DISK_FAULTS, fill_disk, tear_page
 from tests.simulated.engine_harness import EngineHarness, perform
 from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_storm import again, play
+from tpuherd.engine.loop import SAVE_S
+from tpuherd.engine.recover_store import SILENT_S
 from tpuherd.model.slots_and_plan import Goal
+from tpuherd.store.backup import DRAFT
+from tpuherd.store.set_aside import acknowledge_restoration
 
 SAMPLE = (
     ("run", 2, "full"), ("run", 7, "torn"), ("run", 400, "eio"), ("run", 700, "torn"),
-    ("preempted", 150, "torn"), ("preempted", 691, "torn"), ("preempted", 900, "full"),
+    ("preempted", 150, "torn"), ("preempted", 695, "torn"), ("preempted", 900, "full"),
     ("preempted", 1100, "eio"), ("up-and-down", 398, "torn"), ("up-and-down", 414, "torn"),
-    ("swept", 280, "torn"), ("swept", 325, "torn"), ("swept", 800, "torn"), ("swept", 1000, "full"),
+    ("swept", 280, "torn"), ("swept", 325, "torn"), ("swept", 805, "torn"), ("swept", 1000, "full"),
 )  # fmt: skip
 
 
@@ -53,24 +58,74 @@ def test_a_disk_fault_reaches_the_engine(how: str) -> None:
     perform(plot)
 
 
-def test_a_removed_job_does_not_return_when_the_store_is_damaged() -> None:
+async def damage(play: EngineHarness) -> None:
+    """The next statement of the engine meets a torn page; until the store has recovered."""
+
+    def fail(connection: sqlite3.Connection, statement: str) -> None:
+        play.stated = lambda connection, statement: None
+        raise tear_page(connection, play.folder, LEASE)
+
+    play.stated = fail
+    assert await play.until(lambda: bool(play.events("store.recovered")), 600.0)
+
+
+def test_after_a_restore_a_zone_that_does_not_answer_is_waited_for() -> None:
+    """The backup knows the job and not its node, which is there."""
+
     async def plot(play: EngineHarness) -> None:
         play.submit(SimJob(goal=Goal.IDLE, zones=("us-east5-a",)))
+        assert await play.until(play.met, 250.0), "before the engine makes the next backup"
+        assert play.sim.weather("unreachable-zone", zone="us-east5-a", **{"for": 2 * SILENT_S - 60})
+
+        await damage(play)
+        await play.advance(600.0)
+        created = [asked.name for asked in play.sim.asked if asked.creates]
+        assert created == ["gpt-0-g1-7kq"]
+
+    perform(plot)
+
+
+def test_nothing_is_requested_or_deleted_between_a_restore_and_its_acknowledgement() -> None:
+    """A job that was deleted after the backup would run again."""
+
+    async def plot(play: EngineHarness) -> None:
+        play.acknowledges = False
+        gone = SimJob(job="gone", goal=Goal.IDLE, zones=("us-east5-a",))
+        play.submit(gone)
+        play.submit(replace(gone, job="kept"))
         await play.until(play.met, 3600.0)
-        play.down("gpt")
-        await play.until(lambda: bool(play.events("bid.withdrawn")), 60.0)
-        assert play.sim.remains()  # its deletion takes a while
+        (play.folder / DRAFT).mkdir()  # no backup can be made any more
+        play.down("gone")
+        assert await play.until(lambda: not play.sim.nodes("gone-0"), 600.0)
+        play.said["gone"] = gone  # as the backup says
+        await damage(play)
+        (play.folder / DRAFT).rmdir()
+        play.submit(replace(gone, job="new"))
+        play.down("kept")
+        before = play.mutations()
+        await play.advance(1800.0)
+        assert play.mutations() == before
+        messages = play.store.slot_messages()
+        assert all("herd engine acknowledge" in messages[slot] for slot in ("new-0", "gone-0"))
+        play.down("gone")
+        acknowledge_restoration(play.store, play.folder)
+        assert await play.until(lambda: list(play.sim.nodes()) == ["new-0-g1-7kq"], 600.0)
 
-        def fail(connection: sqlite3.Connection, statement: str) -> None:
-            play.stated = lambda connection, statement: None
-            raise tear_page(connection, play.folder, LEASE)
+    perform(plot)
 
-        play.stated = fail
-        assert await play.until(lambda: bool(play.events("store.recovered")), 300.0)
-        assert len(play.events("job.submitted")) == 1
-        assert not play.store.stored_jobs()
-        assert await play.until(lambda: not play.sim.remains(), 600.0)
-        assert len(play.events("bid.requested")) == 1
+
+def test_a_job_that_is_done_does_not_run_again_after_a_restore() -> None:
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(job="held", goal=Goal.IDLE, zones=("us-east5-a",)))
+        play.submit(SimJob(zones=("us-east5-a",)))
+        assert await play.until(lambda: bool(play.events("slot.done")), 36_000.0)
+        await play.advance(SAVE_S)
+
+        await damage(play)
+        acknowledge_restoration(play.store, play.folder)
+        await play.advance(3600.0)
+        created = sorted(asked.name for asked in play.sim.asked if asked.creates)
+        assert created == ["gpt-0-g1-7kq", "held-0-g1-7kq"]
 
     perform(plot)
 

@@ -4,8 +4,9 @@ import gzip
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
+from tests.simulated.conftest import Herd, use_home
 from tests.unit.event_stories import START, StoryLog
-from tpuherd.cli.main import run
 from tpuherd.commands.log_windows import HEAD_BYTES, TAIL_BYTES
 from tpuherd.model.slot_history import Verdict
 from tpuherd.settings import project_access
@@ -26,14 +27,11 @@ from tpuherd_host.agent.log_records import Record
 FULL = "OSError: [Errno 28] No space left on device"
 GLOO = "JaxRuntimeError: UNKNOWN: Gloo AllGather failed: Connection reset by peer"
 FATAL = "Terminating process because the JAX distributed service detected fatal errors"
-Herd = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectScope:
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HERD_WORLD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    use_home(tmp_path / "home", monkeypatch)
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.chdir(tmp_path)
@@ -41,17 +39,12 @@ def scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProjectScope:
 
 
 @pytest.fixture
-def herd(scope: ProjectScope, capfd: pytest.CaptureFixture[str]) -> Herd:
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(("explain", *words))
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
+def explain(scope: ProjectScope, herd: Herd) -> Herd:
+    return partial(herd, "explain")
 
 
-def rows(herd: Herd, *words: str) -> list[dict[str, Any]]:
-    status, out, err = herd(*words, "--json")
+def rows(explain: Herd, *words: str) -> list[dict[str, Any]]:
+    status, out, err = explain(*words, "--json")
     assert status == 0, err
     found: list[dict[str, Any]] = json.loads(out)
     jsonschema.validate(found, SCHEMAS["herd explain NAME --json"])
@@ -61,9 +54,9 @@ def rows(herd: Herd, *words: str) -> list[dict[str, Any]]:
 # ---- files ---------------------------------------------------------------------------------------
 
 
-def test_a_file_is_explained(herd: Herd) -> None:
+def test_a_file_is_explained(explain: Herd) -> None:
     Path("train.log").write_text(f"step 1\n{FULL}\n{GLOO}\nTask 1 heartbeat timeout\n")
-    status, out, err = herd("./train.log")
+    status, out, err = explain("./train.log")
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].startswith("train.log: a disk of the host is full")
@@ -72,47 +65,47 @@ def test_a_file_is_explained(herd: Herd) -> None:
     assert lines[4].startswith("  rule: disk-full (skypilot#2778")
     assert lines[5:7] == ["What follows from a lost host:", lines[6]]
     assert lines[6].startswith("  line 4: another host ended, or was silent")
-    assert [(one["id"], one["role"], one["line"]) for one in rows(herd, "train.log")] == [
+    assert [(one["id"], one["role"], one["line"]) for one in rows(explain, "train.log")] == [
         ("disk-full", "cause", 2),
         ("peer-heartbeat", "consequence", 4),
     ]
 
 
-def test_a_healthy_log_is_no_failure(herd: Herd) -> None:
+def test_a_healthy_log_is_no_failure(explain: Herd) -> None:
     Path("train.log").write_text("step 1\nstep 2, 0 errors\n")
     said = "Nothing in train.log points to a known failure.\n"
-    assert herd("train.log") == (0, said, "")
-    assert rows(herd, "train.log") == []
+    assert explain("train.log") == (0, said, "")
+    assert rows(explain, "train.log") == []
     Path("train.log").write_text("step 1\nConfigError: no batch\n")
-    out = herd("train.log")[1]
+    out = explain("train.log")[1]
     assert out.splitlines()[1:] == [
         "The last line that sounds like an error:",
         "  | ConfigError: no batch",
     ]
 
 
-def test_only_a_lost_peer_is_no_cause(herd: Herd) -> None:
+def test_only_a_lost_peer_is_no_cause(explain: Herd) -> None:
     Path("train.log").write_text(f"{GLOO}\n")
-    out = herd("train.log")[1]
+    out = explain("train.log")[1]
     assert out.startswith("train.log: no log tells the cause, only that a host was lost: another")
 
 
-def test_each_file_of_a_folder_is_a_host(herd: Herd) -> None:
+def test_each_file_of_a_folder_is_a_host(explain: Herd) -> None:
     Path("logs/late").mkdir(parents=True)
     Path("logs/w0.log").write_text(f"step 1\n{GLOO}\n{FATAL}\n")
     with gzip.open("logs/late/w1.gz", "wt") as packed:
         packed.write(f"{FULL}\n")
     Path("logs/core").write_bytes(random.Random(1).randbytes(4000))
-    status, out, err = herd("logs")
+    status, out, err = explain("logs")
     assert (status, err) == (0, "herd explain: left out: logs/core is no text\n")
     assert out.splitlines()[1] == "  late/w1.gz, line 1"
     Path("logs/other").write_bytes(bytes(100))
-    assert herd("logs")[2].endswith("is no text, and 1 more like it\n")
+    assert explain("logs")[2].endswith("is no text, and 1 more like it\n")
     Path("logs/w8.log").touch()
-    assert herd("logs")[2].endswith("herd explain: logs/w8.log is empty\n")
+    assert explain("logs")[2].endswith("herd explain: logs/w8.log is empty\n")
     Path("logs/w9.log").touch()
-    assert herd("logs")[2].endswith("herd explain: logs/w8.log is empty, and 1 more\n")
-    found = rows(herd, "./logs")
+    assert explain("logs")[2].endswith("herd explain: logs/w8.log is empty, and 1 more\n")
+    found = rows(explain, "./logs")
     assert (found[0]["host"], found[1]["hosts"]) == ("late/w1.gz", ["w0.log"])
 
 
@@ -129,49 +122,49 @@ def test_each_file_of_a_folder_is_a_host(herd: Herd) -> None:
     ],
 )
 def test_what_can_not_be_read_is_one_sentence(
-    herd: Herd, name: str, status: int, sentence: str
+    explain: Herd, name: str, status: int, sentence: str
 ) -> None:
     Path("rubbish").write_bytes(random.Random(1).randbytes(4000))
     Path("zeros").write_bytes(b"step 1\n" + bytes(3))
     Path("empty-folder").mkdir()
     os.mkfifo("pipe")
     Path("cut.gz").write_bytes(gzip.compress(b"step 1\n" * 100)[:20])
-    done, out, err = herd(name)
+    done, out, err = explain(name)
     assert (done, out) == (status, "")
     assert err.startswith(f"herd explain: {sentence}") and err.count("\n") == 1
 
 
-def test_an_empty_or_half_damaged_log_is_said_to_be_so(herd: Herd) -> None:
+def test_an_empty_or_half_damaged_log_is_said_to_be_so(explain: Herd) -> None:
     Path("empty.log").touch()
-    assert herd("empty.log") == (
+    assert explain("empty.log") == (
         0,
         "Nothing in empty.log points to a known failure.\n",
         "herd explain: empty.log is empty\n",
     )
     whole = gzip.compress(random.Random(1).randbytes(300_000).hex().encode() + b"\n")
     Path("cut.gz").write_bytes(whole[:-4000])
-    status, _, err = herd("cut.gz")
+    status, _, err = explain("cut.gz")
     assert status == 0 and err.startswith("herd explain: cut.gz is damaged: only its first ")
 
 
-def test_the_middle_of_a_large_log_is_left_out_and_said(herd: Herd) -> None:
+def test_the_middle_of_a_large_log_is_left_out_and_said(explain: Herd) -> None:
     line = b"INFO the weather is fine, and nothing else is to be said\n"
     many = (HEAD_BYTES + TAIL_BYTES + (3 << 20)) // len(line)
     with Path("large.log").open("wb") as file:
         file.write(line * many + FULL.encode() + b"\n")
-    status, out, err = herd("large.log")
+    status, out, err = explain("large.log")
     assert (status, out.splitlines()[1]) == (0, f"  line {many + 1}")
     assert err == "herd explain: large.log is large: 3 MiB in the middle of it were not searched\n"
 
 
-def test_standard_input_is_explained(herd: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_explained(explain: Herd, monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.write(writer, f"{FULL}\n".encode())
     os.close(writer)
     kept = os.dup(0)
     os.dup2(reader, 0)
     try:
-        status, out, err = herd("-")
+        status, out, err = explain("-")
     finally:
         os.dup2(kept, 0)
         os.close(kept)
@@ -180,22 +173,22 @@ def test_standard_input_is_explained(herd: Herd, monkeypatch: pytest.MonkeyPatch
     assert out.startswith("standard input: a disk of the host is full")
 
 
-def test_rules_of_a_user_come_beside_the_known_ones(herd: Herd) -> None:
+def test_rules_of_a_user_come_beside_the_known_ones(explain: Herd) -> None:
     rule = {"id": "no-shards", "pattern": "no shards in (?P<at>.+)", "cause": "{at} is empty",
             "fix": "fill it"}  # fmt: skip
     Path("rules.json").write_text(json.dumps([rule]))
     Path("train.log").write_text("E: no shards in gs://x\n")
-    status, out, _ = herd("train.log", "--rules", "rules.json")
+    status, out, _ = explain("train.log", "--rules", "rules.json")
     assert (status, out.splitlines()[0]) == (0, "train.log: gs://x is empty")
     assert out.splitlines()[-1] == "  rule: no-shards"
-    assert rows(herd, "train.log") == []
+    assert rows(explain, "train.log") == []
     Path("rules.json").write_text(json.dumps([{**rule, "pattern": "("}]))
-    status, out, err = herd("train.log", "--rules", "rules.json")
+    status, out, err = explain("train.log", "--rules", "rules.json")
     assert (status, out) == (2, "")
     assert err.startswith("herd explain: rules.json: rule 1 (no-shards): pattern is no regular")
     for name, said in (("none.json", "can't be read: No such file"), ("train.gz", "is no text")):
         Path("train.gz").write_bytes(b"\xff\xfe")
-        status, _, err = herd("train.log", "--rules", name)
+        status, _, err = explain("train.log", "--rules", name)
         assert status == 2 and said in err and err.count("\n") == 1
 
 
@@ -247,29 +240,29 @@ def stored(scope: ProjectScope) -> Iterator[StoredRun]:
     yield StoredRun(scope)
 
 
-def test_the_cause_in_the_logs_of_all_hosts_of_a_job(herd: Herd, stored: StoredRun) -> None:
+def test_the_cause_in_the_logs_of_all_hosts_of_a_job(explain: Herd, stored: StoredRun) -> None:
     lost = f"step 1\n{GLOO}\n{FATAL}\n"
     stored.attempt(Verdict.FAILURE, {0: f"{FULL}\n"}, host="x", exit=1)
     stored.attempt(Verdict.FAILURE, {0: lost, 1: lost, 2: f"step 1\n{FULL}\n{lost}", 3: lost})
     stored.save()
     Path("gpt").mkdir()
     for name in ("gpt", "gpt-0"):
-        status, out, err = herd(name)
+        status, out, err = explain(name)
         assert (status, err) == (0, "")
         assert out.startswith("attempt 2 of gpt-0: a disk of the host is full")
         assert "  gpt-0/w2, line 2\n" in out and "`herd exec gpt-0 -- df -h`" in out
         assert "  gpt-0/w0, line 2; also gpt-0/w[1,3]: another host ended" in out
-    assert herd("gpt", "--attempt", "1")[1].startswith("attempt 1 of gpt-0: a disk")
-    assert [one["id"] for one in rows(herd, "gpt-0/w1")] == ["peer-socket"]
-    found = rows(herd, "gpt")
+    assert explain("gpt", "--attempt", "1")[1].startswith("attempt 1 of gpt-0: a disk")
+    assert [one["id"] for one in rows(explain, "gpt-0/w1")] == ["peer-socket"]
+    found = rows(explain, "gpt")
     assert {one["attempt"] for one in found} == {"gpt-0-a2-7kq"}
-    assert herd("./gpt")[2] == "herd explain: there is no log in gpt\n"
-    status, _, err = herd("gpt", "--attempt", "3")
+    assert explain("./gpt")[2] == "herd explain: there is no log in gpt\n"
+    status, _, err = explain("gpt", "--attempt", "3")
     assert status == 4 and "there is no log 3 of gpt, only 1-2" in err
-    assert herd("./gpt", "--attempt", "1")[0] == 2
+    assert explain("./gpt", "--attempt", "1")[0] == 2
 
 
-def test_what_only_the_engine_knows_counts(herd: Herd, stored: StoredRun) -> None:
+def test_what_only_the_engine_knows_counts(explain: Herd, stored: StoredRun) -> None:
     stored.attempt(
         Verdict.PREEMPTED, {0: "step 1\nSIGTERM caught at noon\n"}, why="x was preempted"
     )
@@ -279,47 +272,47 @@ def test_what_only_the_engine_knows_counts(herd: Herd, stored: StoredRun) -> Non
     )  # fmt: skip
     stored.attempt(Verdict.FAILURE, {1: f"{GLOO}\n"}, host="gpt-0-g1-7kq/w0", exit=137)
     stored.save()
-    found = rows(herd, "gpt", "--attempt", "1")
+    found = rows(explain, "gpt", "--attempt", "1")
     assert [(one["id"], one["role"]) for one in found] == [
         ("preempted", "cause"),
         ("sigterm", "also"),
     ]
     assert (found[0]["host"], found[0]["text"]) == ("gpt-0-g1-7kq", "x was preempted")
-    found = rows(herd, "gpt", "--attempt", "2")
+    found = rows(explain, "gpt", "--attempt", "2")
     assert [(one["id"], one["role"]) for one in found] == [
         ("killed", "cause"),
         ("peer-socket", "consequence"),
     ]
-    first = rows(herd, "gpt")[0]
+    first = rows(explain, "gpt")[0]
     assert (first["id"], first["host"]) == ("killed", "gpt-0/w0")
 
 
-def test_an_attempt_that_did_not_fail_is_not_explained(herd: Herd, stored: StoredRun) -> None:
+def test_an_attempt_that_did_not_fail_is_not_explained(explain: Herd, stored: StoredRun) -> None:
     stored.attempt(Verdict.SUCCESS, {0: f"{FULL}\n"})
     stored.attempt(Verdict.STOPPED, {0: f"{FULL}\n"}, why="you said so")
     stored.attempt(Verdict.FAILURE, {0: "step 1\n"}, why="it exited with 3")
     stored.attempt(None, {0: "step 1\n"})
     stored.save()
-    said = [herd("gpt", "--attempt", str(number))[1] for number in range(1, 5)]
+    said = [explain("gpt", "--attempt", str(number))[1] for number in range(1, 5)]
     assert said == [
         "Attempt 1 of gpt-0 succeeded.\n",
         "Attempt 2 of gpt-0 was stopped: you said so.\n",
         "Attempt 3 of gpt-0 ended: it exited with 3. No rule knows this failure.\n",
         "Attempt 4 of gpt-0 runs, and nothing in its logs points to a known failure.\n",
     ]
-    assert rows(herd, "gpt") == []
+    assert rows(explain, "gpt") == []
 
 
-def test_a_setup_after_the_last_attempt_is_explained(herd: Herd, stored: StoredRun) -> None:
+def test_a_setup_after_the_last_attempt_is_explained(explain: Herd, stored: StoredRun) -> None:
     stored.attempt(Verdict.FAILURE, {0: "step 1\n"})
     stored.story.now += 10
     stored.write_log("gpt-0-g1-7kq-setup-abc", {0: "E: Could not get lock /var/lib/dpkg/lock\n"},
                      kind=SETUP)  # fmt: skip
     stored.save()
-    assert herd("gpt")[1].startswith("the setup of gpt-0: a new host installs updates")
+    assert explain("gpt")[1].startswith("the setup of gpt-0: a new host installs updates")
 
 
-def test_of_many_slots_the_failed_ones_are_explained(herd: Herd, stored: StoredRun) -> None:
+def test_of_many_slots_the_failed_ones_are_explained(explain: Herd, stored: StoredRun) -> None:
     stored.attempt(Verdict.FAILURE, {0: "step 1\n"})
     shelf = LogStore(stored.scope.logs_folder)
     (about,) = shelf.list_logs()
@@ -327,25 +320,23 @@ def test_of_many_slots_the_failed_ones_are_explained(herd: Herd, stored: StoredR
     other = replace(about, id="gpt-1-a1-7kq", target="gpt-1", places=(place,))
     shelf.write_info(other)
     said = "Nothing in the logs of attempt 1 of {} points to a known failure.\n"
-    assert herd("gpt")[1] == said.format("gpt-0") + said.format("gpt-1")
+    assert explain("gpt")[1] == said.format("gpt-0") + said.format("gpt-1")
     writer = shelf.open_writer(other.id, place)
     writer.put(0, Record(stored.story.now, 2, f"{FULL}\n".encode()))
     writer.close()
-    assert herd("gpt")[1].startswith("attempt 1 of gpt-1: a disk of the host is full")
-    assert "gpt-0" not in herd("gpt")[1]
+    assert explain("gpt")[1].startswith("attempt 1 of gpt-1: a disk of the host is full")
+    assert "gpt-0" not in explain("gpt")[1]
 
 
-def test_without_a_store_the_logs_are_enough(herd: Herd, stored: StoredRun) -> None:
+def test_without_a_store_the_logs_are_enough(explain: Herd, stored: StoredRun) -> None:
     stored.attempt(Verdict.FAILURE, {0: f"{FULL}\n"})
-    assert herd("gpt")[1].startswith("attempt 1 of gpt-0: a disk of the host is full")
+    assert explain("gpt")[1].startswith("attempt 1 of gpt-0: a disk of the host is full")
     stored.attempt(Verdict.FAILURE, {0: "step 1\n"})
     said = "Nothing in the logs of attempt 2 of gpt-0 points to a known failure.\n"
-    assert herd("gpt")[1] == said
+    assert explain("gpt")[1] == said
 
 
-def test_status_and_why_show_cause_and_fix(
-    stored: StoredRun, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_status_and_why_show_cause_and_fix(herd: Herd, stored: StoredRun) -> None:
     stored.attempt(Verdict.FAILURE, {}, host="gpt-0-g1-7kq/w0", exit=1, lines=[FULL],
                    finding="disk-full", bid=stored.story.bid)  # fmt: skip
     stored.save()
@@ -353,43 +344,39 @@ def test_status_and_why_show_cause_and_fix(
     store.put_slot_messages({"gpt-0": "will be tried again soon"})
     store.close()
     for words in (("status", "gpt-0"), ("why", "gpt-0")):
-        assert run(words) == 0
-        out = capfd.readouterr().out
+        status, out, _ = herd(*words)
+        assert status == 0
         assert "  cause: a disk of the host is full" in out and "(disk-full)\n" in out
         assert "  fix: `herd exec gpt-0 -- df -h`" in out
-        assert run((*words, "--json")) == 0
-        told = json.loads(capfd.readouterr().out)
+        told = json.loads(herd(*words, "--json")[1])
         jsonschema.validate(told, SCHEMAS[f"herd {words[0]} NAME --json"])
         assert '"id": "disk-full"' in json.dumps(told)
 
 
-def test_why_explains_a_setup_that_failed(
-    stored: StoredRun, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_why_explains_a_setup_that_failed(herd: Herd, stored: StoredRun) -> None:
     line = "ERROR: Could not find a version that satisfies the requirement jax==99"
     hosts = [{"host": "gpt-0/w0", "exit": 1, "tail": ["Collecting jax", line]}]
     facts: dict[str, Any] = {"bid": stored.story.bid, "message": "pip failed", "hosts": hosts}
     stored.story.tell("slot.setup_failed", **facts, finding="pip-no-match")
     stored.save()
-    assert run(("why", "gpt-0")) == 0
-    assert "  cause: pip finds no jax==99: its name is wrong" in capfd.readouterr().out
+    assert "  cause: pip finds no jax==99: its name is wrong" in herd("why", "gpt-0")[1]
     stored.story.events.clear()
     stored.story.tell("slot.prepared", bid=stored.story.bid, code_digest="c", hosts=["x"])
     stored.save()
-    assert run(("why", "gpt-0")) == 0
-    assert "cause:" not in capfd.readouterr().out
+    status, out, _ = herd("why", "gpt-0")
+    assert status == 0 and "cause:" not in out
 
 
 def test_a_long_log_of_a_host_is_read_at_its_ends(
-    herd: Herd, stored: StoredRun, monkeypatch: pytest.MonkeyPatch
+    explain: Herd, stored: StoredRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tpuherd.commands.explain_job.HEAD_BYTES", 2000)
     monkeypatch.setattr("tpuherd.commands.explain_job.TAIL_BYTES", 4000)
     slow = "No GPU/TPU found, falling back to CPU\n"
     stored.attempt(Verdict.FAILURE, {0: slow + "well\n" * 2000 + FULL + "\n"})
-    _, out, err = herd("gpt")
+    _, out, err = explain("gpt")
     assert err == (
         "herd explain: the log of gpt-0/w0 is large: 0 MiB in the middle of it were not searched\n"
     )
     assert out.startswith("attempt 1 of gpt-0: a disk of the host is full")
-    assert [one["id"] for one in rows(herd, "gpt")] == ["disk-full"]
+    assert [one["id"] for one in rows(explain, "gpt")] == ["disk-full"]

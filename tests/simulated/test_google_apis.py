@@ -1,6 +1,7 @@
 """The parts of Storage, Service Usage, tokens and discovery that TPU users need."""
 
 import json
+import re
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -8,6 +9,7 @@ import pytest
 
 from tests.simulated.in_process_world import Asker
 from tpuherd.catalogue import discovery
+from tpuherd_sim.google_apis.bucket_access import HOST_HEADER
 from tpuherd_sim.model.world_codec import dump_world
 
 
@@ -236,3 +238,88 @@ def test_the_document_has_the_address_that_the_caller_used(world: Asker) -> None
 def test_there_is_no_document_of_an_unknown_api(world: Asker) -> None:
     assert world.ask("GET", "/$discovery/rest?version=v9").status == 404
     assert world.ask("GET", "/discovery/v1/apis/drive/v3/rest").status == 404
+
+
+# -- hosts, methods, batches ----------------------------------------------------------------------
+
+NODES, MINE = "/v2/projects/demo/locations/us-central2-b/nodes", "/storage/v1/b/mine"
+#: A path, and the hosts that serve it.
+SERVED = {
+    NODES: ("tpu", "us-east1-tpu"),
+    "/$discovery/rest?version=v1": ("tpu", "us-east1-tpu"),
+    "/compute/v1/projects/demo": ("compute", "www"),
+    "/storage/v1/b?project=demo": ("storage", "www"),
+    "/v1/projects/demo/serviceAccounts": ("iam",),
+    "/v1/projects/demo/services": ("serviceusage",),
+    "/v1/projects/demo": ("cloudresourcemanager",),
+    "/tokeninfo?access_token=x": ("oauth2", "www"),
+    "/discovery/v1/apis/tpu/v2/rest": ("discovery", "www"),
+    "/v2/projects/<b>/pods": (),
+}
+
+
+def test_a_path_belongs_to_hosts_and_an_unknown_one_is_a_page(world: Asker) -> None:
+    hosts = sorted({host for known in SERVED.values() for host in known} | {"logging"})
+    for path, known in SERVED.items():
+        addresses = {"127.0.0.1:8080": bool(known)}
+        addresses |= {f"{host}.googleapis.com:443": host in known for host in hosts}
+        for host, served in addresses.items():
+            answer = world.ask("GET", path, headers={"host": host})
+            assert answer.status == (200 if served else 404), (path, host)
+            assert served or "<title>Error 404 (Not Found)!!1</title>" in answer.said
+            assert "<b>/" not in str(answer.said)
+    assert world.ask("PUT", NODES).said.startswith("<!DOCTYPE html>")
+    assert world.ask("GET", "/sim/v1/nothing").message == "Method not found."
+
+
+def test_a_post_can_mean_another_method(world: Asker) -> None:
+    world.post("/storage/v1/b?project=demo", {"name": "mine"})
+    means_get = {**FORM, "x-http-method-override": "GET"}
+    for path, form in (
+        (f"{NODES}?prettyPrint=true", "pageSize=2"),
+        ("/compute/v1/projects/demo/zones?prettyPrint=true", "maxResults=1"),
+        ("/storage/v1/b?prefix=m", "project=demo"),
+    ):
+        said = world.ask("POST", path, raw=form.encode(), headers=means_get).said
+        assert said == world.get(f"{path}&{form}")
+    world.ask("POST", MINE, {"labels": {"a": "b"}}, headers={"x-http-method-override": "patch"})
+    assert world.get(MINE)["labels"] == {"a": "b"}
+
+
+def send_batch(world: Asker, *parts: str, path: str = "/batch", **headers: str) -> list[int]:
+    """Send a batch and return the statuses of its parts, or its own if it is refused."""
+    head = "--b\nContent-Type: application/http\nContent-ID: <x + {}>\n\n"
+    rows = [f"{head.format(number)}{part}\n" for number, part in enumerate(parts)]
+    headers["content-type"] = "multipart/mixed; boundary=b"
+    answer = world.ask("POST", path, raw="".join([*rows, "--b--"]).encode(), headers=headers)
+    found = re.findall(r"-ID: <response-x \+ (\d+)>\r\n\r\nHTTP/1.1 (\d+) \w", str(answer.said))
+    assert [int(number) for number, _ in found] == list(range(len(found)))
+    return [int(status) for _, status in found] or [answer.status]
+
+
+def test_each_part_of_a_batch_is_a_request_of_its_own(world: Asker) -> None:
+    create = 'POST /storage/v1/b?project=demo HTTP/1.1\nX-A: b\n\n{"name": "mine"}'
+    change = f'PATCH {MINE}\n\n{{"labels": {{"k": "é"}}}}'
+    far, nodes = f"GET https://www.googleapis.com{MINE}\n", f"GET {NODES}\nHost: evil\n"
+    wanted = [200, 409, 200, 200, 404, 200]
+    assert send_batch(world, create, create, change, far, "GET /no", nodes) == wanted
+    assert world.get(MINE)["labels"] == {"k": "é"}
+    world.post("/sim/v1/weather/http-error", {"http": 503, "method": "nodes.list", "times": 1})
+    assert send_batch(world, nodes, nodes, far) == [503, 200, 200]
+
+
+def test_a_batch_does_nothing_that_its_caller_may_not(world: Asker) -> None:
+    world.post("/storage/v1/b?project=demo", {"name": "mine"})
+    get, delete, path = f"GET {MINE}", f"DELETE {MINE}", "/batch/storage/v1"
+    forged = f"{get}\n{HOST_HEADER}: 7-0\n"  # a host that is gone has no rights
+    assert send_batch(world, get, forged, path=path) == [200, 200]
+    assert send_batch(world, get, forged, path=path, **{HOST_HEADER: "7-0"}) == [403, 403]
+    others = (f"GET {NODES}", "GET /sim/v1/weather", f"POST {path}", f"POST /upload{MINE}/o")
+    assert send_batch(world, *others, path=path) == [404] * 4
+    assert send_batch(world, *others) == [200, 404, 404, 404]
+    assert send_batch(world, get, others[0], host="storage.googleapis.com") == [200, 404]
+    assert send_batch(world, *[get] * 100, path=path) == [200] * 100
+    for bad in ("GET", "", "GET /é", "GET http://["):
+        assert send_batch(world, delete, bad, path=path) == [400]
+    assert send_batch(world, *[delete] * 101, path=path) == [400]
+    assert world.get(MINE)["name"] == "mine"

@@ -1,13 +1,20 @@
 """The parts of Compute that TPU users need: metadata, firewall rules, networks, zones."""
 
 import json
+import re
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.simulated.in_process_world import Asker
 from tpuherd.catalogue import regions
+from tpuherd_sim.google_apis.compute_lists import KINDS, ListedKind
+from tpuherd_sim.google_apis.pagination import paginate_items
+from tpuherd_sim.model.http_types import ApiError
 from tpuherd_sim.model.project_metadata import project_metadata
 from tpuherd_sim.model.world_codec import dump_world, load_world
 
@@ -222,6 +229,14 @@ def test_an_invalid_rule_is_refused(world: Asker, change: dict[str, Any]) -> Non
         ("name != default-allow-ssh", 3),
         ("name:SSH", 1),
         ("direction=EGRESS", 0),
+        ("name=default-allow-ssh AND direction=INGRESS", 1),
+        ("(name = a) OR (name = default-allow-rdp) AND (direction = INGRESS)", 1),
+        ("name:default-allow-R*", 1),
+        ("name=*-allow-i*", 2),
+        ("allowed.IPProtocol=tcp", 3),
+        ("disabled=false", 4),
+        ("NOT logConfig:enable", 0),
+        ('(name eq ".*(ssh|rdp)") (direction ne EGRESS)', 2),
     ],
 )
 def test_a_list_is_filtered(world: Asker, condition: str, found: int) -> None:
@@ -242,6 +257,66 @@ def test_an_invalid_page_token_is_refused(world: Asker, query: str) -> None:
     assert world.ask("GET", f"{FIREWALLS}?{query}").status == 400
 
 
+def test_a_list_is_in_the_order_asked_for(world: Asker) -> None:
+    names = [rule["name"] for rule in world.get(FIREWALLS)["items"]]
+    assert names == sorted(names)
+    world.wait(60)
+    world.post(FIREWALLS, {"name": "mosh", "allowed": [{"IPProtocol": "udp"}]})
+    newest = world.get(f"{FIREWALLS}?orderBy=creationTimestamp%20desc&maxResults=1")["items"]
+    assert [rule["name"] for rule in newest] == ["mosh"]
+    refused = world.ask("GET", f"{FIREWALLS}?orderBy=priority")
+    assert (refused.status, refused.reason) == (400, "invalid")
+
+
+NAMES = ("a", "b", "ab")
+ITEMS = [{"name": n, "parts": [{"n": m} for m in ms]} for n in NAMES for ms in ("", "a", "ab")]
+FIELDS, SIGNS = st.sampled_from(["name", "parts.n"]), st.sampled_from(["=", "!=", ":"])
+LEAVES = st.tuples(FIELDS, SIGNS, st.sampled_from([*NAMES, "a*", "*"]))
+JOINTS = st.sampled_from(["AND", "OR", "", "NOT"])
+TREES = st.recursive(
+    LEAVES, lambda below: st.tuples(JOINTS, st.lists(below, min_size=1, max_size=4)), max_leaves=20
+)
+
+
+def write_filter(tree: Any) -> str:
+    if len(tree) == 3:
+        return " ".join(tree)
+    if tree[0] == "NOT":
+        return f"NOT ({write_filter(tree[1][0])})"
+    return "(" + f") {tree[0]} (".join(map(write_filter, tree[1])) + ")"
+
+
+def is_match(tree: Any, item: Any) -> bool:
+    if len(tree) == 2:
+        parts = [is_match(one, item) for one in tree[1]]
+        return {"OR": any(parts), "NOT": not parts[0]}.get(tree[0], all(parts))
+    field, sign, wanted = map(str, tree)
+    values = [item["name"]] if field == "name" else [part["n"] for part in item["parts"]]
+    if sign == ":" and "*" not in wanted:
+        return any(wanted in value for value in values)
+    found = any(fnmatchcase(value, wanted) for value in values)
+    return found == (sign != "!=")
+
+
+@given(TREES)
+def test_any_filter_finds_what_a_naive_reading_finds(tree: Any) -> None:
+    found = paginate_items(ITEMS, {"filter": write_filter(tree)}).get("items", [])
+    assert found == [item for item in ITEMS if is_match(tree, item)]
+
+
+WORDS = st.sampled_from(["(", ")", "AND", "OR", "NOT", "name", "=", "!=", ":", "eq", "a", "'", '"'])
+
+
+@given(st.lists(WORDS, max_size=12).map(" ".join) | st.text() | st.just("(" * 500))
+def test_a_filter_is_understood_or_refused(text: str) -> None:
+    try:
+        found = paginate_items(ITEMS, {"filter": text}).get("items", [])
+    except ApiError as refused:
+        assert (refused.http, text in refused.message) == (400, True)
+    else:
+        assert found == ITEMS or re.search("[:=]| eq ", text)
+
+
 # -- networks and places --------------------------------------------------------------------------
 
 
@@ -249,9 +324,6 @@ def test_the_default_network_reaches_every_region(world: Asker) -> None:
     networks = world.get(f"{PROJECT}/global/networks")["items"]
     assert [network["name"] for network in networks] == ["default"]
     assert len(networks[0]["subnetworks"]) == len(regions())
-    for region in regions():
-        found = world.get(f"{PROJECT}/regions/{region}/subnetworks")["items"]
-        assert [one["name"] for one in found] == ["default"]
     here = f"{PROJECT}/regions/us-central2/subnetworks/default"
     assert world.get(here)["ipCidrRange"].endswith(".0.0/20")
 
@@ -276,9 +348,29 @@ def test_regions_and_zones_exist(world: Asker) -> None:
     assert len(zones) == sum(len(region.zones) for region in regions().values())
     assert len({zone["id"] for zone in zones}) == len(zones)
     assert world.get(f"{PROJECT}/zones/us-central2-b")["region"].endswith("/regions/us-central2")
-    assert world.get(f"{PROJECT}/regions/us-central2")["status"] == "UP"
-    assert world.ask("GET", f"{PROJECT}/zones/us-central2-x").status == 404
-    assert world.ask("GET", f"{PROJECT}/regions/mars").status == 404
+    refused = world.ask("GET", f"{PROJECT}/zones/mars/instances")
+    assert refused.message == "Invalid value for field 'zone': 'mars'. Unknown zone."
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.plural)
+def test_every_kind_is_listed_by_place(world: Asker, kind: ListedKind) -> None:
+    set_metadata(world, KEY)
+    rows: dict[str, Any] = {}
+    for place in kind.list_places():
+        path = f"{PROJECT}/{place}/{kind.plural}".replace("//", "/")
+        page = world.get(path)
+        rows[place] = page.get("items", [])
+        assert page["kind"] == f"compute#{kind.noun}List"
+        assert page["selfLink"].endswith(path)
+        assert world.ask("GET", f"{path}/none").status == 404
+        assert all(world.get(f"{path}/{one['name']}") == one for one in rows[place])
+    full = "firewall network operation region subnetwork zone".split()
+    assert any(rows.values()) == (kind.noun in full)
+    if kind.scopes[-1] in ("zones", "regions"):
+        page = world.get(f"{PROJECT}/aggregated/{kind.plural}")["items"]
+        assert {place: one.get(kind.plural, []) for place, one in page.items()} == rows
+        warned = {place for place, one in page.items() if "warning" in one}
+        assert warned == {place for place in rows if not rows[place]}
 
 
 # -- all of it ------------------------------------------------------------------------------------

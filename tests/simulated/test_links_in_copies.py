@@ -3,9 +3,11 @@
 import asyncio
 import os
 import stat
+import subprocess
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,17 +20,32 @@ from tpuherd.engine.engine_hosts import EngineHosts
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_failures import HostFailure
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
-from tpuherd.errors import HerdError
+from tpuherd.errors import DiskFilled, HerdError
 from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.ports import RpcRequest
 from tpuherd.store.log_store import LogStore
-from tpuherd.sync.copy_files import copy_from, copy_to, unpack_files
+from tpuherd.sync.copy_files import (
+    WriteLimit,
+    collect_paths,
+    copy_from,
+    copy_to,
+    unpack_files,
+)
 from tpuherd.sync.snapshot_store import Archive
-from tpuherd_host.agent.snapshots.manifest import UNHASHED, BadRows, pack_row, pack_rows
+from tpuherd_host.agent.snapshots.manifest import (
+    UNHASHED,
+    BadRows,
+    pack_row,
+    pack_rows,
+    parse_row,
+)
 from tpuherd_host.agent.snapshots.stream import StreamContent, encode_stream
+from tpuherd_host.agent.snapshots.tree import remove_known
+from tpuherd_host.agent.snapshots.tree_layout import find_destination
 
 KEY = "the user's own key\n"
 EVIL = "a key of the job\n"
+RIVALS = int(os.environ.get("HERD_RIVALS", "25"))  #: trees that a rival changes meanwhile
 WHEN = 1_500_000_000_000_000_000
 
 Entry = str | tuple[str] | None  #: a file's content, a link's target, a folder
@@ -39,6 +56,10 @@ TARGETS = st.sampled_from(
 )
 ENTRIES = st.one_of(st.just(EVIL), st.none(), TARGETS.map(lambda target: (target,)))
 TREES = st.dictionaries(PATHS, ENTRIES, min_size=1, max_size=5)
+VICTIMS = [  # what an old tree's rows may name
+    parse_row(pack_row(path, stat.S_IFREG | 0o644, 1, UNHASHED))
+    for path in (b"a", b"b", b"a/b", b"b/a", b"authorized_keys", b"a/authorized_keys")
+]
 
 
 def stream(entries: Mapping[str, Entry], home: Path) -> Callable[[], bytes]:
@@ -79,6 +100,172 @@ def all_facts(*folders: Path) -> dict[Path, tuple[int, int, bytes]]:
                path.read_bytes() if path.is_file() else b"")
         for folder in folders for path in (folder, *folder.rglob("*"))
     }  # fmt: skip
+
+
+#: Puts links to a home in the place of all folders below some others and takes them away again,
+#: as fast as it can, until it reads another line.
+RIVAL = """
+import contextlib, os, select, sys
+for line in sys.stdin:
+    home, *sides = line.split()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        for side in sides:
+            for above, folders, _ in os.walk(side):
+                for name in folders:
+                    path = os.path.join(above, name)
+                    with contextlib.suppress(OSError):
+                        if os.path.islink(path) or name.endswith(".aside"):
+                            continue
+                        os.rename(path, path + ".aside")
+                        os.symlink(home, path)
+                        os.stat(path)
+                        os.unlink(path)
+                    with contextlib.suppress(OSError):
+                        os.rename(path + ".aside", path)
+    sys.stdin.readline()
+    print("idle", flush=True)
+"""
+
+
+class Rival:
+    """A process that exchanges folders and links below a host's and our folders."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    @contextmanager
+    def swapping(self, home: Path, *sides: Path) -> Iterator[None]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(home, *sides, file=self._process.stdin, flush=True)
+        try:
+            yield
+        finally:
+            print(file=self._process.stdin, flush=True)
+            assert self._process.stdout.readline() == "idle\n"
+
+
+@pytest.fixture(scope="module")
+def rival() -> Iterator[Rival]:
+    words = [sys.executable, "-c", RIVAL]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield Rival(process)
+
+
+@settings(max_examples=RIVALS, deadline=None)
+@given(streams=st.lists(TREES, min_size=2, max_size=4), there=TREES)
+def test_no_rival_leads_a_collection_outside(
+    rival: Rival, streams: list[dict[str, Entry]], there: dict[str, Entry]
+) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        base = Path(temporary)
+        (host,) = herd(base, 1)
+        home, into = victim(base), base / "into"
+        into.mkdir()
+        for number, entries in enumerate((*streams, there)):
+            with suppress(HerdError, BadRows, OSError):
+                unpack_files(stream(entries, home), host.home, f"out{number}")
+                unpack_files(stream(entries, home), into, "w0")
+        before = all_facts(home) | {base: all_facts(base)[base]}
+        names = sorted(path.name for path in base.iterdir())
+        with rival.swapping(home, host.home, into):
+            for _ in range(2):
+                with suppress(HerdError, OSError):
+                    asyncio.run(collect_paths(["out0", "out0/*", "out?"], host, into, "w0"))
+            for entries in streams:
+                with suppress(HerdError, BadRows, OSError):
+                    unpack_files(stream(entries, home), into, "w0")
+        assert all_facts(home) | {base: all_facts(base)[base]} == before
+        assert sorted(path.name for path in base.iterdir()) == names
+
+
+@settings(max_examples=max(1, RIVALS // 3), deadline=None)
+@given(versions=st.lists(TREES, min_size=2, max_size=5), made=TREES)
+def test_no_rival_leads_what_arrives_on_a_host_outside(
+    rival: Rival, versions: list[dict[str, Entry]], made: dict[str, Entry]
+) -> None:
+    """Snapshots, of which environments are some; versions follow each other, and old ones go."""
+    with tempfile.TemporaryDirectory() as temporary:
+        base = Path(temporary)
+        rig, (host,) = ShipRig(base), herd(base, 1)
+        home = victim(base)
+        before = all_facts(home)
+        for entries in versions:
+            with suppress(HerdError, BadRows, OSError):
+                unpack_files(stream(entries, home), base, "code")
+            with suppress(HerdError, BadRows, OSError):
+                unpack_files(stream(made, home), host.home, "c")
+            with rival.swapping(home, host.home / "c"):
+                with suppress(HerdError, OSError):
+                    rig.ship([host])
+                with suppress(HerdError, OSError):
+                    asyncio.run(copy_to([base / "code"], "c", [host]))
+                spot = find_destination(Path(host.house), host.home, "c", force=True)
+                for old in spot.folder.iterdir():
+                    with suppress(OSError):
+                        remove_known(os.fsencode(old), os.fsencode(spot.dest), VICTIMS)
+        assert all_facts(home) == before
+
+
+def limit(folder: Path, *, size: int = 1000, entries: int = 1000, spared: int = 0) -> WriteLimit:
+    return WriteLimit(folder=folder, bytes_left=size, entries_left=entries, bytes_spared=spared)
+
+
+@pytest.mark.parametrize(
+    ("bound", "came"),
+    [
+        ({"size": 7}, {"a/1": "123", "a/2": "456"}),
+        ({"entries": 3}, {"a/1": "123", "a/2": "456"}),
+        ({"entries": 1}, {}),
+        ({"spared": 1 << 62}, {}),
+    ],
+)
+def test_a_copy_stops_at_its_limit_and_what_came_whole_stays(
+    tmp_path: Path, bound: dict[str, int], came: dict[str, str]
+) -> None:
+    entries: dict[str, Entry] = {"a": None, "a/1": "123", "a/2": "456", "a/3": "789"}
+    sent = stream(entries, tmp_path)
+    with pytest.raises(DiskFilled, match="stopped before it fills this machine's disk"):
+        unpack_files(sent, tmp_path, "w0", limit(tmp_path, **bound))
+    there = {
+        str(path.relative_to(tmp_path / "w0")): path.read_text()
+        for path in (tmp_path / "w0").rglob("*") if path.is_file()
+    }  # fmt: skip
+    assert there == came
+    assert not list(tmp_path.rglob(".herd-*"))
+
+
+def test_the_paths_of_a_collection_have_one_limit(tmp_path: Path) -> None:
+    free = limit(tmp_path, size=10)
+    for name in ("a", "b", "c"):
+        unpack_files(stream({name: "123"}, tmp_path), tmp_path, "w0", free)
+    with pytest.raises(DiskFilled):
+        unpack_files(stream({"d": "123"}, tmp_path), tmp_path, "w0", free)
+    assert sorted(path.name for path in (tmp_path / "w0").iterdir()) == ["a", "b", "c"]
+
+
+def test_a_limit_leaves_a_twentieth_of_what_is_free(tmp_path: Path) -> None:
+    disk = os.statvfs(tmp_path)
+    free = disk.f_bavail * disk.f_frsize
+    found = WriteLimit.from_free_disk(tmp_path)
+    assert found.bytes_left == pytest.approx(free * 0.95, rel=0.02)
+    assert found.bytes_left + found.bytes_spared == pytest.approx(free, rel=0.02)
+    with pytest.raises(DiskFilled):
+        found.count_bytes(found.bytes_left + 1)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pack_row(b"x", stat.S_IFLNK | 0o777, 1 << 40, UNHASHED, 1),  # would be read into memory
+        pack_row(b"x" * 5000, stat.S_IFREG | 0o777, 1, UNHASHED, 1),
+    ],
+)
+def test_rows_that_no_file_can_have_are_refused(tmp_path: Path, row: bytes) -> None:
+    blocks = [b"".join(encode_stream({"give": 0}, pack_rows([row]), [], lambda: 1)), b""]
+    with pytest.raises(BadRows):
+        unpack_files(lambda: blocks.pop(0), tmp_path, "w0")
 
 
 @settings(max_examples=300, deadline=None)

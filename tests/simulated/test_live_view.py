@@ -73,7 +73,7 @@ class ViewUser:
                 self.slots.pop(gone, None)
             self.jobs[row["job"]] = row
         for node in told["removed_nodes"]:
-            self.nodes.pop(node)
+            self.nodes.pop(node, None)  # it may have come and gone unseen
         self.nodes |= {row["node"]: row for row in told["nodes"]}
 
     def shown(self) -> Any:

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from time import time
 
@@ -12,8 +11,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
+from tests.simulated.conftest import Herd
 from tests.simulated.test_sample_store import sample, value
-from tpuherd.cli.main import run
 from tpuherd.model.samples import Series, SeriesName, SeriesPoint
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
@@ -22,19 +21,16 @@ from tpuherd.store.database import Database
 from tpuherd.store.sample_store import SampleStore
 from tpuherd.views.series_table import series_text
 
-Herd = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def herd(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
-    """A command's status and what it says; gpt has an hour of samples, new has none."""
+@pytest.fixture(autouse=True)
+def job_with_samples(world: Path, tmp_path: Path) -> None:
+    """Store an hour of samples of gpt."""
     scope = project_access.resolve_scope({"HOME": str(tmp_path)}, world=world)
     now = time()
     store = Database(scope.store_folder, now)
-    for job in ("gpt", "new"):
-        store.put_job(
-            StoredJob(job=job, goal=Goal.IDLE, document={"name": job}, made_at=now, changed_at=now)
-        )
+    store.put_job(
+        StoredJob(job="gpt", goal=Goal.IDLE, document={"name": "gpt"}, made_at=now, changed_at=now)
+    )
     store.close()
     samples = SampleStore(scope.store_folder)
     for row in range(60):
@@ -43,13 +39,6 @@ def herd(world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Herd
         names = [value("loss", at, loss), value("a\x1b[31mb", at, 1.0)]
         samples.put_samples([sample(at, chips=2)], names)
     samples.close()
-
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
 
 
 def test_values_of_scripts_are_shown_first(herd: Herd) -> None:
@@ -82,28 +71,6 @@ def test_csv_and_json_have_every_point(herd: Herd) -> None:
         ("", 60), ("gpt-0-g1-me/w0", 60),
     ]  # fmt: skip
     assert content[0]["points"][-1][1:] == [None, None, None]
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
-        (("gpt", "los"), 4, "no values of los for gpt in this time; there are a"),
-        (("gpt", "--since", "1s"), 4, "no values that its script reported for gpt in this time"),
-        (("new",), 4, "values are kept while its hosts are connected"),
-        (("other",), 4, "there is no job other"),
-        (("gpt", "--csv", "--json"), 2, "--csv and --json exclude each other"),
-        (("gpt", "--since", "soon"), 2, "'soon' is not a time"),
-        ((), 2, "name a job; `herd engine metrics` prints"),
-        (("-o", "x"), 2, "`herd metrics -o` was withdrawn; use herd engine metrics -o FILE"),
-        (("--alerts",), 2, "use herd engine metrics --alerts"),
-    ],
-)
-def test_what_is_not_there_is_said(
-    herd: Herd, words: tuple[str, ...], status: int, said: str
-) -> None:
-    got, out, error = herd("metrics", *words)
-    assert (got, out) == (status, "")
-    assert said in error
 
 
 def test_one_point_is_no_curve() -> None:

@@ -13,6 +13,7 @@ from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_ports import EngineLife
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.jobfile.notify_fields import NOTIFY
+from tpuherd.jobs.job_queries import why_as_json
 from tpuherd.model.trouble import NOTIFY as MESSAGES
 from tpuherd.notify.compose import Message
 from tpuherd.notify.outbox import REFUSED_S, SendProblem
@@ -206,3 +207,35 @@ def test_however_often_the_engine_is_killed_every_end_is_told(seed: int) -> None
 
     missing, lives = perform(plot, scripts=QUICK)
     assert not missing and lives > 3
+
+
+def test_commands_of_others_never_run_and_their_messages_wait_for_consent() -> None:
+    mail = {"host": "mail.example.com", "to": "bob@example.com"}
+
+    async def plot(play: EngineHarness) -> None:
+        inbox = Inbox(play)
+        play.send = inbox.send
+        documents = [{"run": "touch here", "kind": "command"}, mail]
+        play.submit(SimJob(job="bobs", notify=documents))
+        assert await play.until(lambda: bool(play.events("slot.done")), 3600.0)
+        await play.advance(120.0)
+        (told,) = play.events("notify.withheld")
+        assert told.job == "bobs" and told.facts["receivers"] == [
+            {"receiver": "command touch", "code": "command"},
+            {"receiver": "email to bob@example.com", "code": "others"},
+        ]
+        rows = why_as_json(play.store, play.clock.now(), "bobs")["withheld"]
+        assert "a command runs only in the account" in rows[0]["why"]
+        assert "ann@box" in rows[1]["why"] and "herd notify allow" in rows[1]["why"]
+        assert inbox.messages == []
+        play.kill()  # the next engine does not repeat it
+        await play.advance(120.0)
+        assert len(play.events("notify.withheld")) == 1
+        play.tells_others = True
+        play.submit(SimJob(job="more", notify=documents))
+        assert await play.until(lambda: bool(inbox.messages), 3600.0)
+        assert {title for _, title, _ in inbox.messages} == {"email to bob@example.com"}
+        (row,) = why_as_json(play.store, play.clock.now(), "bobs")["withheld"]
+        assert row["code"] == "command"
+
+    perform(plot, scripts=QUICK)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulated.page_user import TOKEN, PageUser, ToyWorld, page_user
+from tests.simulated.page_user import SESSION, TOKEN, PageUser, ToyWorld, page_user
 from tpuherd.web.access_token import NAME, kept_token
 
 Headers = dict[str, Any]
@@ -30,6 +30,8 @@ def run(folder: Path, check: Any) -> None:
         {"authorization": f"Basic {TOKEN}"},
         {"authorization": None, "cookie": f"herd_ui_4374={TOKEN}"},  # of another port
         {"authorization": None, "cookie": "herd_ui_4373=old"},
+        {"authorization": None, "cookie": f"herd_ui_4373={TOKEN}"},  # of an earlier version
+        {"authorization": f"Bearer {SESSION}"},
         {"authorization": None, "cookie": 'x="; herd_ui_4373'},
     ],
 )
@@ -54,9 +56,12 @@ def test_the_printed_address_leaves_a_cookie_that_opens_the_page(tmp_path: Path)
         first = await user.ask(f"/?token={TOKEN}", authorization=None)
         assert (first.status_code, first.headers["location"]) == (303, "/")
         cookie = first.headers["set-cookie"]
-        assert cookie.startswith(f"herd_ui_4373={TOKEN};")
+        assert cookie.startswith(f"herd_ui_4373={SESSION};") and TOKEN not in cookie
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
-        ours: Headers = {"authorization": None, "cookie": f"broken; a=b; herd_ui_4373={TOKEN}; c=d"}
+        ours: Headers = {
+            "authorization": None,
+            "cookie": f"broken; a=b; herd_ui_4373={SESSION}; c=d",
+        }
         shown = await user.ask("/", **ours)
         assert (shown.status_code, shown.text) == (
             200,

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from time import time
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.simulated.conftest import Herd, use_home
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
-from tpuherd.cli.main import run
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import CLOUD, ENGINE, STORE, TroubleRecord
@@ -21,17 +20,11 @@ from tpuherd.store.trouble_files import SIZE, TroubleStore
 from tpuherd.views.trouble_line import trouble_line
 from tpuherd_sim.model.http_types import Request
 
-Herd = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home of somebody who means Google Cloud, has a job there, and has not logged in."""
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HERD_WORLD"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG", "GCE_METADATA_HOST"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    use_home(tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
@@ -48,21 +41,11 @@ def google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def herd(google: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
-
-
 COMMANDS = (["why", "gpt"], ["status", "gpt"], ["ls"], ["events"])
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_missing_login_is_the_first_line(herd: Herd, words: list[str]) -> None:
+def test_a_missing_login_is_the_first_line(google: Path, herd: Herd, words: list[str]) -> None:
     status, out, _ = herd(*words)
     assert status == 0
     first, rest = out.split("\n", 1)

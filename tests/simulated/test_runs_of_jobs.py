@@ -8,11 +8,14 @@ from time import time
 import pytest
 
 from tests.unit.event_stories import StoryLog
+from tpuherd.cli import logs
 from tpuherd.cli.follow import FoldedLogPrinter
 from tpuherd.cli.main import run
 from tpuherd.clock import WallClock
+from tpuherd.commands import find_logs as finding
 from tpuherd.commands.console import Console
-from tpuherd.commands.find_logs import LogQuery, find_logs
+from tpuherd.commands.find_logs import JobEnds, LogFollower, LogQuery, find_logs
+from tpuherd.model.slot_history import Verdict
 from tpuherd.settings import project_access
 from tpuherd.settings.folders import logs_folder
 from tpuherd.store.database import Database
@@ -127,3 +130,49 @@ def test_following_shows_each_line_once(world: Path, tmp_path: Path) -> None:
     assert lines.count("gpt-[0-1]/w[0-7]: ValueError") == 1
     assert lines[-1] == "gpt-0/w[0-7]: again"
     assert len(lines) == 2 + 8 + 1
+
+
+def finished(story: StoryLog) -> StoryLog:
+    """A job that ran to its end, without its node."""
+    story.get(1, 1, 1)
+    story.launch(1, step=0)
+    story.end(Verdict.SUCCESS)
+    story.tell("slot.done", why="it has succeeded")
+    story.tell("bid.deleted", bid=story.bid)
+    return story
+
+
+def test_following_ends_with_the_job(
+    herd: Herd, world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = project_access.resolve_scope({"HOME": str(world.parent)}, world=world)
+    story, store = StoryLog(time() - 60), Database(scope.store_folder, time())
+    later = finished(story).events[-2:]
+    store.append_events(story.events[:-2])
+    ends = [JobEnds(target, scope) for target in ("gpt", "gpt-0/w0", "gpt-0-g1-7kq", "other")]
+    assert [one.are_over() for one in ends] == [False] * 4
+    store.append_events(later)
+    assert [one.are_over() for one in ends] == [True, True, True, False]
+    for one in ends:
+        one.close()
+    store.close()
+    monkeypatch.setattr(logs, "LAST_WORDS_S", 0.1)
+    write_log(world, "gpt-0-a1-xyz", "now\n", at=time() - 50)
+    shown = herd("logs", "gpt", "-f")
+    assert "gpt-0/w0: now" in shown and shown.endswith("herd logs: gpt has ended\n")
+
+
+def test_following_looks_at_what_may_grow(world: Path) -> None:
+    for number in range(1, 41):
+        shelf = write_log(world, f"gpt-0-a{number}-xyz", "now\n", at=1000.0 + number, workers=2)
+    shelf.write_info(LogInfo(id="c1", kind="command", title="t", target="gpt", started=1.0,
+                             places=(shelf.list_logs()[0].places[0],)))  # fmt: skip
+    follower = LogFollower(LogQuery(target="gpt"), shelf)
+    known = [log.about.id for log in follower.find_growing(0.0)]
+    assert known == ["c1", *sorted(["gpt-0-a39-xyz", "gpt-0-a40-xyz"] * 2)]
+    assert len(follower.find_growing(1.0)) == 5
+    write_log(world, "gpt-0-a41-xyz", "now\n", at=2000.0)
+    assert "gpt-0-a41-xyz" not in {log.about.id for log in follower.find_growing(1.5)}
+    grown = follower.find_growing(finding.FIND_S)
+    assert [log.about.id for log in grown].count("gpt-0-a41-xyz") == 1 and len(grown) == 5
+    assert len(follower.find_growing(finding.REST_S + 1)) == 82

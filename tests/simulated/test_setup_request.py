@@ -1,65 +1,27 @@
 """What `herd setup gcp` refuses before it asks the cloud, and what it makes of good input."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.simulated.conftest import Herd, use_home
 from tests.simulated.setup_user import OPTIONS, access
-from tpuherd.cli.main import run
 from tpuherd.errors import InvalidInput
 from tpuherd.exit_status import UNREACHED
 from tpuherd.project_setup.journal import journal_file
 from tpuherd.project_setup.read_request import is_wide, read_request
 
-Herd = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def herd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Herd:
-    """A command's status, and what it says; nothing listens at the address of its world."""
+@pytest.fixture(autouse=True)
+def silent_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose a world at whose address nothing listens."""
     facts = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 1, "pid": 1}
     (tmp_path / "world.json").write_text(json.dumps(facts))
-    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    use_home(tmp_path, monkeypatch)
     monkeypatch.setenv("HERD_WORLD", str(tmp_path))
-
-    def herd(*words: str) -> tuple[int, str, str]:
-        status = run(words)
-        said = capfd.readouterr()
-        return status, said.out, said.err
-
-    return herd
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--way", "teleport"), "'teleport' is not a route to a host"),
-        (("--from", "home"), "'home' is not an address range"),
-        (("--from", "203.0.113.7/24"), "has host bits set"),
-        (("--from", "2001:db8::1"), "is an IPv6 range, and TPU VMs have IPv4 addresses"),
-        (("--from", "192.168.1.5"), "192.168.1.5/32 is a private range"),
-        (("--way", "iap", "--from", "203.0.113.7"), "leave --from out"),
-        (("--way", "iap", "--mosh"), "mosh sends UDP to the host itself, which iap can't carry"),
-        (("--network", "My Net"), "'My Net' is not a network's name"),
-        (("--member", "ada"), "'ada' is not an account"),
-        (("--keys", "os-login"), "OS Login keeps keys by account"),
-        (("--api", "Storage!"), "'Storage!' is not the name of an API"),
-    ],
-    ids=str,
-)
-def test_bad_input_is_one_sentence(herd: Herd, words: tuple[str, ...], sentence: str) -> None:
-    status, out, err = herd("setup", "gcp", *words)
-    assert (status, out) == (2, "")
-    assert sentence in err
-    assert err.count("\n") == 1
 
 
 def test_a_cloud_out_of_reach_and_a_damaged_journal_are_a_sentence(

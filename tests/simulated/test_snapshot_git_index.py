@@ -351,3 +351,32 @@ def test_an_index_written_while_git_runs(
     found = snapshot_folder(tree.code, tree.archive, ENVIRONMENT)
     monkeypatch.undo()
     assert found.id == snapshot_folder(tree.code, Archive(tmp_path / "whole"), ENVIRONMENT).id
+
+
+def test_no_program_of_a_folder_runs_here(tmp_path: Path) -> None:
+    """A stranger's folder names programs in git's own settings."""
+    folder, ran = tmp_path / "code", tmp_path / "ran"
+    folder.mkdir()
+    evil = tmp_path / "evil"
+    evil.write_text(f"#!/bin/sh\necho $0 >>{ran}\ncat\n")
+    evil.chmod(0o755)
+    (folder / "train.py").write_text("1")
+    (folder / ".gitattributes").write_text("* filter=evil=x\n*.py filter=evil\n")
+    subprocess.run(["git", "init", "-q"], cwd=folder, env=ENVIRONMENT, check=True)
+    subprocess.run(["git", "add", "."], cwd=folder, env=ENVIRONMENT, check=True)
+    settings = ("core", "fsmonitor"), ('filter "evil"', "clean"), ('filter "evil=x"', "clean")
+    with (folder / ".git/config").open("a") as config:
+        for section, key in settings:
+            config.write(f"[{section}]\n{key} = {evil}\nrequired = true\n")
+    hooks = folder / ".git/hooks"
+    hooks.mkdir(exist_ok=True)
+    for hook in ("post-index-change", "post-checkout", "reference-transaction"):
+        (hooks / hook).symlink_to(evil)
+    (folder / "train.py").write_text("2")  # racy: as long as before, within the same second
+    stamp = (folder / ".git/index").stat().st_mtime_ns
+    os.utime(folder / "train.py", ns=(stamp, stamp))
+    environment = {**ENVIRONMENT, "GIT_CONFIG_COUNT": "0"}
+    assert b"train.py" in snapshot_git.list_files(folder, tmp_path / "empty", environment).found
+    snapshot_git.list_files(folder, tmp_path / "empty", environment, "-o")
+    assert snapshot_git.changed_paths(folder, environment) == {b"train.py"}
+    assert not ran.exists(), ran.read_text()

@@ -31,6 +31,7 @@ from tpuherd.jobfile import read_job
 from tpuherd.jobfile.grants import Allowance, Grant
 from tpuherd.jobfile.yaml_with_lines import YamlDocument, read_yaml
 from tpuherd.jobs import submit
+from tpuherd.jobs.job_queries import job_ending, load_scene
 from tpuherd.jobs.load_history import refused_zones
 from tpuherd.jobs.open_project import Session, job_event
 from tpuherd.jobs.remove import gone_events, not_yet_returned
@@ -39,6 +40,7 @@ from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.settings import project_access, project_settings
 from tpuherd.store.database import Database
 from tpuherd.sync.snapshot_store import open_archive
+from tpuherd.views.job_rows import job_row
 
 JOB = "name: gpt\naccelerator: v4-16\nrun: hostname -f\n"
 FACTS = {"project": "demo", "url": "http://127.0.0.1:1", "ssh_port": 2222, "pid": 1}
@@ -213,6 +215,25 @@ def test_stop_and_resume(rig: SubmitRig) -> None:
     with pytest.raises(InvalidInput, match="gpt is done"):
         submit.stop_job(rig.session.get_job("gpt"), rig.session)
         submit.resume_job(rig.session.get_job("gpt"), rig.session)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["without a node", "with its node"])
+def test_a_done_job_stays_done_when_it_is_stopped(rig: SubmitRig, kept: bool) -> None:
+    """`stop`, `resume`, `wait` and `ls` agree; a node that is kept is given back."""
+    rig.word(JOB)
+    if kept:
+        offer = {"zone": "us-central2-b", "type": "v4-16", "runtime": "r", "tier": "spot"}
+        about = {"generation": 1, "offer": offer, "node_digest": "d", "nodes": 1}
+        rig.tell("bid.requested", bid="gpt-0-g1-abc", **about)
+    rig.tell("slot.done")
+    assert submit.stop_job(rig.session.get_job("gpt"), rig.session) is kept
+    goal = Goal.GONE if kept else Goal.RUN
+    assert rig.session.get_job("gpt").goal is goal
+    with pytest.raises(InvalidInput, match="gpt is done"):
+        submit.resume_job(rig.session.get_job("gpt"), rig.session)
+    view = load_scene(rig.session.store, 9.0)
+    assert job_ending(view, "gpt") == (0, "gpt-0 is done")
+    assert job_row(view, "gpt")["phase"] == "done"
 
 
 @pytest.mark.parametrize("refusal", ["permission", "quota", "reservation"])

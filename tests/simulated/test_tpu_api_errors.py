@@ -1,7 +1,7 @@
 """Every refusal with Google's text, and nothing half done after one."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ NODES = f"{PLACE}/nodes"
 QUEUE = f"{PLACE}/queuedResources?queuedResourceId=q"
 LITE = {"acceleratorType": "v5litepod-8", "runtimeVersion": "v2-alpha-tpuv5-lite"}
 V6E = {"acceleratorType": "v6e-8", "runtimeVersion": "v2-alpha-tpuv6e", **SPOT}
+RESOURCE_INFO = "type.googleapis.com/google.rpc.ResourceInfo"
 EID = r" \[EID: 0x[0-9a-f]{1,16}\]"
 
 
@@ -41,284 +42,184 @@ def many(**params: Any) -> dict[str, Any]:
     return {"tpu": {"nodeSpec": [slot]}}
 
 
-#: method, path, body, HTTP status, status, a pattern that the message meets
-BAD: dict[str, tuple[str, str, Any, int, str, str]] = {
+#: Method, path, body, HTTP status, status, and a pattern that the message matches.
+Case = tuple[str, str, Any, int, str, str]
+INVALID = "INVALID_ARGUMENT"
+MISSING_NETWORK = f".*The resource 'projects/demo/global/networks/nonet' was not found{EID}"
+LABELS = "resource labels are invalid:"
+UNKNOWN = 'Invalid JSON payload received. Unknown name "{}"'
+ODD: dict[str, Case] = {
     "type not in the zone": (
-        "POST",
-        "/v2/projects/demo/locations/us-central1-b/nodes?nodeId=x",
-        LITE,
-        400,
-        "INVALID_ARGUMENT",
+        "POST", "/v2/projects/demo/locations/us-central1-b/nodes?nodeId=x", LITE, 400, INVALID,
         re.escape(
             "Cloud TPU received a bad request. The requested accelerator configuration for "
             'accelerator type, "v5litepod-8", could not be found in the zonal accelerator '
             'configurations for "us-central1-b".; the accelerator v5litepod-8 was not found in '
             "zone us-central1-b"
-        )
-        + EID,
+        ) + EID,
     ),
-    "type not in the zone, v1": (
-        "POST",
-        "/v1/projects/demo/locations/us-central2-b/nodes?nodeId=x",
-        {"acceleratorType": "v3-8", "tensorflowVersion": "tpu-vm-base"},
-        400,
-        "INVALID_ARGUMENT",
-        'CloudTpu received an invalid AcceleratorType, "v3-8" for zone "us-central2-b". Valid .*',
+    "TPU Node": (
+        "POST", "/v1/projects/demo/locations/us-central2-b/nodes?nodeId=x",
+        {"acceleratorType": "v4-8", "tensorflowVersion": "2.12.0"}, 400, "FAILED_PRECONDITION",
+        "Your request to provision TPU Node has been denied. .* TPU VM Architecture or contact .*",
     ),
     "zone without TPUs": (
-        "GET",
-        "/v2/projects/demo/locations/asia-northeast1-a/nodes",
-        None,
-        400,
-        "INVALID_ARGUMENT",
+        "GET", "/v2/projects/demo/locations/asia-northeast1-a/nodes", None, 400, INVALID,
         "Cloud TPU received a bad request. The requested zone "
         f'"asia-northeast1-a" is not supported.{EID}',
     ),
     "zone that is none": (
-        "GET",
-        "/v2/projects/demo/locations/mars-north1-a/nodes",
-        None,
-        403,
-        "PERMISSION_DENIED",
+        "GET", "/v2/projects/demo/locations/mars-north1-a/nodes", None, 403, "PERMISSION_DENIED",
         r"Permission denied on 'locations/mars-north1-a' \(or it may not exist\).",
     ),
     "another project": (
-        "GET",
-        "/v2/projects/other/locations/us-central2-b/nodes",
-        None,
-        403,
-        "PERMISSION_DENIED",
+        "GET", "/v2/projects/other/locations/us-central2-b/nodes", None, 403, "PERMISSION_DENIED",
         "Permission 'tpu.nodes.list' denied on resource .*projects/other.*",
     ),
-    "not found": (
-        "GET",
-        f"{NODES}/none",
-        None,
-        404,
-        "NOT_FOUND",
-        f"Resource '{PARENT}/nodes/none' was not found",
-    ),
+    "no id": ("POST", NODES, ONE_HOST, 400, INVALID, "node_id must be set."),
+    "bad id": ("POST", f"{NODES}?nodeId=a/b", ONE_HOST, 400, INVALID, "Invalid node .*"),
+    "upper-case id": ("POST", f"{NODES}?nodeId=N", ONE_HOST, 400, INVALID, ".*begin.*"),
+    "long id": ("POST", f"{NODES}?nodeId={'n' * 64}", ONE_HOST, 400, INVALID, "Invalid node id .*"),
+}  # fmt: skip
+#: What is not there: method, path, body, and the pattern.
+MISSING: dict[str, tuple[str, str, Any, str]] = {
+    "not found": ("GET", f"{NODES}/none", None, f"Resource '{PARENT}/nodes/none' was not found"),
     "queued resource not found": (
-        "DELETE",
-        f"{PLACE}/queuedResources/none?force=true",
-        None,
-        404,
-        "NOT_FOUND",
+        "DELETE", f"{PLACE}/queuedResources/none?force=true", None,
         f"Resource '{PARENT}/queuedResources/none' was not found",
     ),
-    "no such path": ("GET", f"/v2/{PARENT}/pods", None, 404, "NOT_FOUND", "Method not found."),
-    "no such version": ("GET", f"/v3/{PARENT}/nodes", None, 404, "NOT_FOUND", ".*"),
-    "no such method there": ("PUT", NODES, {}, 404, "NOT_FOUND", "Method not found."),
-    "alpha method in v2": (
-        "POST",
-        f"{NODES}/n:performMaintenance",
-        {},
-        404,
-        "NOT_FOUND",
-        "Method not found.",
+}  # fmt: skip
+QUERIES = {
+    "unknown query": (
+        "pagesize=3", f"{UNKNOWN.format('pagesize')}: Cannot bind query parameter.*",
     ),
-    "no runtime": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {"acceleratorType": "v4-8"},
-        400,
-        "INVALID_ARGUMENT",
-        "runtime_version must be set.",
+    "bad page size": ("pageSize=many", r"Invalid value at 'page_size' \(TYPE_INT32\), \"many\""),
+    "negative page size": ("pageSize=-1", ".*"),
+    "bad page token": ("pageToken=!", ".*token.*"),
+}  # fmt: skip
+NODE_BODIES: dict[str, tuple[Any, str]] = {
+    "no runtime": ({"acceleratorType": "v4-8"}, "runtime_version must be set."),
+    "no type": (
+        {"runtimeVersion": "tpu-vm-base"}, "accelerator_type or accelerator_config must be set.",
     ),
+    "no object": ([], ".*Root element.*"),
+}  # fmt: skip
+#: Added to the good body of a node.
+FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     "unknown runtime": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "runtimeVersion": "windows"},
-        400,
-        "INVALID_ARGUMENT",
+        {"runtimeVersion": "windows"},
         f'.*The runtime version "windows" could not be found.*{EID}',
     ),
-    "no type": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {"runtimeVersion": "tpu-vm-base"},
-        400,
-        "INVALID_ARGUMENT",
-        "accelerator_type or accelerator_config must be set.",
-    ),
     "type and config differ": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "acceleratorConfig": {"type": "V4", "topology": "2x2x2"}},
-        400,
-        "INVALID_ARGUMENT",
+        {"acceleratorConfig": {"type": "V4", "topology": "2x2x2"}},
         ".*do not name the same accelerator.",
     ),
     "both kinds of network": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "networkConfig": {}, "networkConfigs": [{}]},
-        400,
-        "INVALID_ARGUMENT",
-        ".*mutually exclusive.*",
+        {"networkConfig": {}, "networkConfigs": [{}]}, ".*mutually exclusive.*",
     ),
     "spot and reserved": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "schedulingConfig": {"spot": True, "reserved": True}},
-        400,
-        "INVALID_ARGUMENT",
-        ".*mutually exclusive.*",
+        {"schedulingConfig": {"spot": True, "reserved": True}}, ".*mutually exclusive.*",
     ),
-    "no id": ("POST", NODES, ONE_HOST, 400, "INVALID_ARGUMENT", "node_id must be set."),
-    "bad id": ("POST", f"{NODES}?nodeId=a/b", ONE_HOST, 400, "INVALID_ARGUMENT", "Invalid node .*"),
-    "upper-case id": ("POST", f"{NODES}?nodeId=N", ONE_HOST, 400, "INVALID_ARGUMENT", ".*begin.*"),
-    "long id": (
-        "POST",
-        f"{NODES}?nodeId={'n' * 64}",
-        ONE_HOST,
-        400,
-        "INVALID_ARGUMENT",
-        "Invalid node id .*",
+    "bad key of a label": (
+        {"labels": {"Big": "x"}}, f"{LABELS} key \"Big\" contains invalid character 'B' at index 0",
     ),
-    "bad label": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "labels": {"Big": "x"}},
-        400,
-        "INVALID_ARGUMENT",
-        'Label key "Big" must match .*',
+    "bad value of a label": (
+        {"labels": {"é": "ü", "a": "pt-r1.9"}},
+        f"{LABELS} value \"pt-r1.9\" contains invalid character '.' at index 5 for key \"a\"",
     ),
+    "label that begins with a digit": (
+        {"labels": {"1a": ""}}, f'{LABELS} key "1a" must start with a letter',
+    ),
+    "long label": ({"labels": {"a": "x" * 64}}, f"{LABELS} value .* is longer than 63 .*"),
+    "many labels": ({"labels": {f"k{n}": "" for n in range(65)}}, f"{LABELS} .* more than 64"),
     "long description": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "description": "x" * 513},
-        400,
-        "INVALID_ARGUMENT",
-        "description must have at most 512 characters.",
+        {"description": "x" * 513}, "description must have at most 512 characters.",
     ),
     "unknown field": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "acceleratortype": "v4-8"},
-        400,
-        "INVALID_ARGUMENT",
-        "Invalid JSON payload received. Unknown name \"acceleratortype\" at 'node': "
-        "Cannot find field.",
+        {"acceleratortype": "v4-8"},
+        f"{UNKNOWN.format('acceleratortype')} at 'node': Cannot find field.",
     ),
     "unknown field inside": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "schedulingConfig": {"spott": True}},
-        400,
-        "INVALID_ARGUMENT",
-        "Invalid JSON payload received. Unknown name \"spott\" at 'node.scheduling_config'.*",
+        {"schedulingConfig": {"spott": True}},
+        f"{UNKNOWN.format('spott')} at 'node.scheduling_config'.*",
     ),
     "alpha field in v2": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "autocheckpointEnabled": True},
-        400,
-        "INVALID_ARGUMENT",
-        'Invalid JSON payload received. Unknown name "autocheckpointEnabled" .*',
+        {"autocheckpointEnabled": True}, f"{UNKNOWN.format('autocheckpointEnabled')} .*",
     ),
     "wrong type": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "description": 5},
-        400,
-        "INVALID_ARGUMENT",
-        r"Invalid value at 'node.description' \(TYPE_STRING\), 5",
+        {"description": 5}, r"Invalid value at 'node.description' \(TYPE_STRING\), 5",
     ),
     "unknown enum": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "acceleratorConfig": {"type": "V99", "topology": "1x1"}},
-        400,
-        "INVALID_ARGUMENT",
+        {"acceleratorConfig": {"type": "V99", "topology": "1x1"}},
         r"Invalid value at 'node.accelerator_config.type' \(type.googleapis.com/"
         r'google.cloud.tpu.v2.AcceleratorConfig.Type\), "V99"',
     ),
+    "no such network": ({"networkConfig": {"network": "nonet"}}, MISSING_NETWORK),
+    "no such second network": ({"networkConfigs": [{}, {"network": "nonet"}]}, MISSING_NETWORK),
+    "no name of a network": ({"networkConfig": {"network": "projects/demo/x"}}, ".*/x' was not .*"),
+    "no such subnetwork": (
+        {"networkConfig": {"subnetwork": "nosub"}},
+        f".*'projects/demo/regions/us-central2/subnetworks/nosub' was not found{EID}",
+    ),
+    "subnetwork of another region": (
+        {"networkConfig": {"subnetwork": "regions/us-east1/subnetworks/default"}},
+        f".*'projects/demo/regions/us-east1/subnetworks/default' was not found{EID}",
+    ),
+    "no such account": (
+        {"serviceAccount": {"email": "gone@demo.iam.gserviceaccount.com"}},
+        f'.*Service account "gone@demo.iam.gserviceaccount.com" does not exist.{EID}',
+    ),
+    "disk of another zone": (
+        {"dataDisks": [{"sourceDisk": "projects/demo/zones/us-east1-c/disks/d"}]},
+        'data_disks: source_disk "projects/demo/zones/us-east1-c/disks/d" is no disk of zone .*',
+    ),
     "list for one": (
-        "POST",
-        f"{NODES}?nodeId=x",
-        {**ONE_HOST, "networkConfig": [{}]},
-        400,
-        "INVALID_ARGUMENT",
-        ".*Proto field is not repeating, cannot start list.",
+        {"networkConfig": [{}]}, ".*Proto field is not repeating, cannot start list.",
     ),
-    "no object": ("POST", f"{NODES}?nodeId=x", [], 400, "INVALID_ARGUMENT", ".*Root element.*"),
-    "unknown query": (
-        "GET",
-        f"{NODES}?pagesize=3",
-        None,
-        400,
-        "INVALID_ARGUMENT",
-        'Invalid JSON payload received. Unknown name "pagesize": Cannot bind query parameter.*',
-    ),
-    "bad page size": (
-        "GET",
-        f"{NODES}?pageSize=many",
-        None,
-        400,
-        "INVALID_ARGUMENT",
-        r"Invalid value at 'page_size' \(TYPE_INT32\), \"many\"",
-    ),
-    "negative page size": ("GET", f"{NODES}?pageSize=-1", None, 400, "INVALID_ARGUMENT", ".*"),
-    "bad page token": ("GET", f"{NODES}?pageToken=!", None, 400, "INVALID_ARGUMENT", ".*token.*"),
-    "multislice of one": (
-        "POST",
-        QUEUE,
-        many(nodeCount=1),
-        400,
-        "INVALID_ARGUMENT",
-        "node_count must be greater than 1.*",
-    ),
-    "two tiers": (
-        "POST",
-        QUEUE,
-        queue(spot={}, guaranteed={}),
-        400,
-        "INVALID_ARGUMENT",
-        ".*oneof field 'tier' is already set.*",
-    ),
+}  # fmt: skip
+QUEUE_BODIES: dict[str, tuple[Any, str]] = {
+    "multislice of one": (many(nodeCount=1), "node_count must be greater than 1.*"),
+    "two tiers": (queue(spot={}, guaranteed={}), ".*oneof field 'tier' is already set.*"),
     "two kinds of time": (
-        "POST",
-        QUEUE,
         queue(queueingPolicy={"validUntilDuration": "60s", "validAfterDuration": "6s"}),
-        400,
-        "INVALID_ARGUMENT",
         ".*oneof.*",
     ),
     "time in the past": (
-        "POST",
-        QUEUE,
         queue(queueingPolicy={"validUntilTime": "2020-01-01T00:00:00Z"}),
-        400,
-        "INVALID_ARGUMENT",
         ".*must be in the future.",
     ),
     "no duration": (
-        "POST",
-        QUEUE,
-        queue(queueingPolicy={"validUntilDuration": "an hour"}),
-        400,
-        "INVALID_ARGUMENT",
-        ".*google.protobuf.Duration.*",
+        queue(queueingPolicy={"validUntilDuration": "an hour"}), ".*google.protobuf.Duration.*",
     ),
     "other parent": (
-        "POST",
-        QUEUE,
         {"tpu": {"nodeSpec": [{**spec(), "parent": "projects/demo/locations/us-east1-d"}]}},
-        400,
-        "INVALID_ARGUMENT",
         ".*must be the parent of the queued resource.*",
     ),
     "node without a name": (
-        "POST",
-        QUEUE,
         {"tpu": {"nodeSpec": [{"parent": PARENT, "node": ONE_HOST}]}},
-        400,
-        "INVALID_ARGUMENT",
         ".*either node_id or multislice_params must be set.",
     ),
-    "no node": ("POST", QUEUE, {}, 400, "INVALID_ARGUMENT", "tpu.node_spec must be set."),
-}
+    "no node": ({}, "tpu.node_spec must be set."),
+    "no such network there": (
+        {"tpu": {"nodeSpec": [spec(networkConfig={"network": "nonet"})]}}, MISSING_NETWORK,
+    ),
+}  # fmt: skip
+
+
+def bad_cases() -> Iterator[tuple[str, Case]]:
+    yield from ODD.items()
+    for case, (method, path, body, text) in MISSING.items():
+        yield case, (method, path, body, 404, "NOT_FOUND", text)
+    for case, (query, text) in QUERIES.items():
+        yield case, ("GET", f"{NODES}?{query}", None, 400, INVALID, text)
+    bodies = {case: ({**ONE_HOST, **more}, text) for case, (more, text) in FIELDS.items()}
+    for case, (body, text) in (NODE_BODIES | bodies).items():
+        yield case, ("POST", f"{NODES}?nodeId=x", body, 400, INVALID, text)
+    for case, (body, text) in QUEUE_BODIES.items():
+        yield case, ("POST", QUEUE, body, 400, INVALID, text)
+
+
+BAD = dict(bad_cases())
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -359,6 +260,11 @@ def test_an_existing_resource_is_not_created_again(user: User) -> None:
         409,
         f"Resource '{PARENT}/nodes/n' already exists",
     )
+    (info,) = refused.said["error"]["details"]
+    assert info == {"@type": RESOURCE_INFO, "resourceName": f"{PARENT}/nodes/n"}
+    for name in (f"{PARENT}/nodes/none", f"{PARENT}/queuedResources/none"):
+        (info,) = user.ask("GET", f"/v2/{name}").said["error"]["details"]
+        assert info == {"@type": RESOURCE_INFO, "resourceName": name}
     user.queue()
     refused = user.ask("POST", QUEUE, queue())
     assert refused.status == 409 and refused.said["error"]["status"] == "ALREADY_EXISTS"

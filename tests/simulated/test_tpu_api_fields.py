@@ -6,6 +6,8 @@ import pytest
 
 from tests.simulated.tpu_user import ALPHA, ONE_HOST, PARENT, PLACE, POD, User
 
+NETWORKS = "/compute/v1/projects/demo/global/networks"
+
 
 @pytest.fixture
 def user() -> User:
@@ -67,6 +69,7 @@ def test_a_request_has_one_tier(user: User, tier: dict[str, Any], kind: str, spo
 
 def test_several_network_interfaces(user: User) -> None:
     cards = [{"network": "default", "enableExternalIps": True}, {"network": "second"}]
+    user.post(NETWORKS, {"name": "second"})
     user.post(f"{PLACE}/nodes?nodeId=n", {**POD, "networkConfigs": cards})
     user.wait(3600)
     node = user.node()
@@ -88,7 +91,13 @@ def test_several_network_interfaces(user: User) -> None:
     assert user.node()["networkConfig"] == user.node()["networkConfigs"][0]
 
 
-@pytest.mark.parametrize("network", ["default", "global/networks/default", "", None])
+OWN = "projects/demo/global/networks/default"
+URL = "https://www.googleapis.com/compute/v1"
+
+
+@pytest.mark.parametrize(
+    "network", ["default", "global/networks/default", OWN, f"{URL}/{OWN}", "", None]
+)
 def test_a_network_by_any_name(user: User, network: str | None) -> None:
     config: dict[str, Any] = {"enableExternalIps": True, "network": network}
     node = alpha(user, networkConfig=config)
@@ -97,6 +106,19 @@ def test_a_network_by_any_name(user: User, network: str | None) -> None:
         "network": "projects/demo/global/networks/default",
         "subnetwork": "projects/demo/regions/us-central2/subnetworks/default",
     }
+
+
+def test_what_a_world_cannot_look_up_counts_as_there(user: User) -> None:
+    user.post(NETWORKS, {"name": "own", "autoCreateSubnetworks": False})
+    own = alpha(user, "a", networkConfig={"network": "own", "subnetwork": "any"})
+    assert own["networkConfig"]["subnetwork"].endswith("regions/us-central2/subnetworks/any")
+    shared = {"network": "projects/host/global/networks/lab"}
+    account = {"email": "me@host.iam.gserviceaccount.com"}
+    node = alpha(user, "b", networkConfig=shared, serviceAccount=account)
+    subnetwork = "projects/host/regions/us-central2/subnetworks/lab"
+    assert node["networkConfig"] == {**shared, "subnetwork": subnetwork}
+    wrong = {"dataDisks": [{"sourceDisk": "d"}]}
+    assert user.ask("PATCH", f"{ALPHA}/nodes/b?updateMask=dataDisks", wrong).status == 400
 
 
 @pytest.mark.parametrize(
@@ -133,12 +155,10 @@ def test_a_custom_service_account(user: User) -> None:
     assert len(default["scope"]) == 6
 
 
-def test_v1_creates_nodes_and_changes_their_runtime(user: User) -> None:
+def test_v1_shows_nodes_and_changes_their_runtime(user: User) -> None:
     place = f"/v1/{PARENT}/nodes"
-    body = {"acceleratorType": "v4-8", "tensorflowVersion": "tpu-vm-v4-base", "network": "mine"}
-    user.post(f"{place}?nodeId=n", body)
-    user.wait(3600)
-    assert user.get(f"{place}/n")["network"].endswith("/mine")
+    user.ready()
+    assert user.get(f"{place}/n")["network"].endswith("/default")
     said = user.post(f"{place}/n:reimage", {"tensorflowVersion": "tpu-ubuntu2204-base"})
     assert user.get(f"{place}/n")["state"] == "REIMAGING"
     user.wait(3600)

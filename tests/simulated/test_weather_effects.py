@@ -337,6 +337,14 @@ def reboot(sky: Sky) -> None:
     before = [sky.host(worker).boot for worker in (0, 1)]
     sky.weather("reboot", target="pod/w1")
     assert [sky.host(worker).boot for worker in (0, 1)] == [before[0], before[1] + 1]
+    address = sky.host(0).external_ip
+    sky.weather("reboot", target="pod", soft_s="5s", change_ip="true")
+    assert [sky.host(worker).restarting for worker in (0, 1)] == [True, True]
+    assert [sky.host(worker).boot for worker in (0, 1)] == [before[0], before[1] + 1]
+    sky.wait(5.0)
+    assert [sky.host(worker).restarting for worker in (0, 1)] == [False, False]
+    assert [sky.host(worker).boot for worker in (0, 1)] == [before[0] + 1, before[1] + 2]
+    assert sky.host(0).external_ip not in (None, address)
 
 
 @effect("crash")

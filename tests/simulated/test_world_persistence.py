@@ -1,19 +1,24 @@
 """What a world keeps on disk: wherever it is cut off, the same world returns."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.hostile_words import mutate
 from tests.simulated.test_world_runtime import NODE, NODES, START, StandingClock, ask, fresh
+from tpuherd.errors import HerdError
+from tpuherd.settings.project_access import read_world_facts
 from tpuherd_sim import persistence as states
 from tpuherd_sim import state_dir
 from tpuherd_sim.handle import advance_world
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.world_codec import world_digest
 from tpuherd_sim.persistence import WorldStore
-from tpuherd_sim.state_dir import WorldError
+from tpuherd_sim.state_dir import WorldError, read_world_info
 
 WEATHER: tuple[tuple[str, str, Any], ...] = (
     ("POST", f"{NODES}?nodeId=a", NODE),
@@ -126,6 +131,24 @@ def test_a_damaged_line_is_named(place: Path) -> None:
     journal.write_bytes(b"\n".join(lines))
     with pytest.raises(WorldError, match=rf"{journal.name} is damaged in line 3"):
         WorldStore(place).load()
+
+
+def test_whatever_a_damaged_file_says_it_is_a_sentence(place: Path) -> None:
+    state, dice = WorldStore(place), Random(4)
+    state.save(lived(state).world)
+    good = json.loads((place / "snapshot.json").read_bytes())
+    facts = {"project": "demo", "url": "http://127.0.0.1:9", "ssh_port": 9, "pid": 1}
+    for number in range(300):
+        (place / "snapshot.json").write_text(json.dumps(mutate(good, dice)))
+        (place / "world.json").write_text(
+            json.dumps(mutate(facts, dice)) if number else "[" * 9_999
+        )
+        with suppress(WorldError):
+            WorldStore(place).load()
+        with suppress(HerdError):
+            read_world_facts(place)
+        with suppress(WorldError):
+            read_world_info(place)
 
 
 def test_a_long_journal_becomes_a_snapshot(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

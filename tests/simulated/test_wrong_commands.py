@@ -15,6 +15,7 @@ from tests.simulated.fixed_world import FixedWorld, open_fixed_world
 from tests.simulated.golden_files import check_golden, check_no_other_files
 from tests.simulated.wrong_commands import OWN, wrong_lines
 from tpuherd.cli.main import herd
+from tpuherd.exit_status import MISUSED
 
 NEAR = ("src/tpuherd/cli/*.py", "src/tpuherd/withdrawn.py", "tests/scenarios/cli/wrong/*")
 HEAD = click.Context(herd, info_name="herd")
@@ -34,11 +35,13 @@ def fixed(
 def test_mistakes_are_answered_with_a_sentence(name: str, fixed: FixedWorld) -> None:
     command = herd.get_command(HEAD, name)
     assert command is not None
-    text = ""
+    before, text = fixed.kept(), ""
     for line in wrong_lines(command, name):
-        status, _, err = fixed.run(*shlex.split(line))
+        status, out, err = fixed.run(*shlex.split(line))
+        assert status != MISUSED or out == "", line
         text += f"$ herd {line}\n{err}status {status}\n\n"
     check_golden(f"wrong/{name}.txt", text)
+    assert fixed.kept() == before
 
 
 def test_files_and_mistakes_belong_to_commands() -> None:

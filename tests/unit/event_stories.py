@@ -109,6 +109,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "bid.granted": {},
     "bid.ready": {},
     "bid.refused": {"refusal": "stockout", "message": "no"},
+    "bid.unhealthy": {"state": "silent", "code": "silent", "since": START},
+    "bid.healthy": {"code": "silent", "paused_s": 9.0},
     "bid.lost": {"cause": "preempted"},
     "bid.withdrawn": {},
     "bid.deleted": {},

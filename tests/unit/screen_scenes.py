@@ -129,9 +129,8 @@ def show_hostile(colour: bool, width: int) -> str:
 def show_why(colour: bool, width: int) -> str:
     view = build_view()
     cause = {"id": "disk-full", "cause": "a disk is full", "fix": "herd clean gpt-1"}
-    content = {"slots": view.states, "findings": {"gpt-1": cause}}
-    recent = [(f"{at} min ago", event) for at, event in enumerate(story_events())]
-    return why_screen(content, recent, current=False, colour=colour, width=width)
+    content = {"slots": view.states, "findings": {"gpt-1": cause}, "withheld": []}
+    return why_screen(content, current=False, colour=colour, width=width)
 
 
 def story_events() -> list[HistoryEvent]:

@@ -51,6 +51,8 @@ FOLDERS = ("tpuherd", "tpuherd/cli", "tpuherd_host", "tpuherd_host/agent")
         ("--world w exec pod", True),
         ("--world exec sim", False),
         ("-q -v logs pod", True),
+        ("logs pod -f", False),
+        ("-q logs --follow pod --tail 3", False),
         ("sim start", False),
         ("sim exec", False),
         ("engine daemon status", True),
@@ -71,20 +73,16 @@ def test_every_daemon_command_exists() -> None:
     assert {OWN_COMMAND} | there | others | set(HIDDEN) == launcher.IN_DAEMON
 
 
-def test_a_request_arrives_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ü")
-    monkeypatch.setenv("HERD_WORLD", "a=b")
-    monkeypatch.setenv("SECRET", "not for the keeper")
+def test_a_request_arrives_as_it_was_written() -> None:
+    environ = {"HOME": "/home/ü", "HERD_WORLD": "a=b", "LANG": "\udcff", "SECRET": "not for it"}
     words = ["exec", "pod", "", "-c", "echo 'a=b'\n", "\udcff"]
-    sent = launcher.encode_request(words, b"/where/\xff")
+    sent = launcher.encode_request(words, b"/where/\xff", environ)
     assert request_length(sent) == len(sent) - LENGTH
     request = decode_request(sent[LENGTH:])
     assert request.arguments == tuple(words)
     assert request.stamp == install_stamp(tpuherd.__version__)
     assert bytes(request.folder) == b"/where/\xff"
-    assert request.environ["HOME"] == "/home/ü"
-    assert request.environ["HERD_WORLD"] == "a=b"
-    assert "SECRET" not in request.environ
+    assert request.environ == {name: environ[name] for name in ("HOME", "HERD_WORLD", "LANG")}
 
 
 @pytest.fixture
@@ -112,7 +110,7 @@ def test_daemon_commands_run_once(signals: None) -> None:
             return sent
 
     with Quick(fileno=here.detach()) as connection:
-        assert launcher.send_request(connection, launcher.encode_request(["exec"], b"/")) == 7
+        assert launcher.send_request(connection, launcher.encode_request(["exec"], b"/", {})) == 7
 
 
 def test_a_reinstalled_herd_has_another_version(
@@ -324,7 +322,7 @@ def test_a_closed_connection_is_no_longer_watched() -> None:
         theirs.setblocking(False)
         number = theirs.fileno()
         with ours:
-            request = launcher.encode_request(["--version"], b"/")
+            request = launcher.encode_request(["--version"], b"/", {})
             socket.send_fds(ours, [request], [writing] * 3)
             answer = loop.run_in_executor(None, read_all, ours)
             await Daemon(WallClock(), 60.0).handle_connection(theirs)

@@ -1,5 +1,6 @@
 """The engine's pure parts: refusals, agent messages, a gang's variables, the history codec."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from tpuherd.cloud.state_mapping import NODES, REQUESTS, classify_refusal, node_
 from tpuherd.engine import agent_updates, gang_env
 from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
 from tpuherd.history.apply_event import apply_event
-from tpuherd.model.observed import HostRun, HostStatus, NodeState, RequestState, RunState
+from tpuherd.model.observed import (
+    HostRun,
+    HostStatus,
+    NodeState,
+    Outlook,
+    RequestState,
+    RunState,
+)
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent, Launch, Refusal
 from tpuherd.planner.step_events import checkpoint_facts
@@ -195,14 +203,40 @@ def test_a_deadly_notice_remains() -> None:
     host = HostStatus(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0)
     assert agent_updates.apply_notice(host, "preempted", "FALSE", 1.0) == host
     doomed = agent_updates.apply_notice(host, "preempted", "TRUE", 2.0)
-    assert (doomed.notice, doomed.deadly, doomed.notice_at) == ("preempted", True, 2.0)
+    assert (doomed.notice, doomed.outlook, doomed.notice_at) == ("preempted", Outlook.GONE, 2.0)
     assert agent_updates.apply_notice(doomed, "preempted", "FALSE", 3.0) == doomed
     assert agent_updates.apply_notice(doomed, "maintenance-event", "NONE", 3.0) == doomed
     warned = agent_updates.apply_notice(
         host, "maintenance-event", "MIGRATE_ON_HOST_MAINTENANCE", 2.0
     )
-    assert (warned.deadly, warned.notice_at) == (False, 2.0)
+    assert (warned.outlook, warned.notice_at) == (Outlook.STAYS, 2.0)
     assert agent_updates.apply_notice(warned, "maintenance-event", "NONE", 3.0) == host
+
+
+TERMINATE = ("maintenance-event", "TERMINATE_ON_HOST_MAINTENANCE")
+LEAVING = {
+    TERMINATE: Outlook.RETURNS,
+    ("shutdown", "REBOOT"): Outlook.RETURNS,
+    ("shutdown", "TERM"): Outlook.OFF,
+}
+
+
+def test_of_several_notices_the_one_that_says_more_counts() -> None:
+    told = HostStatus(node="n", worker=0, incarnation="i", reached=True, heard_at=0.0, boot="b1")
+    for first, outlook in LEAVING.items():
+        leaving = agent_updates.apply_notice(told, *first, 2.0)
+        assert (leaving.outlook, leaving.notice_at, leaving.is_leaving) == (outlook, 2.0, True)
+        for second, other in LEAVING.items():
+            both = agent_updates.apply_notice(leaving, *second, 3.0)
+            expected = Outlook.OFF if {outlook, other} == {Outlook.OFF} else Outlook.RETURNS
+            assert (both.outlook, both.notice_at) == (expected, 2.0)
+        gone = agent_updates.apply_notice(leaving, "preempted", "TRUE", 3.0)
+        assert (gone.outlook, gone.is_leaving) == (Outlook.GONE, False)
+        assert agent_updates.apply_boot(leaving, "b1") == leaving
+        assert agent_updates.apply_boot(leaving, "b2") == replace(told, boot="b2")
+        assert agent_updates.apply_boot(gone, "b2").outlook is Outlook.GONE
+    maintained = agent_updates.apply_notice(told, *TERMINATE, 2.0)
+    assert agent_updates.apply_notice(maintained, "maintenance-event", "NONE", 3.0) == told
 
 
 def hosts(*nodes: str) -> list[Host]:

@@ -1,11 +1,12 @@
 """An environment has a new key if, and only if, something that is installed may differ."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.test_jobfile_slots import job
+from tests.unit.test_jobfile_slots import job, stored_job
 from tpuherd.jobfile.environment_key import MissingFile, find_environment, needed_files
 
 TEXTS = {
@@ -28,7 +29,8 @@ OF_PROJECT = {"uv.lock", "pyproject.toml", "pkg/setup.py", "pkg/src/a.py", "whee
 
 def key(changes: Mapping[str, str] | None = None, **fields: Any) -> str:
     files = {name: f"id of {text}" for name, text in TEXTS.items()} | dict(changes or {})
-    found = find_environment(job(workdir=".", **fields), "s1", files, TEXTS.__getitem__)
+    one = job(workdir=".", **fields)
+    found = find_environment(one, stored_job(one, "s1"), files, TEXTS.__getitem__)
     return found.key if found else "none"
 
 
@@ -59,11 +61,21 @@ def test_python_and_the_file_matter_and_the_job_does_not() -> None:
     assert key() == "none"
 
 
+def test_a_job_that_is_removed_and_submitted_again_is_another_owner() -> None:
+    one = job(python="3.12")
+    first = stored_job(one)
+    rows = (first, replace(first, changed_at=9.0, snapshot="x"), replace(first, made_at=1.000001))
+    specs = [find_environment(one, row, {}, TEXTS.__getitem__) for row in rows]
+    owners = [spec.job for spec in specs if spec is not None]
+    assert owners[0] == owners[1] != owners[2]
+    assert owners[0].startswith("gpt-")
+
+
 def test_a_commit_never_changes_and_lost_code_has_no_key() -> None:
     one = job(repo="https://example.com/x.git", requirements="r.txt")
 
     def of(snapshot: str) -> str:
-        found = find_environment(one, snapshot, None, lambda path: "")
+        found = find_environment(one, stored_job(one, snapshot), None, lambda path: "")
         assert found is not None
         return found.key
 

@@ -18,6 +18,7 @@ from tpuherd.accounting.goodput import (
 )
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.views.job_rows import bid_stage, slot_phase
 
 
 def check_sums(account: SlotAccount) -> None:
@@ -222,6 +223,47 @@ def test_the_time_in_which_training_stands_still_for_checkpoints_is_saving() -> 
     account = story.account()
     assert account.seconds == {state: time for state, time in story.truth.items() if time}
     assert account.runs[0].save_blocked_s == 12.0
+
+
+def fall_silent(story: StoryLog) -> float:
+    """A host freezes, and a minute later that is recorded; return its last sign of life."""
+    story.get(10, 20, 30)
+    story.launch(5, step=0)
+    story.wait(100, GoodputState.PRODUCTIVE)
+    since = story.now
+    story.wait(60, GoodputState.UNKNOWN)
+    facts: dict[str, Any] = {"state": "silent", "code": "silent", "hosts": ["gpt-0-g1-7kq/w1"]}
+    story.tell("bid.unhealthy", bid=story.bid, since=since, **facts)
+    story.wait(40, GoodputState.UNKNOWN)
+    return since
+
+
+def test_silence_counts_as_work_only_where_the_host_says_so() -> None:
+    for paused_s in (0.0, 90.0, 9000.0):
+        story = StoryLog()
+        fall_silent(story)
+        account = story.account()
+        assert account.state is GoodputState.UNKNOWN and account.seconds[account.state] == 100
+        assert slot_phase(account) == "silent" and bid_stage(account.bids[0])[0] == "silent"
+        story.tell("bid.healthy", bid=story.bid, code="silent", paused_s=paused_s)
+        story.wait(7, GoodputState.PRODUCTIVE)
+        account = story.account()
+        assert account.state is GoodputState.PRODUCTIVE
+        assert account.seconds.get(GoodputState.HUNG, 0.0) == min(paused_s, 100.0)
+        assert account.seconds[GoodputState.PRODUCTIVE] == 207 - min(paused_s, 100.0)
+        assert GoodputState.UNKNOWN not in account.seconds
+        check_sums(account)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NODE_FAULT, Verdict.PREEMPTED, Verdict.LOST])
+def test_silence_before_a_loss_is_its_detection(verdict: Verdict) -> None:
+    story = StoryLog()
+    since = fall_silent(story)
+    story.end(verdict, last_at=since)
+    account = story.account()
+    assert account.seconds[GoodputState.DETECT] == 100
+    assert account.seconds[GoodputState.PRODUCTIVE] == 100
+    assert GoodputState.UNKNOWN not in account.seconds
 
 
 def test_money_is_split_by_what_the_slot_did() -> None:

@@ -13,6 +13,7 @@ from tpuherd.jobfile.joined_fields import PARTS, PLAIN, change_fields
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields, read_job
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 
+NO_DURATION = "'soon' is not a duration: write 30s, 90m, 2h or 3d, or never"
 LEAST = {"name": "gpt", "accelerator": "v4-32"}
 #: Fields as stored jobs may have them, what they are now, and the digest of the node.
 STORED: tuple[tuple[dict[str, Any], dict[str, Any], str], ...] = (
@@ -71,25 +72,19 @@ def test_a_part_stands_inside_or_outside() -> None:
     assert job(network={"name": "n"}, tags="a").network == Network(name="n", tags=("a",))
 
 
-def test_mistakes_name_the_part_and_its_line() -> None:
-    assert sentences("first_step: soon") == [
-        (3, "stall.first", "'soon' is not a duration: write 30s, 90m, 2h or 3d, or never")
-    ]
-    assert sentences("stall:\n  first: soon") == [
-        (4, "stall.first", "'soon' is not a duration: write 30s, 90m, 2h or 3d, or never")
-    ]
-    assert sentences("stall: {first: 1h}\nfirst_step: 1h") == [
-        (4, "first_step", "stall.first says this too: keep one of them")
-    ]
-    assert sentences("tags: a\nnetwork: {tags: [a]}") == [
-        (3, "tags", "network.tags says this too: keep one of them")
-    ]
-    assert sentences("external_ip: false") == [
-        (3, "external_ip", "unknown field: did you mean network.external_ips?")
-    ]
-    assert sentences("network: {subnet: x}") == [
-        (3, "network.subnet", "unknown field: did you mean subnetwork?")
-    ]
+@pytest.mark.parametrize(("text", "line", "field", "sentence"), [
+    ("first_step: soon", 3, "stall.first", NO_DURATION),
+    ("stall:\n  first: soon", 4, "stall.first", NO_DURATION),
+    ("stall: {first: 1h}\nfirst_step: 1h", 4, "first_step",
+     "stall.first says this too: keep one of them"),
+    ("tags: a\nnetwork: {tags: [a]}", 3, "tags", "network.tags says this too: keep one of them"),
+    ("external_ip: false", 3, "external_ip", "unknown field: did you mean network.external_ips?"),
+    ("network: {subnet: x}", 3, "network.subnet", "unknown field: did you mean subnetwork?"),
+])  # fmt: skip
+def test_mistakes_name_the_part_and_its_line(
+    text: str, line: int, field: str, sentence: str
+) -> None:
+    assert sentences(text) == [(line, field, sentence)]
 
 
 @pytest.mark.parametrize(("before", "word", "after"), [

@@ -9,8 +9,8 @@ import pytest
 from tpuherd.jobfile.fields import job_json_schema
 from tpuherd.jobfile.notify_fields import hidden_secrets
 from tpuherd.jobfile.read_job import JobSpec, job_document, read_fields, read_job
-from tpuherd.model.receivers import ReceiverKind, Topic
-from tpuherd.notify.ready_receivers import resolve_receivers
+from tpuherd.model.receivers import Receiver, ReceiverKind, Topic
+from tpuherd.notify.ready_receivers import receiver_mark, resolve_receivers
 
 HEAD = "name: gpt\naccelerator: v4-8\nrun: x\n"
 SLACK = "https://hooks.slack.com/services/T0/B0/canary-token"
@@ -117,7 +117,7 @@ def test_a_mistake_is_one_sentence_with_its_line_and_without_the_address(
 
 def test_a_lost_value_is_a_problem_of_its_receiver() -> None:
     specs = job_with([{"url": {"env": "A"}}, {"url": {"env": "B"}}]).notify or ()
-    good, bad = resolve_receivers(specs, {"notify-0-url": SLACK})
+    good, bad = resolve_receivers(specs, {"notify-0-url": SLACK}, of_job=False)
     assert (good.kind, good.title, good.problem) == (
         ReceiverKind.SLACK,
         "slack at hooks.slack.com",
@@ -130,6 +130,52 @@ def test_a_lost_value_is_a_problem_of_its_receiver() -> None:
 def test_equal_receivers_of_two_jobs_are_one() -> None:
     specs = job_with([SLACK]).notify or ()
     one, other, third = (
-        resolve_receivers(specs, {"notify-0-url": url})[0] for url in (SLACK, SLACK, f"{SLACK}x")
+        resolve_receivers(specs, {"notify-0-url": url}, of_job=False)[0]
+        for url in (SLACK, SLACK, f"{SLACK}x")
     )
     assert one.key == other.key != third.key
+
+
+def marks(*specs: Receiver) -> dict[str, str]:
+    """What this account keeps of the receivers of a job that it has submitted."""
+    return {f"notify-{at}-mark": receiver_mark(one) for at, one in enumerate(specs)}
+
+
+def stored_receivers(notify: Any) -> tuple[tuple[Receiver, ...], tuple[Receiver, ...]]:
+    """Receivers as submitted, and as they come back from the store."""
+    job = job_with(notify)
+    again = read_fields(json.loads(json.dumps(job_document(job))))
+    assert isinstance(again, JobSpec)
+    return job.notify or (), again.notify or ()
+
+
+MAIL = {"host": "mail.example.com", "to": "a@b.c", "user": "a", "password": "canary-password"}
+PLAIN_MAIL = {"host": "mail.example.com", "to": "a@b.c", "waiting": "90m", "cost": "70%"}
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_receivers_of_a_job_that_was_submitted_here_are_used(others: bool) -> None:
+    said, stored = stored_receivers([SLACK, {"run": ["echo", "x"]}, MAIL, PLAIN_MAIL])
+    values = {"notify-0-url": SLACK, "notify-2-password": "canary-password", **marks(*said)}
+    found = resolve_receivers(stored, values, of_job=True, others=others)
+    assert [(one.withheld, one.problem) for one in found] == [("", "")] * 4
+    assert found[2].values == {"password": "canary-password"}
+
+
+def test_receivers_of_a_job_that_others_submitted_are_withheld() -> None:
+    _, stored = stored_receivers([{"run": "id"}, PLAIN_MAIL, {"run": ["id"], "kind": "command"}])
+    for others, mail in ((False, "others"), (True, "")):
+        found = resolve_receivers(stored, {}, of_job=True, others=others)
+        assert [one.withheld for one in found] == ["command", mail, "command"]
+
+
+def test_a_receiver_that_another_changed_gets_neither_its_command_nor_its_password() -> None:
+    said, _ = stored_receivers([{"run": "id"}, MAIL])
+    values = {"notify-1-password": "canary-password", **marks(*said)}
+    _, forged = stored_receivers([{"run": "id; rm -rf ~"}, {**MAIL, "host": "evil.example.com"}])
+    for others in (False, True):
+        command, mail = resolve_receivers(forged, values, of_job=True, others=others)
+        assert command.withheld == "command"
+        assert mail.values == {} and (mail.withheld or mail.problem)
+    (swapped,) = resolve_receivers(forged[1:], values, of_job=True, others=True)
+    assert swapped.values == {}

@@ -7,11 +7,18 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
-from tpuherd.cli.open_servers import has_browser
-from tpuherd.commands.open_program import mosh_program, ssh_host_name
+from tpuherd.cli.open_browser import has_browser
+from tpuherd.commands.open_program import (
+    code_program,
+    mosh_program,
+    read_folder,
+    ssh_host_name,
+)
+from tpuherd.errors import OperationFailed
 from tpuherd.ports import Host
 from tpuherd.ssh_config.config_text import SshFiles
 from tpuherd_host import open_server
@@ -37,10 +44,38 @@ def test_hosts_have_the_names_of_their_slots(of: Host, name: str) -> None:
     assert ssh_host_name(of) == name
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '--gpu-launcher=sh -c "touch /tmp/x" #\n',
+        "--install-extension=evil.evil\n",
+        "-x\n",
+        "relative\n",
+        "\n",
+        "",
+        "/home/me\n--gpu-launcher=x\n",
+        "/home/\x1b]0;x\x07me\n",
+    ],
+)
+def test_what_a_host_says_becomes_no_option_of_a_program_here(said: str) -> None:
+    with pytest.raises(OperationFailed, match="gpt-0/w0 names no folder"):
+        read_folder(said, "gpt-0/w0")
+
+
+@pytest.mark.parametrize("folder", ["/home/me/my code", "/data/ä#1?", "/home/--x"])
+def test_code_gets_one_address_of_a_folder(folder: str) -> None:
+    assert read_folder(f"{folder}\n", "gpt-0/w0") == folder
+    program, option, address = code_program("gpt-0-w0", folder).argv
+    assert (program, option) == ("code", "--folder-uri")
+    start = "vscode-remote://ssh-remote+gpt-0-w0"
+    assert address.startswith(f"{start}/") and " " not in address and "#" not in address
+    assert unquote(address.removeprefix(start)) == folder
+
+
 def test_mosh_gets_an_ssh_that_checks_the_hosts_key_at_its_address() -> None:
     files = SshFiles(folder=Path("/my home/ssh"), key=Path("/my home/id"))
-    program, option, name = mosh_program(host("my-tpu"), "my-tpu-w0", "me", files).argv
-    assert (program, name) == ("mosh", "my-tpu-w0")
+    program, option, end, name = mosh_program(host("my-tpu"), "my-tpu-w0", "me", files).argv
+    assert (program, end, name) == ("mosh", "--", "my-tpu-w0")
     words = shlex.split(option.removeprefix("--ssh="))
     done = subprocess.run([*words, "-G", name], capture_output=True, text=True, check=True)
     said = dict(line.split(" ", 1) for line in done.stdout.splitlines())

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tpuherd.engine.orphan_watch import LOOK_S, OrphanWatch
-from tpuherd.history.orphan_events import current_orphans
+from tpuherd.history.apply_zone_events import current_orphans
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, ObservedState
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import DesiredSlots, HistoryEvent

@@ -1,10 +1,16 @@
 """Orphans, and jobs rebuilt from the cards of nodes."""
 
+import json
+import re
 from dataclasses import asdict, replace
+from random import Random
 from typing import Any
 
+from tests.hostile_words import WORDS, mutate
 from tests.unit.planner_scenes import NAME, NOW, node, sight
 from tests.unit.toy_cloud import Toy, offer, slot
+from tpuherd.cloud.parse import Node, parse_node
+from tpuherd.cloud.request_bodies import read_card
 from tpuherd.history.apply_event import apply_event
 from tpuherd.jobfile.jobs_from_cards import rebuild_records, without_programs
 from tpuherd.jobfile.read_job import job_document, read_fields
@@ -96,6 +102,34 @@ def test_adoption_rebuilds_the_job_of_the_newest_card_and_every_bid() -> None:
     again = rebuild_records([ready], {"gpt": wanted_slot}, NOW, "me@here")
     assert not again.stored_jobs
     assert again.events[0].kind == "job.changed"
+
+
+def test_a_card_is_about_its_own_node_whatever_it_says() -> None:
+    """Whoever may change the metadata of one node may write anything into its card."""
+    made, dice = "2026-01-01T00:00:00Z", Random(5)
+
+    def parse(text: str, name: str) -> Node:
+        return parse_node({
+            "name": f"projects/p/locations/a/nodes/{name}", "id": "7", "createTime": made,
+            "metadata": {"tpuherd": text},
+        })  # fmt: skip
+
+    for word in (*WORDS.values(), "9" * 5_000, "../x"):
+        for form in ("{}-0-g1-me", "gpt-{}-g1-me", "gpt-0-g{}-me", "gpt-0-g1-{}", "gpt-0-g1-me-{}"):
+            lie = form.replace("{}", word)
+            found = parse(json.dumps({"bid": lie, "node": f"7@{made}"}), "train-1")
+            assert re.fullmatch("[a-z0-9-]{0,160}", found.bid), lie[:200]
+    adopted = []
+    for _ in range(1_500):
+        text = json.dumps(mutate(card(bid=NAME, node=f"7@{made}"), dice))
+        ready = replace(sight(NodeState.READY), card=read_card(parse(text, NAME).metadata))
+        for event in without_programs(rebuild_records([ready], {}, NOW, "me")).events:
+            apply_event(History(), event)
+            adopted += [event.facts] if event.kind == "bid.adopted" else []
+    assert len(adopted) > 100, "some lies are about what is not used"
+    assert {one["offer"]["zone"] for one in adopted} == {ready.zone}
+    assert {ready.bid} == {one["bid"] for one in adopted}
+    assert max(one["offer"].get("price") or 0 for one in adopted) <= 1e6
 
 
 def test_a_card_brings_no_command_to_this_machine() -> None:

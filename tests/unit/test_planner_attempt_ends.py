@@ -18,7 +18,7 @@ from tests.unit.planner_scenes import (  # fmt: skip
     sight,
 )
 from tests.unit.toy_cloud import offer, slot
-from tpuherd.model.observed import EndCode, HostRun, NodeState, RunState
+from tpuherd.model.observed import EndCode, HostRun, NodeState, Outlook, RunState
 from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import (
     DesiredSlots,
@@ -68,6 +68,39 @@ def test_an_attempt_that_never_started_says_nothing_about_chips() -> None:
     found = concluded(RunState.ENDED, exit=1, why=why, code=EndCode.UNBORN)
     assert found.verdict is Verdict.NODE_FAULT
     assert found.why.endswith(f": {why}")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [{"signal": 9, "code": EndCode.OUTSIDE}, {"exit": 137, "code": EndCode.OUTSIDE}, {"exit": 75}],
+)
+def test_an_end_from_outside_is_a_failure_that_says_so(ending: dict[str, Any]) -> None:
+    how = "was killed by signal 9" if "signal" in ending else f"exited with {ending['exit']}"
+    said = f"{NAME}/w0 {how}: it was ended by a signal that herd did not send; `herd stop gpt`"
+    said = f"{said} cancels for good"
+    found = concluded(RunState.ENDED, **ending, tail=("step 1",))
+    assert (found.verdict, found.why) == (Verdict.FAILURE, f"{said}: step 1")
+    assert found.finding == ("" if ending == {"exit": 75} else "killed")
+    found = concluded(RunState.ENDED, **ending, why="ann ran `pkill -9 python3` there")
+    assert (found.why, found.finding) == (f"{said}: ann ran `pkill -9 python3` there", "")
+
+
+@pytest.mark.parametrize("outlook", [Outlook.OFF, Outlook.RETURNS])
+def test_an_end_with_its_host_is_no_failure(outlook: Outlook) -> None:
+    for ending in ({"signal": 15, "code": EndCode.OUTSIDE}, {"exit": 0}, {"exit": 1}):
+        work = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, ended=NOW - 30, **ending)
+        leaves = host(0, works=(work,), outlook=outlook, notice_at=NOW - 31)
+        found = verdict_of(work, hosts={NAME: (leaves, host(1, works=(work,)))})
+        assert (found.verdict, found.why) == (Verdict.NODE_FAULT, f"{NAME}/w0 was shut down")
+        assert found.shut_down
+
+
+def test_a_reboot_is_in_order_if_what_ran_was_told_to_end() -> None:
+    for termed in (True, False):
+        work = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, ended=NOW - 30, termed=termed)
+        hosts = (host(0, boot="b2", works=(work,)), host(1, works=(work,)))
+        found = verdict_of(work, hosts={NAME: hosts})
+        assert (found.why, found.shut_down) == (f"{NAME}/w0 was rebooted", termed)
 
 
 def test_an_end_without_a_known_cause_is_lost() -> None:
@@ -149,6 +182,28 @@ def test_an_attempt_whose_bid_is_forgotten_is_lost() -> None:
     (record, *asks) = (step.action for step in found.steps)
     assert isinstance(record, RecordEvent) and record.event.facts["verdict"] == "lost"
     assert len(asks) == 3
+
+
+def test_an_attempt_on_a_lost_node_is_surely_over_once_the_cloud_calls_it_stopped_or_gone() -> None:
+    lost = bid(granted_at=1.0, ready_at=2.0, lost_at=3.0, lost_how="preempted")
+    history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), bids={NAME: lost})
+    for word in (None, *NodeState):
+        lists = {} if word is None else {NAME: sight(word)}
+        hosts = {NAME: (host(0, reached=False), host(1, reached=False))}
+        found = judge_attempt(slot(), history, lost, seen(observations=lists, hosts=hosts), NOW)
+        assert isinstance(found, AttemptEnd)
+        assert found.sure == (word in {None, NodeState.LOST}), word
+
+
+def test_a_slice_whose_hosts_reported_the_end_need_not_be_gone() -> None:
+    lost = bid(granted_at=1.0, ready_at=2.0, lost_at=3.0, lost_how="preempted", nodes=2)
+    history = SlotHistory(attempt=replace(ATTEMPT, started_at=NOW - 40), bids={NAME: lost})
+    over = HostRun(attempt=ATTEMPT.id, word=RunState.ENDED, ended=NOW - 9)
+    shown = seen(observations={NAME: sight(NodeState.LEAVING)})  # the other slice is gone
+    for second in (True, False):
+        hosts = (host(0, works=(over,)), host(1, reached=False, works=(over,) * second))
+        found = judge_attempt(slot(), history, lost, replace(shown, hosts={NAME: hosts}), NOW)
+        assert isinstance(found, AttemptEnd) and found.sure == second
 
 
 def test_a_success_on_a_lost_node_is_done_and_names_missing_outputs() -> None:

@@ -1,12 +1,14 @@
 """Phases, roles and health of a bid, from what the cloud and the hosts report."""
 
 from dataclasses import replace
+from itertools import product
 from math import inf
 from typing import Any
 
 import pytest
 
 from tests.unit.planner_scenes import (  # fmt: skip
+    ATTEMPT,
     NAME,
     NOW,
     bid,
@@ -18,10 +20,14 @@ from tests.unit.planner_scenes import (  # fmt: skip
     stood,
 )
 from tests.unit.toy_cloud import offer, slot
+from tpuherd.jobfile.fields import TIERS
 from tpuherd.model.observed import (
+    HostRun,
     HostStatus,
     NodeState,
+    Outlook,
     RequestState,
+    RunState,
 )
 from tpuherd.model.slot_history import (
     AttemptRecord,
@@ -72,6 +78,7 @@ def unhealthy(
         (None, (NodeState.MAKING,), False, BidPhase.GRANTED),
         (None, (NodeState.UNHEALTHY,), True, BidPhase.UNHEALTHY),
         (None, (NodeState.LOST,), True, BidPhase.LOST),
+        (None, (NodeState.STOPPING,), True, BidPhase.LOST),
         (None, (NodeState.LEAVING,), True, BidPhase.LEAVING),
         (None, (NodeState.UNKNOWN,), True, BidPhase.UNKNOWN),
         (RequestState.ACTIVE, (NodeState.READY, NodeState.UNHEALTHY), True, BidPhase.UNHEALTHY),
@@ -278,6 +285,76 @@ def test_silence_counts_from_when_the_engine_could_have_heard() -> None:
         assert (due is None) == over
 
 
+def test_recorded_silence_counts_through_absences_of_the_engine() -> None:
+    """A new engine asks a silent host for two minutes, or not at all if another was requested."""
+    most = bid_status.UNHEALTHY_S_MAX - bid_status.SILENT_S
+    for silent_s, away_s, decided, over in [
+        (most, 9_000.0, False, True),
+        (most - 1, 9_000.0, False, False),
+        (most, bid_status.RETURN_S, False, True),
+        (most, bid_status.RETURN_S - 1, False, False),
+        (most, 0.5, True, True),
+        (most - 1, 0.5, True, False),
+    ]:
+        ready = bid(granted_at=1.0, ready_at=2.0, prepared="c", silent_at=NOW - silent_s)
+        hosts = (host(0), host(1, reached=False, heard_at=0.0))
+        one = stood(bid=ready, hosts=hosts, whole=False)
+        history = History(started_at=NOW - away_s, frozen_at=3.0 if decided else None)
+        why, due = bid_status.needs_replacement(one, seen(), history, NOW, decided=decided)
+        assert (bool(why), due is None) == (over, over), (silent_s, away_s, decided)
+        back = stood(bid=ready)
+        assert bid_status.needs_replacement(back, seen(), history, NOW, decided=decided)[0] == ""
+
+
+def test_a_replacement_in_the_making_decides_even_before_the_first_survey() -> None:
+    sick = bid(granted_at=1.0, ready_at=2.0, unhealthy_at=NOW - bid_status.UNHEALTHY_S_MAX)
+    new = replace(bid(), name="gpt-0-g2-me", generation=2, asked_at=NOW - 1)
+    ends: list[tuple[dict[str, Any], Role]] = [
+        ({}, Role.UNHEALTHY),
+        ({"withdrawn_at": NOW}, Role.INCUMBENT),
+        ({"lost_at": NOW, "lost_how": "preempted"}, Role.INCUMBENT),
+        ({"asked_at": NOW - 1000}, Role.INCUMBENT),
+    ]
+    for changes, role in ends:
+        both = stood(bid=sick), stood(bid=replace(new, **changes))
+        here = case(*both, observed=seen(awake_at=NOW))
+        assert bidding.fixed_role(here, both[0])[0] is role
+
+
+def test_a_silent_node_comes_after_one_that_is_set_up_and_answers() -> None:
+    old = bid(granted_at=1.0, ready_at=2.0, prepared="c")
+    new = replace(old, name="gpt-0-g2-me", generation=2, granted_at=3.0, ready_at=4.0)
+    slot_history = SlotHistory(attempt=ATTEMPT)
+    for silent_at, whole, prepared, chosen in [
+        (None, False, "c", old),
+        (NOW, True, "c", old),
+        (NOW, False, "", old),
+        (NOW, False, "c", new),
+    ]:
+        first = stood(bid=replace(old, silent_at=silent_at), whole=whole)
+        second = stood(bid=replace(new, prepared=prepared))
+        found = bid_status.choose_incumbent([first, second], slot_history)
+        assert found.bid.name == chosen.name, (silent_at, whole, prepared)
+
+
+def test_a_host_is_silent_after_a_minute_or_once_the_others_went_on() -> None:
+    def works(at: float) -> tuple[HostRun, ...]:
+        return (HostRun(attempt="a", word=RunState.RUNNING, step=3, stepped_at=at),)
+
+    for heard_at, stepped_at, awake_at, expected in [
+        (NOW - 30, NOW - 30, 0.0, (NOW - 30, NOW + 30)),
+        (NOW - 30, NOW - 20, 0.0, (NOW - 30, NOW + 30)),
+        (NOW - 30, NOW - 19, 0.0, (NOW - 30, NOW - 30)),
+        (NOW - 30, NOW - 1, NOW - 5, (NOW - 30, NOW + 55)),  # the engine had slept
+        (0.0, NOW - 1, NOW - 5, (NOW - 5, NOW + 55)),  # an earlier engine had reached it
+    ]:
+        hosts = host(0, works=works(stepped_at)), host(1, reached=False, heard_at=heard_at)
+        one = stood(bid=bid(ready_at=2.0, prepared="c"), hosts=hosts, whole=False)
+        observed = seen(awake_at=awake_at)
+        assert bid_status.silent_since(one, observed, History(), "a") == expected
+    assert bid_status.silent_since(stood(), seen(), History(), "a") == (inf, inf)
+
+
 def test_unreached_hosts_are_waited_for_an_hour_and_in_large_pods_two() -> None:
     never = (host(0, reached=False, heard_at=0.0),)
     for hosts_many, ago, over in [
@@ -314,6 +391,20 @@ def test_why_a_node_is_unhealthy() -> None:
         (stood(hosts=far, whole=False), "its hosts have not responded for too long"),
     ]:
         assert bid_status.needs_replacement(one, seen(), History(), NOW) == (why, None)
+
+
+def test_a_host_that_shuts_down_is_awaited() -> None:
+    """For 10 s if it is likely to be a preemption, else as long as one that is silent."""
+    for tier, outlook, exact in product(TIERS, Outlook, (True, False)):
+        likely = outlook is Outlook.OFF and tier in {"spot", "preemptible"}
+        most_s = bid_status.OFF_S_MAX if likely else bid_status.UNHEALTHY_S_MAX
+        for ago in (most_s - 1, most_s):
+            left = host(0, outlook=outlook, notice_at=NOW - ago)
+            mine = bid(ready_at=2.0, offer=offer("a", tier=tier))
+            found, _ = bid_status.needs_replacement(
+                stood(bid=mine, hosts=(left, host(1))), seen(), History(), NOW, exact=exact
+            )
+            assert bool(found) == (left.is_leaving and ago == most_s and not exact)
 
 
 def test_a_slot_with_a_fixed_name_withdraws_the_old_node_first() -> None:

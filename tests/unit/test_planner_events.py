@@ -1,13 +1,15 @@
 """Observations become events: granted, unhealthy, notices, missing and lost bids."""
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
-from tests.unit.planner_scenes import NAME, NOW, bid, host, node, seen, sight
+from tests.unit.planner_scenes import NAME, NOW, bid, host, node, seen, sight, stood
 from tpuherd.model.observed import (
     BidObservation,
     HostStatus,
     NodeState,
+    Outlook,
     RequestState,
 )
 from tpuherd.model.slot_history import BidRecord, History
@@ -15,6 +17,7 @@ from tpuherd.model.slots_and_plan import Refusal
 from tpuherd.planner.observations_to_events import (
     find_bid_events,
     quarantine_events,
+    silence_events,
     vanishing_events,
 )
 from tpuherd.planner.policy import BidPhase
@@ -59,6 +62,7 @@ def test_events_about_refusals_and_losses() -> None:
     assert kinds(bid(refusal=Refusal.QUOTA), failed, BidPhase.REFUSED) == []
     for stage, shown, how in [
         (BidPhase.LOST, sight(NodeState.LOST), "lost"),
+        (BidPhase.LOST, sight(NodeState.STOPPING), "stopping"),
         (
             BidPhase.LOST,
             sight(nodes=(node(), node(NodeState.LOST, state="PREEMPTED"))),
@@ -86,7 +90,7 @@ def test_events_about_missing_bids() -> None:
 def test_a_deadly_notice_is_recorded_once() -> None:
     shown = sight(NodeState.READY)
     known = bid(granted_at=1.0, ready_at=2.0)
-    told = (host(0, notice="maintenance"), host(1, notice="preempted", deadly=True))
+    told = (host(0, notice="maintenance"), host(1, notice="preempted", outlook=Outlook.GONE))
     (note,) = find_bid_events(known, BidPhase.READY, shown, told)
     facts = {"bid": NAME, "host": f"{NAME}/w1", "notice": "preempted"}
     assert (note.kind, note.facts) == ("bid.notice_received", facts)
@@ -126,3 +130,19 @@ def test_quarantine_after_two_failures() -> None:
         found = list(quarantine_events(bid(faults=faults), history))
         assert len(found) == expected
         assert all(note.facts["node"] == NAME for note in found)
+
+
+def test_silence_is_recorded_once_and_ends_when_all_hosts_answer() -> None:
+    gone = host(1, reached=False, heard_at=NOW - 60)
+    quiet = stood(hosts=(host(0), gone), whole=False)
+    (note,) = silence_events(quiet, NOW - 60)
+    told = {"bid": NAME, "code": "silent", "state": "silent", "since": NOW - 60}
+    assert (note.kind, note.facts) == ("bid.unhealthy", told | {"hosts": [f"{NAME}/w1"]})
+    known = replace(quiet.bid, silent_at=NOW)
+    assert not [*silence_events(stood(bid=known, hosts=quiet.hosts, whole=False), NOW - 60)]
+    assert not [*silence_events(stood(), inf)]
+    pauses = ((NOW - 1, 7.0), (NOW + 3, 200.0), (NOW + 4, 40.0))
+    back = stood(bid=known, hosts=(host(0), host(1, pauses=pauses)))
+    (note,) = silence_events(back, inf)
+    assert note.facts == {"bid": NAME, "code": "silent", "paused_s": 240.0}
+    assert note.kind == "bid.healthy"

@@ -6,7 +6,14 @@ from typing import Any
 
 from tests.unit.planner_scenes import NAME, NOW, bid, host, seen, sight
 from tests.unit.toy_cloud import offer, slot
-from tpuherd.model.observed import HostRun, HostStatus, NodeState, ObservedState, RunState
+from tpuherd.model.observed import (
+    HostRun,
+    HostStatus,
+    NodeState,
+    ObservedState,
+    Outlook,
+    RunState,
+)
 from tpuherd.model.slot_history import AttemptRecord, BidRecord
 from tpuherd.model.slots_and_plan import Limits
 from tpuherd.planner.gang_progress import (
@@ -42,10 +49,14 @@ def waits(
     says: tuple[str, ...],
     attempt: AttemptRecord = ATTEMPT,
     mine: BidRecord | None = None,
+    leaving_since: float | None = None,
     **changes: Any,
 ) -> Pending | None:
-    """What is waited for when the hosts say this."""
+    """What is waited for when the hosts say this, and since then the last one shuts down."""
     hosts = tuple(host(worker, **SAYS[one]) for worker, one in enumerate(says))
+    if leaving_since is not None:
+        left = replace(hosts[-1], outlook=Outlook.RETURNS, notice_at=leaving_since)
+        hosts = (*hosts[:-1], left)
     known = replace(mine or bid(), offer=offer("a", hosts=max(2, len(says))))
     wanted_slot = slot(limits=Limits(notice_grace_s=25))
     return pending_state(build_gang(wanted_slot, attempt, known, observed(hosts, **changes)), NOW)
@@ -102,7 +113,7 @@ def test_a_stop_is_unheard_if_a_host_heard_since_still_runs() -> None:
 
 
 def test_a_stop_is_over_when_all_hosts_ended_or_are_gone_or_time_is_up() -> None:
-    space = product(SAYS, SAYS, ("", "lost", "noticed"), (True, False))
+    space = product(SAYS, SAYS, ("", "lost", "noticed", "leaving"), (True, False))
     for first, second, node, late in space:
         margin = NOTICE_S if node else STOP_S
         since = NOW - 30.0 - margin + (0.0 if late else 1.0)
@@ -114,18 +125,19 @@ def test_a_stop_is_over_when_all_hosts_ended_or_are_gone_or_time_is_up() -> None
         # A host that started it and has no record any longer is over, too.
         ended = {"failed", "well", "absent"}
         done = set(says) <= ended or late or (node == "lost" and "runs" not in says)
-        found = waits(says, attempt, mine)
+        found = waits(says, attempt, mine, NOW - 9.0 if node == "leaving" else None)
         assert (found is None) == done, (says, node, late)
         if found is not None:
             assert (found.wake_at, found.held) == (NOW + 1.0, True)
 
 
 def test_a_leaving_node_is_waited_for_until_all_hosts_ended_or_time_is_up() -> None:
-    for first, second, late in product(SAYS, SAYS, (True, False)):
+    for first, second, late, host_only in product(SAYS, SAYS, (True, False), (True, False)):
         noticed = NOW - 25.0 - NOTICE_S + (0.0 if late else 1.0)
         says = (first, second)
         attempt = replace(ATTEMPT, started_at=1.0)
-        found = waits(says, attempt, bid(notice_at=noticed))
+        mine = bid(notice_at=None if host_only else noticed)
+        found = waits(says, attempt, mine, noticed if host_only else None)
         ended = {"failed", "well", "absent"}
         done = set(says) <= ended or (late and "runs" not in says)
         assert (found is None) == done, (says, late)

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.planner_scenes import actions, again, running, swarm, with_works
 from tests.unit.toy_cloud import Process, Toy, offer, slot
 from tpuherd.model.observed import HostRun, NodeState, ObservedState, RequestState, RunState
-from tpuherd.model.slot_history import Verdict
+from tpuherd.model.slot_history import FULL, Verdict
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
@@ -25,7 +25,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
-from tpuherd.planner.bidding import FELL_SILENT_S, SILENT_LOOK_S
+from tpuherd.planner.bidding import FELL_SILENT_S, FULL_S, SILENT_LOOK_S
 from tpuherd.planner.plan import plan
 
 # ---- stalls --------------------------------------------------------------------------------------
@@ -81,9 +81,11 @@ def test_one_active_host_prevents_a_stall() -> None:
 class Clumsy(Toy):
     """Bringing back fails, and says so."""
 
+    code = ""
+
     def collect(self, step: Any, action: Collect) -> None:
         facts = {"bid": action.bid, "attempt": action.attempt, "message": "disk full"}
-        self.tell("slot.collect_failed", step, **facts)
+        self.tell("slot.collect_failed", step, **facts, code=self.code)
 
 
 def test_after_success_collecting_is_retried_forever_with_growing_pauses() -> None:
@@ -100,6 +102,35 @@ def test_after_success_collecting_is_retried_forever_with_growing_pauses() -> No
     toy.change_job(goal=Goal.GONE)
     toy.run()
     assert not toy.toy_nodes
+
+
+def test_outputs_that_would_fill_our_disk_stay_on_their_node_for_an_hour() -> None:
+    toy = Clumsy(slot(outputs=True))
+    toy.code = FULL
+    toy.run(until=lambda toy: bool(toy.kinds("slot.collect_failed")))
+    toy.tick()
+    said = toy.last.states["gpt-0"]
+    assert "would fill the disk of the engine's machine" in said
+    assert "fetched again in 1 h" in said or "fetched again in 59 m" in said
+    assert toy.toy_nodes
+    toy.run(1000)
+    first, second = (event.at for event in toy.kinds("slot.collect_failed"))
+    assert second - first == FULL_S
+    assert not toy.toy_nodes
+    (done,) = toy.kinds("slot.done")
+    assert done.at >= second
+    assert "its outputs did not all fit" in done.facts["why"]
+
+
+def test_what_would_fill_our_disk_keeps_no_node_of_a_removed_job() -> None:
+    toy = Clumsy(slot(outputs=True))
+    toy.code, toy.lasts = FULL, 1e9
+    toy.run(until=Toy.running)
+    begun = toy.now
+    toy.change_job(goal=Goal.GONE)
+    toy.run()
+    assert not toy.toy_nodes
+    assert toy.now < begun + FULL_S
 
 
 def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:

@@ -183,7 +183,12 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "slot.collect_failed",
         {"attempt": "x", "message": "s"},
-        {"uncollected": 1, "uncollected_at": 100.0},
+        {"uncollected": 1, "uncollected_at": 100.0, "full_at": None},
+    ),
+    (
+        "slot.collect_failed",
+        {"attempt": "x", "message": "s", "code": "full"},
+        {"uncollected": 1, "uncollected_at": 100.0, "full_at": 100.0},
     ),
 ]  # fmt: skip
 
@@ -191,6 +196,17 @@ FACTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("kind", "facts", "changes"), FACTS, ids=[row[0] for row in FACTS])
 def test_events_of_a_bid(kind: str, facts: dict[str, Any], changes: dict[str, Any]) -> None:
     assert bid_after(event(kind, bid=BID, **facts)) == replace(bid_after(), **changes)
+
+
+def test_the_silence_of_hosts_is_not_the_cloud_s_word() -> None:
+    quiet = event("bid.unhealthy", bid=BID, state="silent", code="silent", since=90.0, hosts=["w1"])
+    sick = event("bid.unhealthy", bid=BID, state="REPAIRING")
+    known = bid_after(quiet, sick)
+    assert (known.silent_at, known.unhealthy_state) == (quiet.at, "REPAIRING")
+    well = bid_after(quiet, sick, event("bid.healthy", bid=BID))
+    assert (well.silent_at, well.unhealthy_at) == (quiet.at, None)
+    heard = bid_after(quiet, sick, event("bid.healthy", bid=BID, code="silent", paused_s=3.0))
+    assert (heard.silent_at, heard.unhealthy_at) == (None, sick.at)
 
 
 def test_temporary_problems_are_forgotten() -> None:
@@ -304,10 +320,11 @@ def test_progress_of_an_attempt() -> None:
     )
     stop = event("attempt.stopping", **name, why="w", grace_s=30)
     found = slot_history(*begin, stop)
-    assert found.attempt == replace(base, stopping_at=100.0, stopping_why="w", stopping_s=30.0)
+    first = replace(base, stopping_at=100.0, stopping_why="w", stopping_s=30.0, stops=1)
+    assert found.attempt == first
     stall = event("attempt.stopping", 200.0, **name, why="v", grace_s=9, stacks=True)
     assert slot_history(*begin, stop, stall).attempt == replace(
-        base, stopping_at=200.0, stopping_why="w", stopping_s=9.0, stalled=True
+        base, stopping_at=200.0, stopping_why="w", stopping_s=9.0, stalled=True, stops=2
     )
     again = slot_history(*begin, stall, stop).attempt
     assert again and again.stalled
@@ -349,6 +366,10 @@ def test_which_budget_an_end_uses(verdict: Verdict) -> None:
     fault = verdict in {Verdict.NODE_FAULT, Verdict.LOST}
     assert (found.failed_at is not None) == (fault or verdict is Verdict.FAILURE)
     assert found.bids[BID].node_failures == fault
+    downs = [
+        one for n in range(9) for one in (launched(n + 1), ended(verdict, n + 1, shut_down=True))
+    ]
+    assert slot_history(asked(), *downs).bids[BID].node_failures == 0
     assert found.bids[BID].faults == 0
     assert found.faults == 0
 

@@ -1,6 +1,7 @@
 """Launching, stopping, collecting and keeping, at exact times and with unreachable hosts."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from tests.unit.planner_scenes import (  # fmt: skip
@@ -13,6 +14,7 @@ from tests.unit.planner_scenes import (  # fmt: skip
     case,
     host,
     running,
+    sight,
     stood,
     with_works,
 )
@@ -27,7 +29,7 @@ from tpuherd.model.slots_and_plan import (
     Prepare,
     Stop,
 )
-from tpuherd.planner import gang_actions
+from tpuherd.planner import gang_actions, slot_messages
 from tpuherd.planner.bid_status import NodeNeed
 from tpuherd.planner.policy import BidPhase, GangState, Role
 from tpuherd.planner.retry_limits import CHIPS_PAUSE_S
@@ -189,7 +191,28 @@ def test_an_attempt_on_an_unreachable_node_may_still_run() -> None:
     assert haunted(hosts=(host(0, works=(over,)),), whole=False)
     assert haunted(hosts=(host(0, works=(runs,)),))
     assert not haunted(hosts=(host(0, works=(over,)),))
-    assert not haunted(hosts=(), whole=False, stage=BidPhase.LEAVING)
+    going = {BidPhase.LOST, BidPhase.ENDING, BidPhase.LEAVING, BidPhase.VANISHED}
+    pairs = (*product(NodeState), *product(NodeState, NodeState))
+    for stage, words in product(BidPhase, ((), *pairs)):
+        gone = stage in going and set(words) <= {NodeState.LOST}
+        found = haunted(hosts=(), whole=False, stage=stage, observation=sight(*words))
+        assert found != gone, (stage, words)
+    assert not haunted(hosts=(), whole=False, stage=BidPhase.VANISHED, observation=None)
+
+
+def test_why_says_what_the_next_attempt_waits_for() -> None:
+    for times, asked in ((0, ""), (2, " (asked twice, the last time 7 min ago)")):
+        old = bid(withdrawals=times, withdrawn_at=NOW - 420 if times else None)
+        here = stood(bid=old, hosts=(), whole=False, stage=BidPhase.LEAVING)
+        new = stood(bid=bid(name="gpt-0-g2-me", generation=2, granted_at=1.0, ready_at=2.0))
+        one = case(here, new, home=here, incumbent=new)
+        attempt = replace(ATTEMPT, ended_at=1.0, sure=False)
+        one.slot_history = replace(one.slot_history, attempt=attempt)
+        said = slot_messages.granted_node_message(one, new, GangState.PREPARED)
+        assert said.endswith(
+            f" is prepared; waiting until the cloud says that {NAME}, on which attempt 1 may still"
+            f" run, is stopped or gone{asked}"
+        )
 
 
 def test_collected_outputs_are_not_collected_again() -> None:

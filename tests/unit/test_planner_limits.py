@@ -34,7 +34,7 @@ def test_the_documented_numbers() -> None:
                         "LAUNCHES_MAX": 5},
         retry_limits: {"PAUSE_S_MAX": 300, "CHIPS_PAUSE_S": 15},
         bidding: {"AGAIN_S": 10, "AGAIN_S_MAX": 300, "DRAIN_S": 30, "COLLECT_S_MAX": 600,
-                  "COLLECTS_MAX": 3},
+                  "COLLECTS_MAX": 3, "FULL_S": 3600},
         gang_actions: {"UNCOLLECTED_S": 15, "UNCOLLECTED_S_MAX": 300},
         apply_zone_events: {"KEPT": 20, "PAUSE_S_MIN": 15, "PAUSE_S_MAX": 600, "PAUSE_LESS_S": 60},
         apply_bid_events: {"GONE_KEPT": 1000},

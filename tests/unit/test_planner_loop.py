@@ -574,7 +574,7 @@ def test_a_worse_rank_waits_for_patience() -> None:
 FAULTS = [
     "lost ask", "deaf ask", "lost withdraw", "deaf prepare", "lost prepare", "lost launch",
     "deaf launch", "lost stop", "preempt", "reboot", "sick", "silent", "zone", "vanish", "notice",
-    "suspending",
+    "suspending", "leave",
 ]  # fmt: skip
 ACTIONS = {"ask": Ask, "withdraw": Withdraw, "prepare": Prepare, "launch": Launch, "stop": Stop}
 
@@ -607,6 +607,11 @@ class Trouble:
         for toy_node in ready[:1]:
             if how == "silent":
                 toy_node.cut = begins
+            elif how == "leave" and begins:
+                toy_node.leaving_since, toy_node.cut = toy.now, True
+            elif how == "leave":
+                toy_node.leaving_since, toy_node.cut = None, False
+                strike(toy, toy_node.ask.bid, "reboot")
             elif how == "sick":
                 toy_node.node = NodeState.UNHEALTHY if begins else NodeState.READY
             elif begins:

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from tests.unit import planner_scenes
-from tests.unit.planner_scenes import NAME
+from tests.unit.planner_scenes import ATTEMPT, NAME
 from tests.unit.toy_cloud import slot
 from tpuherd.diagnosis.first_failure import chips_failed, find_cause, has_own_cause
 from tpuherd.model.observed import EndCode, HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import AttemptRecord, SlotHistory, Verdict
 from tpuherd.planner.gang_progress import HOLD_S, LAUNCH_S, LAUNCHES_MAX, NOTICE_S, STOP_S, Pending
-from tpuherd.planner.verdict import CHIPS_MAX, AttemptEnd, judge_attempt, run_last_sign
+from tpuherd.planner.verdict import (
+    CHIPS_MAX,
+    AttemptEnd,
+    attempt_last_sign,
+    judge_attempt,
+    run_last_sign,
+)
 
 NOW = 10_000.0
 ID = "gpt-0-a1-me"
@@ -121,6 +127,30 @@ def test_an_end_that_we_caused_is_no_sign_of_life() -> None:
     assert run_last_sign(replace(WORKS["lost"], ended=NOW - 1)) == NOW - 500
     assert run_last_sign(WORKS["killed"]) == NOW - 4  # by whomever, and not by us
     assert run_last_sign(replace(killed, logged_at=NOW)) == NOW - 5  # drained after its end
+
+
+def test_a_lost_node_worked_until_it_was_last_heard_and_not_until_it_printed() -> None:
+    """Of a gang, until all of its hosts were; a command that hung is heard of all the time."""
+    works = [
+        HostRun(attempt="a", word=RunState.RUNNING, started=NOW - 900, heard_at=NOW - ago)
+        for ago in (3, 40)
+    ]
+    mute = replace(ATTEMPT, started_at=NOW - 900)
+    printed = [replace(work, logged_at=NOW - 500) for work in works]
+    steps = replace(mute, first_step_at=NOW - 800)
+    stepped = [replace(work, step=9, stepped_at=NOW - 300) for work in works]
+    for attempt, runs, kind, expected in [
+        (mute, works, Verdict.PREEMPTED, NOW - 40),
+        (mute, works, Verdict.STOPPED, NOW - 40),
+        (mute, works, Verdict.STALLED, NOW - 900),
+        (mute, printed, Verdict.STOPPED, NOW - 500),
+        (mute, printed, Verdict.LOST, NOW - 40),
+        (steps, stepped, Verdict.NODE_FAULT, NOW - 40),
+        (steps, stepped, Verdict.STOPPED, NOW - 300),
+        (steps, stepped, Verdict.STALLED, NOW - 300),
+        (replace(steps, last_at=NOW - 60), stepped, Verdict.NODE_FAULT, NOW - 60),
+    ]:
+        assert attempt_last_sign(attempt, kind, runs, None) == expected, (kind, attempt)
 
 
 def both(scene: Scene) -> set[str]:

@@ -25,9 +25,8 @@ from tpuherd.model.slots_and_plan import (
     Limits,
     Withdraw,
 )
-from tpuherd.planner.bid_status import BidStatus
+from tpuherd.planner.bid_status import SILENT_S, BidStatus
 from tpuherd.planner.bidding import DRAIN_S, FELL_SILENT_S, is_log_draining
-from tpuherd.planner.deletion_guard import BELIEVED_S
 from tpuherd.planner.gang_progress import LAUNCH_S
 from tpuherd.planner.observations_to_events import find_bid_events
 from tpuherd.planner.plan import find_orphans, plan
@@ -102,7 +101,7 @@ def test_while_deletions_are_paused_the_cloud_is_surveyed_often() -> None:
     observed = seen(observations=sights, hosts=hosts)
     begun = AttemptRecord(id="x", number=1, bid=NAME, code_digest="c", launched_at=NOW - 1)
     for attempt, survey_s, wake_at in [
-        (None, 5.0, NOW + BELIEVED_S),
+        (None, 5.0, NOW + SILENT_S - FELL_SILENT_S),
         (begun, 3.0, NOW - 1 + LAUNCH_S),
     ]:
         slots = {where: slot(where) for where in far.values()}

@@ -1,9 +1,13 @@
 """Rows, changes, the stream and the plan: what holds for any snapshot."""
 
 import hashlib
+import select
+import socket
 import stat
+import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +16,7 @@ from hypothesis import strategies as some
 
 from tpuherd.sync.delta import compute_delta
 from tpuherd.sync.relay_tree import RelayHost, build_tree
+from tpuherd_host.agent.snapshots import relay
 from tpuherd_host.agent.snapshots.manifest import (
     BadRows,
     ManifestRow,
@@ -101,6 +106,7 @@ BAD = {
         pack_row(b"a/b/c", FILE, 0, bytes(32)),
     ],
     "short": [b"x"],
+    "deep": [pack_row(b"a/" * 2000 + b"x", FILE, 0, bytes(32))],
 }
 
 
@@ -108,6 +114,35 @@ BAD = {
 def test_rows_with_paths_outside_the_tree_are_refused(rows: list[bytes]) -> None:
     with pytest.raises(BadRows):
         check_rows(rows)
+
+
+def test_a_stranger_who_sends_byte_by_byte_holds_no_transfer_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any host of the network may connect to a host that listens for a snapshot."""
+    monkeypatch.setattr(relay, "DIAL_S", 0.3)
+    port, sent = relay.listen_for_parent("token", "127.0.0.1"), []
+    stranger = socket.create_connection(("127.0.0.1", port))
+
+    def drip() -> None:
+        with suppress(OSError):
+            while not select.select([stranger], [], [], 0.05)[0]:
+                sent.append(stranger.send(b"x"))
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+
+    def dial() -> None:
+        relay.connect_to_child("127.0.0.1", port, "token", [["a", 1, "t", []]]).close()
+
+    parent = threading.Thread(target=dial)
+    with stranger:
+        parent.start()
+        with relay.receive_stream("token", lambda: None) as (read, plan):
+            assert (read(), plan) == (b"", [["a", 1, "t", []]])
+        thread.join()
+        parent.join()
+    assert len(sent) < relay.NONCE, "it was cut off before it had sent what a parent sends"
 
 
 # ---- the stream ----------------------------------------------------------------------------------

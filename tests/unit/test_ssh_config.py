@@ -17,7 +17,7 @@ from tpuherd.errors import InvalidInput
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.folders import resolve_folders
-from tpuherd.settings.project_access import ProjectScope
+from tpuherd.settings.project_access import ProjectScope, get_user_name
 from tpuherd.ssh_config import ssh_projects
 from tpuherd.ssh_config.config_text import (
     BEGIN,
@@ -75,8 +75,8 @@ def test_nodes_of_other_tools_have_names_and_those_of_others_have_none() -> None
         KnownNode(name="run-0-g1-abc-1", zone="z", workers=1),
     ]
     assert list_node_names(nodes) == (
-        *("mine", "mine-w0", "mine-w1", "gpt", "gpt-0", "gpt-0-w0"),
-        *("old", "old-0", "old-0-w0", "adopted", "adopted-w0"),
+        *("mine-w0", "mine-w1", "gpt", "gpt-0", "gpt-0-w0"),
+        *("old", "old-0", "old-0-w0", "adopted-w0"),
         *("run", "run-0", "run-0.1-w0"),
     )
 
@@ -198,7 +198,7 @@ def place(home: Path) -> ProjectScope:
 
 def test_names_follow_the_jobs_once_they_are_installed(tmp_path: Path) -> None:
     here = place(tmp_path)
-    ssh_projects.refresh_job_names(here, tmp_path, [stored("early")])
+    ssh_projects.refresh_job_names(here, {"HOME": str(tmp_path)}, [stored("early")])
     files = ssh_projects.ssh_files(here.folders.config)
     assert not files.folder.exists()
     with ssh_projects.edit_projects(files):
@@ -206,13 +206,34 @@ def test_names_follow_the_jobs_once_they_are_installed(tmp_path: Path) -> None:
         ssh_projects.write_all(files, UserConfig(tmp_path))
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").write_text("Host gpt-0\n  HostName elsewhere\n")
-    ssh_projects.refresh_job_names(here, tmp_path, [stored("gpt")])
+    ssh_projects.refresh_job_names(here, {"HOME": str(tmp_path)}, [stored("gpt")])
     assert "\nHost gpt gpt-0-w0\n" in files.config.read_text()
     changed = files.config.stat().st_mtime_ns
-    ssh_projects.refresh_job_names(here, tmp_path, [stored("gpt")])
+    ssh_projects.refresh_job_names(here, {"HOME": str(tmp_path)}, [stored("gpt")])
     assert files.config.stat().st_mtime_ns == changed
-    ssh_projects.refresh_job_names(here, tmp_path, [])
+    ssh_projects.refresh_job_names(here, {"HOME": str(tmp_path)}, [])
     assert "Host" not in files.config.read_text()
+
+
+def test_jobs_of_other_users_have_no_names(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    environ = {"HOME": str(tmp_path)}
+    me = get_user_name(here.folders.config, environ)
+    files = ssh_projects.ssh_files(here.folders.config)
+    with ssh_projects.edit_projects(files):
+        ssh_projects.save_project(files, project("world", "old", key=here.logs_folder.name))
+        ssh_projects.write_all(files, UserConfig(tmp_path))
+    jobs = [stored("gpt"), replace(stored("own"), user=me), replace(stored("nas"), user="bob")]
+    ssh_projects.refresh_job_names(here, environ, jobs)
+    names = {
+        word
+        for line in files.config.read_text().splitlines() if line.startswith("Host ")
+        for word in line.split()[1:]
+    }  # fmt: skip
+    assert {"gpt", "own", "own-0"} <= names
+    assert not {one for one in names if "nas" in one}
+    nodes = [KnownNode(name="nas-0-g3-abc", zone="z", workers=1)]
+    assert list_node_names(nodes, {"nas"}) == ()
 
 
 def test_a_damaged_card_is_one_sentence(tmp_path: Path) -> None:
@@ -234,7 +255,7 @@ def test_suffixes_are_unique_and_stay() -> None:
 def test_a_refusal_is_what_an_ssh_server_says_at_the_end() -> None:
     script = (
         "import sys; from tpuherd import ssh_proxy;"
-        " sys.exit(ssh_proxy.run(['--refuse', sys.argv[1]], None))"
+        " sys.exit(ssh_proxy.run(['--refuse', sys.argv[1]], {}, None))"
     )
     for sentence in ("x" * count for count in range(1, 20)):
         done = subprocess.run(

@@ -304,6 +304,19 @@ def test_a_problem_of_any_source_is_shown(source: str, tmp_path: Path) -> None:
     drive_screen(feed, play, [])
 
 
+def test_problems_of_all_sources_are_shown_together(tmp_path: Path) -> None:
+    troubles = TroubleStore(tmp_path)
+    for source in TITLES:
+        troubles.record_trouble(source, "it failed", hint="do this", now=940.0)
+    feed = CannedFeed(FLEET | {"problems": problem_rows(troubles.read())})
+
+    async def play(app: Any, pilot: Any) -> None:
+        for title in TITLES.values():
+            await shows(app, pilot, f"✗ Problem with {title}, ")
+
+    drive_screen(feed, play, [])
+
+
 def test_the_cursor_stays_on_its_row_while_others_come_and_go() -> None:
     feed = CannedFeed(FLEET)
 

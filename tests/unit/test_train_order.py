@@ -13,7 +13,6 @@ from tpuherd_host.train.sample_split import TAILS, InvalidSetup, Sample, Split, 
 SIZES = st.lists(st.integers(0, 13), min_size=1, max_size=12).map(tuple)
 HOSTS = st.sampled_from([1, 2, 3, 4, 6, 8])
 BATCH = st.sampled_from([24, 48])
-WORKERS = st.integers(1, 5)
 STREAMS = st.sampled_from([0, 24])
 patient = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -53,21 +52,9 @@ def test_an_epoch_has_every_sample_once(
     )
 
 
-def read(splits: list[Split], workers: int, first: int, last: int) -> dict[int, list[Sample]]:
-    """What loaders with this many workers deliver on all hosts, batch by batch."""
-    batches: dict[int, list[Sample]] = {}
-    for split in splits:
-        walks = [
-            split.iterate_steps(first, last, worker=one, workers=workers) for one in range(workers)
-        ]
-        delivered = []
-        for turn in range(last - first):
-            delivered.append(next(walks[turn % workers]))
-        assert all(next(walk, None) is None for walk in walks)  # all have ended together
-        assert [step for step, _ in delivered] == list(range(first, last))
-        for step, samples in delivered:
-            batches.setdefault(step, []).extend(samples)
-    return batches
+def read(splits: list[Split], first: int, last: int) -> dict[int, list[Sample]]:
+    """What all hosts read, batch by batch."""
+    return {step: list(chain(*(split.at(step) for split in splits))) for step in range(first, last)}
 
 
 @given(SIZES, st.integers(0, 99), BATCH, st.sampled_from(TAILS), STREAMS, st.data())
@@ -87,9 +74,8 @@ def test_other_hosts_continue_within_an_epoch(
     steps = splits(1)[0].steps
     cut = data.draw(st.integers(0, steps), label="cut")
     before, after = data.draw(HOSTS, label="before"), data.draw(HOSTS, label="after")
-    whole = read(splits(1), 1, 0, steps)
-    parts = read(splits(before), data.draw(WORKERS), 0, cut)
-    parts |= read(splits(after), data.draw(WORKERS), cut, steps)
+    whole = read(splits(1), 0, steps)
+    parts = read(splits(before), 0, cut) | read(splits(after), cut, steps)
     assert set(parts) == set(whole) == set(range(steps))
     for step in whole:
         same = sorted if streams else list  # streams are dealt to hosts in turn
@@ -115,10 +101,8 @@ EPOCHS = 2
 @pytest.mark.parametrize("streams", [0, 4])
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("sizes", LAYOUTS)
-def test_any_hosts_and_workers_continue_from_any_stop(
-    sizes: tuple[int, ...], tail: str, streams: int
-) -> None:
-    """All of (hosts, workers, shards, position, epochs), small: nothing is left to chance."""
+def test_any_hosts_continue_from_any_stop(sizes: tuple[int, ...], tail: str, streams: int) -> None:
+    """All of (hosts, shards, position, epochs), small: nothing is left to chance."""
     splits = {
         hosts: [
             Split(sizes=sizes, batch=4, host=host, hosts=hosts, seed=9, tail=tail, streams=streams)
@@ -129,14 +113,13 @@ def test_any_hosts_and_workers_continue_from_any_stop(
     steps = splits[1][0].steps
     total = EPOCHS * steps
     read_by = {
-        (hosts, workers, first, last): read(splits[hosts], workers, first, last)
+        (hosts, first, last): read(splits[hosts], first, last)
         for hosts in splits
-        for workers in (1, 2, 3)
         for cut in range(total + 1)
         for first, last in ((0, cut), (cut, total))
     }
-    whole = {step: sorted(batch) for step, batch in read_by[1, 1, 0, total].items()}
-    for (_, _, first, last), batches in read_by.items():
+    whole = {step: sorted(batch) for step, batch in read_by[1, 0, total].items()}
+    for (_, first, last), batches in read_by.items():
         assert batches.keys() == set(range(first, last))
         assert all(sorted(batch) == whole[step] for step, batch in batches.items())
     for epoch in range(EPOCHS):

@@ -100,6 +100,15 @@ def test_the_oldest_programs_are_evicted_and_not_passed_on_again(tmp_path: Path)
     assert len(programs(one)) == 5, "they stay where they were compiled"
 
 
+def test_no_more_is_fetched_than_fits_whoever_wrote_it(tmp_path: Path) -> None:
+    shared = Folder(str(tmp_path / "job"))
+    shared.write("programs/step-cache", [WHOLE])
+    shared.write("programs/large-cache", [WHOLE * 100])
+    os.utime(shared.path / "programs/large-cache", (1, 1))
+    assert programs(node(tmp_path, "a", shared, room=50)) == ["step-cache"]
+    assert programs(node(tmp_path, "b", shared, room=1000)) == ["large-cache", "step-cache"]
+
+
 def test_what_is_deleted() -> None:
     facts = {name: FileFacts(10, at) for name, at in (("b", 2.0), ("a", 1.0), ("c", 3.0))}
     assert outdated_files(facts, 30) == []

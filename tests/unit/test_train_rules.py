@@ -6,21 +6,28 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpuherd_host.train import checkpoint_commit, join_pod, process_env
+from tests.hostile_words import mutate
+from tpuherd_host.train import checkpoint_commit, join_pod, process_env, show_checkpoints
 from tpuherd_host.train.checkpoint_commit import PARTIAL, Commit, DamagedCheckpoint
 from tpuherd_host.train.checkpoints import raise_trouble, trouble_message
 from tpuherd_host.train.join_pod import Pod
 from tpuherd_host.train.lazy_import import LazyModule, MissingPackage, is_installed
+from tpuherd_host.train.part_files import LENGTH, ArraySlice, encode_part
 from tpuherd_host.train.process_group import ProcessGroup, describe_odd_host
+from tpuherd_host.train.read_checkpoint import NoCheckpoint, read_checkpoint
 from tpuherd_host.train.retention import Retention
 from tpuherd_host.train.run import Run
 from tpuherd_host.train.sample_split import InvalidSetup
@@ -44,6 +51,7 @@ from tpuherd_host.train.storage import (
     of_run,
     place,
 )
+from tpuherd_host.train.tar_shards import Shard
 
 
 def test_youngs_rule() -> None:
@@ -155,41 +163,40 @@ def test_reports_go_to_the_agent_without_waiting(tmp_path: Path) -> None:
     assert not ReportSender({}).send_with_retries({"complete": True})
 
 
+@pytest.fixture
+def report_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """What the script on the only host of a pod reports to."""
+    pod = Pod(index=0, count=1, circle=ProcessGroup(), notices=False)
+    monkeypatch.setattr(join_pod, "PODS", [pod])
+    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
+        found.bind(str(tmp_path / "steps.sock"))
+        yield found
+
+
 def test_the_first_step_does_not_count_for_the_pace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    report_socket: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is compiled: were it a usual step, a hang after it would pass for one for an hour."""
     now = [0.0]
     monkeypatch.setattr(process_env, "monotonic_time", lambda: now[0])
-    monkeypatch.setattr(
-        join_pod, "PODS", [Pod(index=0, count=1, circle=ProcessGroup(), notices=False)]
-    )
-    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
-        report_socket.bind(str(tmp_path / "steps.sock"))
-        for step in Run().steps(4):
-            now[0] += 2.0 if step else 300.0
-        told = [json.loads(report_socket.recv(8192)) for _ in range(5)]
+    for step in Run().steps(4):
+        now[0] += 2.0 if step else 300.0
+    told = [json.loads(report_socket.recv(8192)) for _ in range(5)]
     assert [one.get("step_s") for one in told] == [None, 2.0, 2.0, 2.0, None]
 
 
 def test_a_script_that_loads_by_itself_reports_where_it_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    report_socket: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was booked as a start from nothing, and all steps before as lost."""
     now = [100.0]
     monkeypatch.setattr(process_env, "monotonic_time", lambda: now[0])
-    monkeypatch.setattr(
-        join_pod, "PODS", [Pod(index=0, count=1, circle=ProcessGroup(), notices=False)]
-    )
-    monkeypatch.setenv("HERD_STEPS", str(tmp_path / "steps.sock"))
     run = Run()
     run.start = 126
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as report_socket:
-        report_socket.bind(str(tmp_path / "steps.sock"))
-        for _ in run.steps(129):
-            now[0] += 2.0
-        told = [json.loads(report_socket.recv(8192)) for _ in range(3)]
+    for _ in run.steps(129):
+        now[0] += 2.0
+    told = [json.loads(report_socket.recv(8192)) for _ in range(3)]
     assert (told[0]["step"], told[0]["resumed"], told[0]["saved"]) == (127, 126, 126)
     assert "resumed" not in told[1]
 
@@ -281,12 +288,13 @@ def test_transient_errors_are_retried(trouble: OSError, again: bool) -> None:
 
 
 def test_a_commit_is_read_back_and_garbage_is_damage() -> None:
-    one = Commit(step=7, run="gpt-0", record={"a": [1]}, parts={"p": 3}, leaves={"w": [2, 3]})
+    one = Commit(step=7, run="gpt-0", record={"a": [1]}, parts={"step-00000007/p": 3},
+                 leaves={"w": [2, 3]})  # fmt: skip
     assert checkpoint_commit.parse_commit(one.to_json_bytes()) == one
     assert checkpoint_commit.parse_commit(one.to_json_bytes()[:-1] + b', "later": 1}') == one, (
         "of a newer version"
     )
-    for nonsense in (b"", b"{", b"[]", b'{"run": 1}'):
+    for nonsense in (b"", b"{", b"[]", b'{"run": 1}', b"[" * 100_000, b'{"step": 1' + b"0" * 400):
         with pytest.raises(DamagedCheckpoint):
             checkpoint_commit.parse_commit(nonsense)
 
@@ -321,14 +329,40 @@ def test_a_part_is_loaded_unless_shapes_differ(
     assert checkpoint_commit.find_difference(saved, wanted, partial=True) == says
 
 
-@pytest.mark.parametrize("nonsense", [
-    {"step": -1}, {"step": "7"}, {"step": 1, "better": "x"}, {"step": 1, "best_count": "2"},
-    {"step": 1, "metrics": {"a": "x"}}, {"step": 1, "leaves": [1]}, {"step": 1, "losses": "x"},
-    {"step": 1, "at_end": 1},
-])  # fmt: skip
-def test_a_commit_of_other_types_is_damage(nonsense: object) -> None:
-    with pytest.raises(DamagedCheckpoint):
-        checkpoint_commit.parse_commit(json.dumps(nonsense).encode())
+LYING = Commit(step=1, run="gpt-0", form="pieces", parts={"step-00000001/part-0": 9}, record={},
+               leaves={"w": [2, 3]}, types={"w": "float64"}, metrics={"loss": 1.0}, best_by="loss",
+               better="lower")  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_checkpoint_that_lies_is_damage(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever may write to its place may put any value anywhere, and have the checksums fit."""
+    dice, where = Random(seed), Folder(str(tmp_path))
+    content = np.arange(6.0).reshape(2, 3)
+    _, head, body = encode_part([ArraySlice("w", (2, 3), (0, 0), content)])
+    said, table = json.loads(LYING.to_json_bytes()), json.loads(bytes(head))
+    right = 0
+    for _ in range(250):
+        lies = dice.randrange(1, 4)
+        new = json.dumps(mutate(said, dice) if lies & 1 else said).encode()
+        rows = json.dumps(mutate(table, dice) if lies & 2 else table).encode()
+        where.write("step-00000001/whole.json", [new])
+        where.write("step-00000001/part-0", [LENGTH.pack(len(rows)), rows, body])
+        with suppress(DamagedCheckpoint, NoCheckpoint, OSError):
+            right += read_checkpoint(str(tmp_path)).get("w", content).tolist() == content.tolist()
+        for words in ([str(tmp_path)], [str(tmp_path), "1"]):
+            assert show_checkpoints.main(words) in (0, 1)
+        assert "\x1b" not in capsys.readouterr().out
+    assert right > 5, "some lies are about what is not used"
+
+
+def test_a_tar_that_leads_back_is_refused(tmp_path: Path) -> None:
+    name = tmp_path / "a.tar"
+    name.write_bytes(b"a.txt".ljust(124, b"\0") + b"-0000001000\0".ljust(32, b" ") + b"0" * 356)
+    with pytest.raises(InvalidSetup, match="no valid length"):
+        Shard(name)
 
 
 def test_milestones_the_best_and_the_newest_are_retained() -> None:

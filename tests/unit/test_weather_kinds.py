@@ -68,7 +68,7 @@ def test_bare_words_fill_the_first_free_arguments(said: str, filled: dict[str, A
         ("prempt x", "'prempt' is not a kind of weather; did you mean 'preempt'?"),
         ("preempt", "preempt needs 'target': nodes: NAME or ZONE/NAME; patterns allowed"),
         ("reboot a b", "'pick' of reboot must be a whole number of at least 1, not 'b'"),
-        ("reboot a 1 c", "'c' is an extra argument for reboot; example: reboot gpt-0/w1"),
+        ("crash a 1 c", "'c' is an extra argument for crash; example: crash gpt-*/w0 pick=1"),
         ("clear a b", "'b' is an extra argument for clear; example: clear all"),
         (
             "preempt gpt-1 notice=3",

@@ -28,8 +28,9 @@ def test_each_word_is_refused_with_what_to_type(
 def test_options_of_other_tools_are_named(
     option: str, instead: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = refusal(capsys, "run", "job.yaml", option)
-    assert told == f"herd run: no such option {option}; use {instead}\n"
+    for words in (("run", "job.yaml", option), ("run", option, "job.yaml"), ("up", option)):
+        told = refusal(capsys, *words)
+        assert told == f"herd {words[0]}: no such option {option}; use {instead}\n"
 
 
 def test_what_stands_is_no_withdrawn_command() -> None:

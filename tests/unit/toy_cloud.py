@@ -13,6 +13,7 @@ from tpuherd.model.observed import (
     NodeObservation,
     NodeState,
     ObservedState,
+    Outlook,
     RequestState,
     RunState,
 )
@@ -87,9 +88,16 @@ class ToyNode:
     boot: int = 1
     cut: bool = False  #: its hosts are not reached
     deadly: bool = False
+    leaving_since: float | None = None  #: its hosts shut down
     heard: float = 0.0
     prepared: str = ""
     work: dict[str, dict[int, Process]] = field(default_factory=dict)
+
+
+def outlook_of(toy_node: ToyNode) -> Outlook:
+    if toy_node.deadly:
+        return Outlook.GONE
+    return Outlook.STAYS if toy_node.leaving_since is None else Outlook.RETURNS
 
 
 class Toy:
@@ -169,8 +177,9 @@ class Toy:
             reached=not toy_node.cut,
             heard_at=toy_node.heard,
             boot=f"{name}/{worker}/{toy_node.boot}",
-            deadly=toy_node.deadly,
+            outlook=outlook_of(toy_node),
             notice="preempted" if toy_node.deadly else "",
+            notice_at=toy_node.leaving_since,
             works=works,
         )
 

@@ -30,6 +30,7 @@ class GoodputState(StrEnum):
     DETECT = "detect"
     PROCESS_DOWN = "process_down"
     HUNG = "hung"
+    UNKNOWN = "unknown"
     IDLE = "idle"
     STOPPED = "stopped"
     DONE = "done"
@@ -52,7 +53,8 @@ MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.STOPPING: "being stopped, saving",
     GoodputState.DETECT: "no sign of life before a loss was noticed",
     GoodputState.PROCESS_DOWN: "node there, command had failed",
-    GoodputState.HUNG: "command ran without output or a step until it was stopped",
+    GoodputState.HUNG: "command ran without output or a step until it was stopped, or stood still",
+    GoodputState.UNKNOWN: "no sign of life of a host: whether it worked is not known yet",
     GoodputState.IDLE: "node kept ready, without a command",
     GoodputState.STOPPED: "stopped by the user",
     GoodputState.DONE: "after success",

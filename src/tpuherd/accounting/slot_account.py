@@ -19,18 +19,19 @@ from tpuherd.accounting.goodput import (
     time_of_step,
 )
 from tpuherd.history.apply_event import apply_slot_event
-from tpuherd.model.slot_history import BidRecord, SlotHistory, Verdict, bid_cost
+from tpuherd.model.slot_history import SILENT, BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
 WORKING = frozenset({GoodputState.PRODUCTIVE, GoodputState.STARTING, GoodputState.RESTORE,
                      GoodputState.COMPILE, GoodputState.SAVING})  # fmt: skip
+NOT_KNOWN = frozenset({GoodputState.UNKNOWN})
 #: The state between the last sign of an attempt and the record of its end.
 UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
     Verdict.SUCCESS: (WORKING, GoodputState.CONTROLLER_GAP),
     Verdict.FAILURE: (WORKING, GoodputState.PROCESS_DOWN),
-    Verdict.PREEMPTED: (WORKING, GoodputState.DETECT),
-    Verdict.NODE_FAULT: (WORKING, GoodputState.DETECT),
-    Verdict.LOST: (WORKING, GoodputState.DETECT),
+    Verdict.PREEMPTED: (WORKING | NOT_KNOWN, GoodputState.DETECT),
+    Verdict.NODE_FAULT: (WORKING | NOT_KNOWN, GoodputState.DETECT),
+    Verdict.LOST: (WORKING | NOT_KNOWN, GoodputState.DETECT),
     Verdict.STALLED: (WORKING, GoodputState.HUNG),
     Verdict.STOPPED: (frozenset({GoodputState.PRODUCTIVE}), GoodputState.HUNG),
 }
@@ -122,10 +123,12 @@ def add_span(book: AccountBuilder, until: float, now: GoodputState) -> None:
 def current_state(book: AccountBuilder) -> GoodputState:
     """What the slot's time is spent on, according to the events so far."""
     slot_history = book.slot_history
-    if book.stopped or slot_history.dropped:
+    if slot_history.dropped:
         return GoodputState.STOPPED
     if slot_history.done_at is not None:
         return GoodputState.DONE
+    if book.stopped:
+        return GoodputState.STOPPED
     if slot_history.gave_up_at is not None:
         return GoodputState.GAVE_UP
     return attempt_state(book) or bids_state(book)
@@ -141,6 +144,8 @@ def attempt_state(book: AccountBuilder) -> GoodputState | None:
         return None
     if attempt.stopping_at is not None:
         return GoodputState.STOPPING
+    if bid.silent_at is not None:
+        return GoodputState.UNKNOWN
     if attempt.started_at is None or (book.steps and attempt.first_step_at is None):
         return GoodputState.STARTING
     return GoodputState.PRODUCTIVE
@@ -395,6 +400,24 @@ def handle_bid_answer(book: AccountBuilder, event: HistoryEvent) -> None:
     book.granted = book.granted or event.kind != "bid.refused"
 
 
+def handle_silence(book: AccountBuilder, event: HistoryEvent) -> None:
+    """Apply that a host fell silent: what was done since its last sign of life is not known."""
+    run = book.runs[-1] if book.runs else None
+    if event.facts.get("code") == SILENT and run and attempt_state(book) is GoodputState.UNKNOWN:
+        since = max(float(event.facts.get("since", event.at)), run.attempt.launched_at)
+        relabel_spans(book, since, event.at, WORKING, GoodputState.UNKNOWN)
+
+
+def handle_return(book: AccountBuilder, event: HistoryEvent) -> None:
+    """Apply that all hosts answer again, and say how long they stood still: the rest was work."""
+    now, last = attempt_state(book), book.spans[-1] if book.spans else None
+    if now is None or last is None or last.state not in NOT_KNOWN:
+        return
+    end = min(event.at, last.start + float(event.facts.get("paused_s") or 0.0))
+    relabel_spans(book, last.start, end, NOT_KNOWN, GoodputState.HUNG)
+    relabel_spans(book, end, event.at, NOT_KNOWN, now)
+
+
 def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
     """Apply the user's command."""
     if event.kind != "job.changed":
@@ -415,6 +438,8 @@ TELLS: Mapping[str, Callable[[AccountBuilder, HistoryEvent], None]] = {
     "bid.granted": handle_bid_answer,
     "bid.ready": handle_bid_answer,
     "bid.refused": handle_bid_answer,
+    "bid.unhealthy": handle_silence,
+    "bid.healthy": handle_return,
     "attempt.first_step": handle_first_step,
     "attempt.saved": handle_saved,
     "attempt.ended": handle_ended,

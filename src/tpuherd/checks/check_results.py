@@ -21,7 +21,7 @@ class CheckResult:
     status: CheckStatus
     found: str  #: what is, in one sentence
     matters: str = ""  #: why it matters; empty: as the table of checks says
-    remedy: str = ""  #: how to mend it, with the command
+    remedy: str = ""  #: how to fix it, with the command
     fix: str = ""  #: the id of a safe repair that --fix does; empty: none
 
     def as_json(self) -> dict[str, Any]:

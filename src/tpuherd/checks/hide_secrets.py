@@ -57,16 +57,16 @@ def hide_secrets(text: str, known: Mapping[str, str], key: bytes) -> str:
     """Hide known values, and all that looks like a secret, an e-mail address or a public address.
 
     `known`: what to show instead of a value, as `known_forms` returns it. Equal values that were
-    not known get equal marks; nobody who lacks `key` can check a guessed value against a mark.
+    not known get equal marks; no one without `key` can check a guessed value against a mark.
     """
 
-    def mark(found: re.Match[str]) -> str:
+    def mark_value(found: re.Match[str]) -> str:
         value = found[0].encode(errors="surrogatepass")
         digest = blake2b(value, key=key, digest_size=3).hexdigest()
         return f"{found.groupdict().get('keep') or ''}<hidden:{digest}>"
 
     def mark_address(found: re.Match[str]) -> str:
-        return mark(found) if is_public_address(found[0]) else found[0]
+        return mark_value(found) if is_public_address(found[0]) else found[0]
 
     for form in sorted((one for one in known if one in text), key=len, reverse=True):
         shown, form = known[form], re.escape(form)
@@ -74,7 +74,7 @@ def hide_secrets(text: str, known: Mapping[str, str], key: bytes) -> str:
             form = rf"(?<![A-Za-z0-9]){form}(?![A-Za-z0-9])"
         text = re.sub(form, shown, text)
     for pattern in PATTERNS:
-        text = pattern.sub(mark, text)
+        text = pattern.sub(mark_value, text)
     return ADDRESS.sub(mark_address, text)
 
 

@@ -8,7 +8,6 @@ from tpuherd.checks.judge_machine import machine_result
 from tpuherd.errors import HerdError, NoLogin
 from tpuherd.model.trouble import TroubleRecord
 from tpuherd.ports import LeaseHolder
-from tpuherd.settings.project_access import ProjectScope
 from tpuherd.views.format_text import format_span
 from tpuherd.views.trouble_line import trouble_line
 
@@ -85,7 +84,3 @@ def judge_engine(facts: EngineFacts, herd: str, now: float) -> list[CheckResult]
             )
         )
     return found
-
-
-def scope_title(scope: ProjectScope | None) -> str:
-    return scope.title if scope is not None else "Google Cloud"

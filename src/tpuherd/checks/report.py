@@ -3,26 +3,27 @@
 Each part is read by itself, so that one that can't be read is a line of README.txt.
 """
 
-import errno
-import io
-import json
+import gzip
 import os
 import platform
+import re
 import shlex
 import sys
-import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
-from re import match
 from typing import Any, TypeVar
 
 from tpuherd._version import __version__
 from tpuherd.checks.hide_secrets import SECRET, SECRET_NAME, hide_secrets, known_forms
 from tpuherd.checks.machine_facts import Machine
-from tpuherd.errors import HerdError, InvalidInput, NotAllowed, OperationFailed
+from tpuherd.errors import HerdError, InvalidInput, NotAllowed
+from tpuherd.files import atomic_write
+from tpuherd.jobs.code_transfer import pack_tar
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.contexts_file import FILE as CONTEXTS
 from tpuherd.settings.folders import home_folder
@@ -33,16 +34,21 @@ from tpuherd.store.open_database import open_database
 from tpuherd.store.set_aside import read_notices
 from tpuherd.views.event_lines import event_json
 from tpuherd.views.format_text import format_bytes, format_table
+from tpuherd.views.printable import json_text
 
+README = """\
+What `herd check --report` found, as text. <hidden> and <hidden:…> stand for what
+was removed; the same mark is the same value. Left out: secrets, your code, values of variables.
+"""
 ABOUT = {
     "versions.json": "herd, Python, packages, system, names of variables that are set",
     "checks.json": "what herd check found",
     "contexts.json": "your contexts and grants",
-    "jobs.json": "jobs without values of env, labels, metadata and notify, and what slots wait for",
-    "events.jsonl": "the newest events",
+    "jobs.json": "the latest 50 jobs without values of env, labels, metadata and notify",
+    "events.jsonl": "the newest 2,000 events",
     "crashes.json": "crashes and problems of the engine",
-    "logs": "the ends of the logs of the engine and the daemon",
-    "output": "the last lines of attempts and setups that failed",
+    "logs": "the last 256 kB of the logs of the engine and the daemon",
+    "output": "the last 16 kB of the latest 5 attempts and setups that failed, of 16 hosts each",
 }
 EVENTS_MAX, JOBS_MAX, ATTEMPTS_MAX, HOSTS_MAX = 2000, 50, 5, 16
 LOG_BYTES_MAX, OUTPUT_BYTES_MAX = 256 << 10, 16 << 10  #: of the end of each log
@@ -58,21 +64,24 @@ T = TypeVar("T")
 class Report:
     """The texts so far, and why others are missing."""
 
-    files: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def read(self, what: str, function: Callable[[], T]) -> T | None:
         try:
             return function()
+        except HerdError as error:
+            self.problems.append(f"{what}: {error}")
         except Exception as error:  # noqa: BLE001 - what fails here may be the bug to report
-            known = isinstance(error, HerdError)
-            self.problems.append(
-                f"{what}: {error if known else f'{type(error).__name__}: {error}'}"
-            )
-            return None
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+        return None
 
-    def add(self, files: Callable[[], Iterable[tuple[str, str]]], what: str) -> None:
-        self.read(what, lambda: self.files.update(files()))
+    def add(self, name: str, function: Callable[[], object]) -> None:
+        """Add a text, or what else there is as JSON."""
+        content = self.read(name, function)
+        if content is not None:
+            text = content if isinstance(content, str) else json_text(content, indent=1) + "\n"
+            self.texts[name] = text
 
 
 def check_new_file(path: Path) -> None:
@@ -86,51 +95,58 @@ def check_new_file(path: Path) -> None:
 def write_report(path: Path, results: Sequence[Mapping[str, Any]], machine: Machine) -> str:
     """Write the archive, and return what is in it, for the user."""
     report = Report()
-    report.add(lambda: [("versions.json", to_json(versions(machine)))], "versions")
-    report.add(lambda: [("checks.json", to_json(results))], "checks")
-    contexts = machine.folders.config / CONTEXTS
-    report.add(lambda: read_ends({"contexts.json": contexts}), "contexts")
-    report.add(
-        lambda: read_ends({"logs/daemon.txt": machine.folders.runtime / "keeper.txt"}), "daemon"
-    )
-    scope = report.read("project", lambda: resolve_scope(machine.environ, world=machine.world))
+    report.add("versions.json", lambda: describe_versions(machine.environ))
+    report.add("checks.json", lambda: results)
+    logs = {
+        "contexts.json": machine.folders.config / CONTEXTS,
+        "logs/daemon.txt": machine.folders.runtime / "keeper.txt",
+    }
     secrets = [*variable_secrets(machine.environ), *stored_secrets(machine.folders.state)]
+    scope = report.read("project", lambda: resolve_scope(machine.environ, world=machine.world))
+    names = personal_names(machine.environ, scope)
     if scope is not None:
-        logs = {f"logs/{name}": scope.store_folder / name for name in ("engine.log", "engine.out")}
-        report.add(lambda: read_ends(logs), "logs")
+        logs |= {f"logs/{name}": scope.store_folder / name for name in ("engine.log", "engine.out")}
         if scope.has_store:
-            secrets += add_store(report, scope, machine.clock.now())
+            secrets += add_store(report, scope, machine.clock.now(), names)
         if scope.database is not None:
             secrets.append(scope.database.password)
-    known = known_forms(secrets, personal_names(machine.environ, scope))
-    key = os.urandom(32)
-    files = {name: hide_secrets(text, known, key) for name, text in report.files.items()}
-    missing = [hide_secrets(" ".join(one.split()), known, key) for one in report.problems]
-    listing = "\n".join([contents(files), *(f"Not in it: {one}" for one in missing)])
-    write_new_file(path, pack({"README.txt": f"{README}\n{listing}\n", **files}))
-    return f"""Wrote {path}, which only you can read. Nothing was sent. In it, without secrets:
+    for name, file in logs.items():
+        report.add(name, partial(read_end, file))
+    hide = partial(hide_secrets, known=known_forms(secrets, names), key=os.urandom(32))
+    files = {name: hide(text).encode(errors="replace") for name, text in report.texts.items()}
+    missing = [f"Not in it: {hide(' '.join(one.split()))}" for one in report.problems]
+    listing = "\n".join([list_contents(files), *missing])
+    files = {"README.txt": f"{README}{listing}\n".encode(errors="replace"), **files}
+    archive = pack_tar({f"herd-report/{name}": content for name, content in files.items()})
+    check_new_file(path)  # the checks took a while
+    try:
+        atomic_write(path, gzip.compress(archive))
+    except OSError as error:
+        sentence = f"{path} can't be written ({error.strerror})"
+        raise NotAllowed(sentence, hint="name another file") from error
+    return f"""Wrote {path}, which only you can read. Nothing was sent.
+In it, without what looks like a secret:
 {listing}
 Read it before you send it: tar -xzOf {shlex.quote(str(path))} | less"""
 
 
-README = """\
-What `herd check --report` found, as text. <hidden> and <hidden:…> stand for what
-was removed; the same mark is the same value."""
-
-
-def add_store(report: Report, scope: ProjectScope, now: float) -> list[str]:
-    """Add what the store and the logs of attempts have; return the private values of jobs."""
+def add_store(report: Report, scope: ProjectScope, now: float, names: dict[str, str]) -> list[str]:
+    """Add what the store and logs have, and who submitted its jobs; return their private values."""
     store = report.read("store", lambda: open_database(scope, now))
     if store is None:
         return []
     try:
         jobs = report.read("jobs", store.stored_jobs) or {}
-        report.add(lambda: [("jobs.json", to_json(list(show_jobs(jobs, store))))], "jobs")
-        report.add(lambda: [("events.jsonl", newest_events(store))], "events")
-        report.add(lambda: [("crashes.json", to_json(crashes(store, scope)))], "crashes")
-        report.add(lambda: failed_output(store, LogStore(scope.logs_folder)), "output")
+        report.add("jobs.json", lambda: list(show_jobs(jobs, store)))
+        report.add("events.jsonl", lambda: newest_events(store))
+        report.add("crashes.json", lambda: read_crashes(store, scope))
+        output = LogStore(scope.logs_folder)
+        report.read("output", lambda: report.texts.update(failed_output(store, output)))
     finally:
         store.close()
+    for who in {name for one in jobs.values() for name in (one.who, one.user)}:
+        user, _, host = who.partition("@")
+        names |= {host: "<machine>"} | ({} if user in COMMON_NAMES else {user: "<user>"})
     found = (one.document.get(name) for one in jobs.values() for name in PRIVATE_FIELDS[:3])
     values = (str(value) for one in found if isinstance(one, Mapping) for value in one.values())
     return [value for value in values if len(value) >= PRIVATE_MIN]
@@ -148,16 +164,15 @@ def show_jobs(jobs: Mapping[str, StoredJob], store: Database) -> Iterator[dict[s
 
 
 def newest_events(store: Database) -> str:
-    found = list(store.read_events(limit=EVENTS_MAX, newest=True))
-    rows = (event_json(number, event) for number, event in sorted(found, key=lambda row: row[0]))
-    return "".join(f"{json.dumps(row, ensure_ascii=False, default=str)}\n" for row in rows)
+    found = sorted(store.read_events(limit=EVENTS_MAX, newest=True), key=lambda row: row[0])
+    return "".join(f"{json_text(event_json(number, event))}\n" for number, event in found)
 
 
-def crashes(store: Database, scope: ProjectScope) -> dict[str, Any]:
+def read_crashes(store: Database, scope: ProjectScope) -> dict[str, Any]:
     found = store.read_events(kinds=("engine.crashed",), limit=JOBS_MAX, newest=True)
     return {
         "crashes": [event_json(number, event) for number, event in found],
-        "problems": [asdict(one) for one in store.troubles.read()],
+        "problems": store.troubles.read(),
         "notices": read_notices(scope.store_folder),
     }
 
@@ -166,13 +181,9 @@ def failed_output(store: Database, shelf: LogStore) -> Iterator[tuple[str, str]]
     """Yield the end of what the latest failed attempts and setups printed on each host."""
     kinds = ("attempt.ended", "slot.setup_failed")
     events = [event.facts for _, event in store.read_events(kinds=kinds, limit=200, newest=True)]
-    failed = {str(one.get("attempt")) for one in events if one.get("verdict") not in WELL}
-    bids = {str(one["bid"]) for one in events if "message" in one and "bid" in one}
-    logs = [
-        log
-        for log in shelf.list_logs()
-        if log.id in failed or log.id.partition("-setup-")[0] in bids
-    ]
+    bad = [facts for facts in events if facts.get("verdict") not in WELL]
+    failed = {facts.get("attempt") or facts.get("bid") for facts in bad}
+    logs = [log for log in shelf.list_logs() if {log.id, log.id.rpartition("-setup-")[0]} & failed]
     for log in logs[-ATTEMPTS_MAX:]:
         for host in log.places[:HOSTS_MAX]:
             yield f"output/{log.id}/{host.folder_name}.txt", output_end(shelf, log.id, host)
@@ -180,29 +191,28 @@ def failed_output(store: Database, shelf: LogStore) -> Iterator[tuple[str, str]]
 
 def output_end(shelf: LogStore, id: str, host: LogHost) -> str:
     start = max(0, shelf.end_offset(id, host) - OUTPUT_BYTES_MAX)
-    known = max((one for one in shelf.segment_offsets(id, host) if one <= start), default=0)
-    pieces = (record.piece for _, record in shelf.read_records(id, host, start, known=known))
+    pieces = (record.piece for _, record in shelf.read_records(id, host, start))
     return b"".join(pieces).decode(errors="replace")
 
 
-def read_ends(files: Mapping[str, Path]) -> Iterator[tuple[str, str]]:
-    """Yield the last whole lines of the files that exist."""
-    for name, file in files.items():
-        if file.is_file():
-            with file.open("rb") as stream:
-                begin = max(0, stream.seek(0, os.SEEK_END) - LOG_BYTES_MAX)
-                stream.seek(begin)
-                piece = stream.read(LOG_BYTES_MAX)
-            yield name, (piece.partition(b"\n")[2] if begin else piece).decode(errors="replace")
+def read_end(file: Path) -> str | None:
+    """Return the last whole lines of a file; None if there is none."""
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        begin = max(0, stream.seek(0, os.SEEK_END) - LOG_BYTES_MAX)
+        stream.seek(begin)
+        piece = stream.read(LOG_BYTES_MAX)
+    return (piece.partition(b"\n")[2] if begin else piece).decode(errors="replace")
 
 
-def versions(machine: Machine) -> dict[str, Any]:
+def describe_versions(environ: Mapping[str, str]) -> dict[str, Any]:
     return {
         "herd": __version__,
         "python": sys.version,
         "platform": platform.platform(),
         "packages": {one.name: one.version for one in distributions()},
-        "variables": sorted(name for name in machine.environ if match(HEEDED, name)),
+        "variables": sorted(name for name in environ if re.match(HEEDED, name)),
     }
 
 
@@ -231,47 +241,10 @@ def personal_names(environ: Mapping[str, str], scope: ProjectScope | None) -> di
     return names | dict.fromkeys({str(home), str(home.resolve())} - {"/"}, "~")
 
 
-def to_json(content: object) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n"
-
-
-def contents(files: Mapping[str, str]) -> str:
+def list_contents(files: Mapping[str, bytes]) -> str:
     """Return a line for each file, with those of one folder as one."""
-    sizes: dict[str, int] = {}
-    for name, text in files.items():
-        top = name.partition("/")[0]
-        sizes[top] = sizes.get(top, 0) + len(text.encode(errors="replace"))
+    sizes = Counter[str]()
+    for name, content in files.items():
+        sizes[name.partition("/")[0]] += len(content)
     rows = [(f"  {top}", format_bytes(size), ABOUT[top]) for top, size in sizes.items()]
     return format_table(rows, right=(1,))
-
-
-def pack(files: Mapping[str, str]) -> bytes:
-    """Return a compressed archive with nothing of this user in its headers."""
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w:gz") as archive:
-        for name, text in files.items():
-            content = text.encode(errors="replace")
-            entry = tarfile.TarInfo(f"herd-report/{name}")
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    return whole.getvalue()
-
-
-def write_new_file(path: Path, content: bytes) -> None:
-    """Write a file that only its user can read; nothing is left of one that did not fit."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    created = False
-    try:
-        with open(os.open(path, flags, 0o600), "wb") as stream:
-            created = True
-            stream.write(content)
-    except OSError as error:
-        if created:
-            path.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise OperationFailed(
-                f"the disk is full: {path} can't be written", hint="name a file on another disk"
-            ) from error
-        raise NotAllowed(
-            f"{path} can't be written ({error.strerror})", hint="name another file"
-        ) from error

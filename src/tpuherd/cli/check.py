@@ -1,4 +1,4 @@
-"""`herd check`: what is wrong here, in the cloud and on hosts, and how to mend it."""
+"""`herd check`: what is wrong here, in the cloud and on hosts, and how to fix it."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def check(target: str | None, fix: bool, report: str | None, json_: bool) -> ParsedCommand:
     """Check this machine, the cloud project, and the hosts of TARGET if there is one.
 
-    Each line is fine, or says what is wrong, why it matters and how to mend it. Without --fix,
+    Each line is fine, or says what is wrong, why it matters and how to fix it. Without --fix,
     nothing is changed. The exit status is 1 if something does not work.
 
     --report also packs jobs, events, logs and the last lines of failures, with secrets removed,

@@ -17,7 +17,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "top": ("Watch jobs, hosts and chips in the terminal.", "tpuherd.cli.top:top"),
         "why": ("Say what a job does now, or waits for.", "tpuherd.cli.why:why"),
-        "explain": ("Find why a run failed, and what mends it.", "tpuherd.cli.explain:explain"),
+        "explain": ("Find why a run failed, and how to fix it.", "tpuherd.cli.explain:explain"),
         "cost": ("Show where time and money went.", "tpuherd.cli.cost:cost"),
         "events": ("Show what happened, and why.", "tpuherd.cli.events:events"),
         "metrics": ("Show loss, memory and load over time.", "tpuherd.cli.metrics:metrics"),
@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "quota": ("Show what you may have, and who uses it.", "tpuherd.cli.quota:quota"),
         "bucket": ("Check, create and share buckets.", "tpuherd.cli.bucket:bucket"),
-        "check": ("Find what is wrong, and how to mend it.", "tpuherd.cli.check:check"),
+        "check": ("Find what is wrong, and how to fix it.", "tpuherd.cli.check:check"),
         "context": ("Choose the cloud, and what you may use there.", "tpuherd.cli.context:context"),
         "setup": ("Prepare a cloud project for TPUs.", "tpuherd.cli.setup:setup"),
         "engine": (

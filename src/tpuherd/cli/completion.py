@@ -1,6 +1,5 @@
 """`herd completion`: completes commands, options, files and job names with Tab."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +62,9 @@ def known_names(ctx: click.Context, incomplete: str) -> list[str]:
     from tpuherd.store.open_database import open_database
     from tpuherd.targets import split_bid_name
 
-    scope = project_access.resolve_scope(os.environ, world=find_world(ctx))
+    said = ctx.find_object(Invocation) or Invocation()
+    world = said.world or ctx.find_root().params.get("world")
+    scope = project_access.resolve_scope(said.environ, world=Path(world) if world else None)
     names: set[str] = set()
     if scope.has_store:
         store = open_database(scope, WallClock().now())
@@ -82,10 +83,3 @@ def known_names(ctx: click.Context, incomplete: str) -> list[str]:
         else set()
     )
     return sorted(name for name in names if name.startswith(incomplete))
-
-
-def find_world(ctx: click.Context) -> Path | None:
-    """Return the world of the command line so far."""
-    said = ctx.find_object(Invocation)
-    world = (said.world if said else None) or ctx.find_root().params.get("world")
-    return Path(world) if world else None

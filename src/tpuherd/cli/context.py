@@ -1,6 +1,5 @@
 """`herd context`: which cloud to use, as whom, and what you may use there."""
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpuherd.catalogue import accelerators, generations, zones
+from tpuherd.cli.anywhere import current_invocation
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError, InvalidInput
@@ -99,16 +99,13 @@ def install(name: str | None) -> int:
     from tpuherd.cli import via_client
 
     try:
-        if name not in (
-            None,
-            contexts_file.current_name(
-                contexts_file.load_contexts(resolve_folders(os.environ).config), os.environ
-            ),
-        ):
+        environ = current_invocation().environ
+        content = contexts_file.load_contexts(resolve_folders(environ).config)
+        if name not in (None, contexts_file.current_name(content, environ)):
             raise InvalidInput(
                 f"{name} is not the current context", hint=f"herd context use {name}"
             )
-        far = via_client.find_remote_machine(os.environ)
+        far = via_client.find_remote_machine(environ)
         if far is None:
             raise InvalidInput("the current context has no `via` machine",
                         hint="herd context add NAME --via USER@HOST")  # fmt: skip

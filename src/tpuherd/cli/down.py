@@ -99,22 +99,27 @@ class WaitResult:
 
     proof: "CloudInventory | None" = None
     waits_for: str = ""
+    held: bool = False  #: the engine deletes nothing before the user's acknowledgement
 
 
 async def wait_and_report(
     jobs: Sequence[str], timeout_s: float | None, here: "Session", console: "Console"
 ) -> WaitResult:
-    """Survey until all zones answer and list nothing of these jobs, or until the timeout."""
+    """Survey until all zones answer and list nothing of these jobs, or until the timeout; only once
+    if the engine may not delete now."""
     from tpuherd.jobs import engine_control
     from tpuherd.jobs.remove import wait_until_gone
+    from tpuherd.store.set_aside import awaits_acknowledgement
 
     begun, due = here.clock.now(), here.clock.now() + FIRST_S
     async for what, seen in wait_until_gone(jobs, here):
         if not what:
             return WaitResult(proof=seen)
         now = here.clock.now()
-        if timeout_s is not None and now >= begun + timeout_s:
-            return WaitResult(waits_for=what)
+        is_late = timeout_s is not None and now >= begun + timeout_s
+        held = awaits_acknowledgement(here.store)
+        if is_late or held:
+            return WaitResult(waits_for=what, held=held)
         if now >= due and console.said.loud >= 0:
             await here.prompter.show_message(what)
             due = now + TELL_S
@@ -135,8 +140,10 @@ async def print_down_result(
     elif not jobs:
         await print_lines(console, "Nothing to delete")
     elif end.waits_for:
-        sentence = f"{NAME}: {end.waits_for}; the engine continues, run `herd down` again to wait"
-        await console.print_notice(sentence)
+        continues = "" if end.held else " the engine continues,"
+        await console.print_notice(
+            f"{NAME}: {end.waits_for};{continues} run `herd down` again to wait"
+        )
     elif proof is None:
         await print_lines(console, f"Deleting {fold_names(jobs)}; the engine gives the nodes back")
     else:

@@ -1,7 +1,6 @@
 """`herd engine`: inspects, starts and stops the process that keeps jobs running."""
 
 import json
-import os
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tpuherd.cli.adopt import adopt
-from tpuherd.cli.anywhere import named_world
+from tpuherd.cli.anywhere import current_invocation, named_world
 from tpuherd.cli.daemon import daemon
 from tpuherd.cli.engine_metrics import metrics
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
@@ -46,11 +45,12 @@ def run(stand_by: bool) -> int:
     from tpuherd.settings import project_access
 
     try:
-        place = project_access.resolve_access(os.environ, world=named_world())
+        environ = current_invocation().environ
+        place = project_access.resolve_access(environ, world=named_world())
         if stand_by:
-            print_text(engine_process.stand_by(place, os.environ))
+            print_text(engine_process.stand_by(place, environ))
         else:
-            print_text(engine_process.run_engine(place, os.environ, aloud=True))
+            print_text(engine_process.run_engine(place, environ, aloud=True))
     except HerdError as error:
         return via_client.print_error("herd engine run", error)
     return 0
@@ -80,7 +80,7 @@ def status(json_: bool) -> ParsedCommand:
 
 @engine.command()
 def acknowledge() -> ParsedCommand:
-    """Dismiss the notice about a damaged store."""
+    """Accept the restored store, so that the engine continues."""
     return make_parsed_command("herd engine acknowledge", run_engine_acknowledge)
 
 
@@ -104,8 +104,9 @@ def install() -> int:
     try:
         if sys.platform == "darwin":
             raise InvalidInput("macOS has no systemd", hint="run herd engine run in a terminal")
-        place = project_access.resolve_access(os.environ, world=named_world())
-        file, todo = systemd_unit.install_unit(place, os.environ)
+        environ = current_invocation().environ
+        place = project_access.resolve_access(environ, world=named_world())
+        file, todo = systemd_unit.install_unit(place, environ)
     except HerdError as error:
         return via_client.print_error("herd engine install", error)
     print_text(f"{file} is written. Now run:", err=True)
@@ -161,10 +162,12 @@ async def run_engine_status(json_: bool, console: "Console", home: "HostAccess")
 
 async def run_engine_acknowledge(console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.job_session import print_lines
-    from tpuherd.store.set_aside import acknowledge_notices
+    from tpuherd.jobs import engine_control
 
-    many = acknowledge_notices(engine_scope(console).store_folder)
-    await print_lines(console, "Acknowledged" if many else "Nothing to acknowledge")
+    done = engine_control.acknowledge_damage(
+        project_access.resolve_access(console.environ, world=console.said.world), console.environ
+    )
+    await print_lines(console, "Acknowledged" if done else "Nothing to acknowledge")
     return 0
 
 

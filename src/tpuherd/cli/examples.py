@@ -31,6 +31,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "notify list": ("herd notify list",),
     "notify test": ("herd notify test", "herd notify test gpt", "herd notify test --all"),
     "notify set": ("herd notify set receivers.yaml", "herd notify set --clear"),
+    "notify allow": ("herd notify allow", "herd notify allow no"),
     "engine plan": ("herd engine plan gpt",),
     "engine metrics": (
         "herd engine metrics -o /var/lib/prometheus/node-exporter/herd.prom",

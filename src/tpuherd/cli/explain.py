@@ -1,4 +1,4 @@
-"""`herd explain`: names the cause of a failure, and what mends it."""
+"""`herd explain`: names the cause of a failure, and how to fix it."""
 
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
 def explain(target: str, attempt: str | None, rules: Path | None, json_: bool) -> ParsedCommand:
-    """Find in logs why a run failed, and say what mends it.
+    """Find in logs why a run failed, and say how to fix it.
 
     FILE is a log, a folder with one log a host, or - for standard input; gzip is fine. Of a JOB
     (gpt), slot (gpt-0) or host (gpt-0/w3) it reads the logs of the latest attempt, on all hosts.

@@ -18,21 +18,11 @@ if TYPE_CHECKING:
     from tpuherd.jobfile.yaml_with_lines import YamlDocument
 
 
-#: Fields that have an option of their own, with its line of help; all others are set by --set.
-OPTIONS = {
-    "name": "Name of the job.",
-    "accelerator": "TPU type, such as v4-32; or several, the best first.",
-    "tier": "Pricing tier: spot, preemptible, on-demand, reserved.",
-    "zones": "Zones where the job may run, or any.",
-    "runtime": "Software version of the TPU VM.",
-    "copies": "Nodes that each run the command on their own.",
-    "slices": "Nodes that run the command together (multislice).",
-    "workdir": "Folder to ship to all hosts; the command runs in it.",
-    "repo": "Git repository to use instead of a folder.",
-    "setup": "Shell commands that prepare a host.",
-    "checkpoint": "Where the script saves: it reads HERD_CHECKPOINT.",
-    "outputs": "Paths to bring back before a node is deleted.",
-}
+#: Fields that have an option of their own; all others are set by --set.
+OPTIONS = (
+    "name", "accelerator", "tier", "zones", "runtime", "copies", "slices", "workdir", "repo",
+    "setup", "checkpoint", "outputs",
+)  # fmt: skip
 #: Options that help does not show, so that its page fits a screen; the reference shows them.
 RARE = frozenset(("repo", "outputs"))
 #: Values of these are taken as plain text.
@@ -79,8 +69,11 @@ class FileGroup(click.Group):
 
 
 def add_field_options(function: Any, rare: Collection[str]) -> Any:
-    """Add an option for each of OPTIONS; help does not show those that are rare."""
-    for name, text in reversed(OPTIONS.items()):
+    """Add an option for each of OPTIONS, with the first sentence about its field."""
+    from tpuherd.jobfile.fields import FIELDS
+
+    for name in reversed(OPTIONS):
+        text = FIELDS[name].means.partition(". ")[0].rstrip(".") + "."
         function = click.option(
             f"--{name}", name, multiple=True, metavar="VALUE", help=text, hidden=name in rare
         )(function)

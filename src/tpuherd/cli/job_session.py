@@ -13,7 +13,6 @@ from tpuherd.errors import HerdError
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.open_project import Session
 from tpuherd.settings import project_access
-from tpuherd.settings.folders import home_folder
 from tpuherd.settings.project_access import ProjectAccess
 from tpuherd.ssh_config.ssh_projects import refresh_job_names
 from tpuherd.store.database import Database
@@ -64,7 +63,7 @@ async def open_job_session(
 async def refresh_ssh_names(place: ProjectAccess, store: Database, console: Console) -> None:
     """Give new jobs their names for ssh at once; the engine does so, too."""
     try:
-        refresh_job_names(place, home_folder(console.environ), store.stored_jobs().values())
+        refresh_job_names(place, console.environ, store.stored_jobs().values())
     except (HerdError, OSError) as error:
         await console.print_notice(f"herd: the names for ssh are as before: {error}")
 

@@ -71,8 +71,8 @@ def babysit(context: click.Context, /, name: str, **said: Any) -> ParsedCommand:
     """Run a command until it succeeds, across preemptions.
 
     It stands after --; at the end the TPU is deleted. All attempts have one RUN_ID: that of your
-    environment, else a new one. Variables may stand
-    before the command: -- WANDB_API_KEY=… levanter/infra/run.sh python …
+    environment, else a new one. Variables may stand before the command:
+    -- WANDB_API_KEY=… levanter/infra/run.sh python …
     """
     from tpuherd.cli.levanter_jobs import run_babysit
 

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import merge
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,10 +21,11 @@ from tpuherd.views.printable import show_bytes, show_controls
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
-    from tpuherd.commands.find_logs import HostLog, LogQuery
+    from tpuherd.commands.find_logs import HostLog, LogFollower, LogQuery
     from tpuherd.commands.host_access import HostAccess
 
 LOOK_S = 0.3
+LAST_WORDS_S = 3.0  #: how long the last output may arrive after the end
 ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
 
 
@@ -65,7 +67,7 @@ class LogPiece(NamedTuple):
 async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> int:
     """From the target to the last line."""
     from tpuherd.clock import WallClock
-    from tpuherd.commands.find_logs import find_logs, no_logs_sentence, submission_times
+    from tpuherd.commands.find_logs import LogFollower, no_logs_sentence, submission_times
 
     del home  # logs are local
     shelf = LogStore(log_folder(console))
@@ -75,7 +77,8 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     if look.target is not None and not look.all_:
         scope = project_access.resolve_scope(console.environ, world=console.said.world)
         begun = submission_times(look.target, scope, wall.now())
-    chosen = find_logs(look, shelf, begun)
+    follower = LogFollower(look, shelf, begun)
+    chosen = follower.all_logs()
     since = look.since or 0.0
     page = LogPrinter(shelf, console, json_=look.json_, since=since, pattern=pattern)
     if not chosen:
@@ -84,11 +87,33 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
             raise NotFound(sentence, hint=no_logs_hint(console))
         await console.print_notice(f"herd logs: {sentence}; waiting for one")
     await page.print_new(chosen, tail=look.tail)
-    while look.follow:
-        await console.flush()
-        await wall.sleep(LOOK_S)
-        await page.print_new(find_logs(look, shelf, begun))
+    if look.follow:
+        await follow_logs(look, follower, page, console)
     return 0
+
+
+async def follow_logs(
+    look: "LogQuery", follower: "LogFollower", page: "LogPrinter", console: "Console"
+) -> None:
+    """Print new output until the job or the command has ended, and its last lines are here."""
+    from tpuherd.clock import WallClock
+    from tpuherd.commands.find_logs import JobEnds
+
+    wall, end = WallClock(), inf
+    scope = project_access.resolve_scope(console.environ, world=console.said.world)
+    ends = JobEnds(look.target, scope) if look.target is not None and scope.has_store else None
+    try:
+        while (now := wall.now()) < end:
+            await console.flush()
+            await wall.sleep(LOOK_S)
+            await page.print_new(follower.find_growing(now))
+            over = follower.has_ended() if look.attempt else ends is not None and ends.are_over()
+            end = (min(end, now + LAST_WORDS_S)) if over else inf
+        await page.print_new(follower.all_logs())
+        await console.print_notice(f"herd logs: {look.attempt or look.target} has ended")
+    finally:
+        if ends is not None:
+            ends.close()
 
 
 def log_folder(console: "Console") -> Path:

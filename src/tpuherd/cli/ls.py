@@ -28,8 +28,8 @@ async def run_ls(json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.jobs.job_queries import job_rows
 
     async with open_store_session(console) as here:
-        await here.print_troubles(apart=json_)
         rows = job_rows(here.store, here.now)
+        await here.print_troubles(apart=json_)
         style = console.screen_style
         if style is None:
             text = partial(jobs_text, **console.table_style)

@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tpuherd._version import __version__
-from tpuherd.cli.anywhere import add_global_options, count_global_words
+from tpuherd.cli.anywhere import add_global_options, change_invocation, count_global_words
 from tpuherd.cli.command_table import (
     HIDDEN,
     SECTIONS,
@@ -74,7 +74,7 @@ class LazyGroup(click.Group):
 
 def unknown_command(word: str) -> str:
     near = near_names(word, PLACES, most=1)
-    advice = f"did you mean {near[0]}?" if near else "`herd --help` lists all commands."
+    advice = f"did you mean {near[0]}?" if near else "`herd --all` lists all commands."
     return f"unknown command {word}; {advice}"
 
 
@@ -85,9 +85,7 @@ def show_all_commands(ctx: click.Context, _: click.Parameter, asked: bool) -> No
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--world", envvar="HERD_WORLD", type=click.Path(file_okay=False, path_type=Path), default=None
-)
+@click.option("--world", type=click.Path(file_okay=False, path_type=Path), default=None)
 @click.option("-q", "--quiet", is_flag=True)
 @click.option("-v", "--verbose", count=True)
 @click.option("--all", is_flag=True, is_eager=True, expose_value=False, callback=show_all_commands)
@@ -95,25 +93,31 @@ def show_all_commands(ctx: click.Context, _: click.Parameter, asked: bool) -> No
 @click.pass_context
 def herd(ctx: click.Context, world: Path | None, quiet: bool, verbose: int) -> None:
     """Run jobs and commands on Cloud TPU pods, real or simulated."""
-    ctx.obj = Invocation(world=world, loud=-1 if quiet else verbose)
+    change_invocation(ctx, world=world, loud=-1 if quiet else verbose)
 
 
 def run_locally(command: Any) -> int:
     """Run a parsed command in this process."""
     from tpuherd.cli.run_in_process import run_in_process
 
-    return run_in_process(command, os.environ, choose_colour(os.environ))
+    environ = command.said.environ
+    return run_in_process(command, environ, choose_colour(environ))
 
 
 def run(
     arguments: Sequence[str],
-    environ: Mapping[str, str] = os.environ,
+    environ: Mapping[str, str] | None = None,
     do: Callable[[Any], int] = run_locally,
 ) -> int:
     """Run one command line and return its exit status.
 
-    What works on jobs or hosts is returned by click as a ParsedCommand, which `do` runs.
+    What works on jobs or hosts is returned by click as a ParsedCommand, which `do` runs. Without
+    `environ`, it is this process's.
     """
+    if environ is None:
+        from tpuherd.settings.project_access import process_environment
+
+        environ = process_environment()
     arguments = expand_alias(arguments, count_global_words(arguments))
     try:
         result = herd.main(
@@ -121,7 +125,8 @@ def run(
             prog_name="herd",
             standalone_mode=False,
             color=choose_colour(environ),
-            default_map={"world": environ.get("HERD_WORLD") or None},  # the daemon has none
+            obj=Invocation(environ=environ),
+            default_map={"world": environ.get("HERD_WORLD") or None},
         )
         sys.stdout.flush()
         if result is not None and not isinstance(result, int):

@@ -43,7 +43,7 @@ def map_() -> None:
 @click.option("--timeout", "timeout_s", type=Duration(), help="How long one item may run.")
 @click.option("--again", is_flag=True, help="Run all items again, also those that succeeded.")
 @click.option("--detach", is_flag=True, help="Do not wait for the end.")
-@partial(add_job_options, rare=OPTIONS.keys() - {"name", "accelerator", "copies", "workdir"})
+@partial(add_job_options, rare=set(OPTIONS) - {"name", "accelerator", "copies", "workdir"})
 @click.pass_context
 def begin(context: click.Context, /, job: str, file: str | None, **said: Any) -> ParsedCommand:
     """Run a command for each line of FILE, or of standard input (-).

@@ -49,6 +49,17 @@ def test(name: str | None, every: bool, json_: bool) -> ParsedCommand:
     return make_parsed_command("herd notify test", partial(run_notify_test, name, every, json_))
 
 
+@notify.command()
+@click.argument("answer", type=click.Choice(["yes", "no"]), default="yes")
+def allow(answer: str) -> ParsedCommand:
+    """Let this account's engine send messages of others' jobs.
+
+    In a lab, such a message connects to the mail server or web address that its job names. `no`
+    ends it, which is the default. Commands of others never run here.
+    """
+    return make_parsed_command("herd notify allow", partial(run_notify_allow, answer == "yes"))
+
+
 @notify.command("set")
 @click.argument("file", required=False)
 @click.option(
@@ -72,7 +83,8 @@ async def run_notify_list(json_: bool, console: "Console", home: "HostAccess") -
 
     async with open_store_session(console) as here:
         show = partial(receivers_text, now=here.now, **console.table_style)
-        await here.print_content(receiver_rows(here.store), show, json_=json_)
+        rows = receiver_rows(here.store, others=others_allowed(console))
+        await here.print_content(rows, show, json_=json_)
     return 0
 
 
@@ -85,7 +97,12 @@ async def run_notify_test(
 
     async with open_store_session(console) as here:
         rows = await send_test_messages(
-            here.store, name, every=every, environ=console.environ, clock=here.clock
+            here.store,
+            name,
+            every=every,
+            others=others_allowed(console),
+            environ=console.environ,
+            clock=here.clock,
         )
         await here.print_content(rows, tests_text, json_=json_)
         if not all(row["accepted"] for row in rows):
@@ -94,8 +111,33 @@ async def run_notify_test(
     return 0
 
 
+def others_allowed(console: "Console") -> bool:
+    """Whether this account lets its engine send messages of jobs that others submitted."""
+    from tpuherd.settings.project_access import resolve_scope
+    from tpuherd.settings.project_settings import tells_others
+
+    scope = resolve_scope(console.environ, world=console.said.world)
+    return tells_others(scope.folders.config, world=scope.world, project=scope.project)
+
+
+async def run_notify_allow(allowed: bool, console: "Console", home: "HostAccess") -> int:
+    from tpuherd.settings.project_access import resolve_scope
+    from tpuherd.settings.project_settings import allow_telling_others
+
+    scope = resolve_scope(console.environ, world=console.said.world)
+    allow_telling_others(
+        scope.folders.config, world=scope.world, project=scope.project, allowed=allowed
+    )
+    does = "sends" if allowed else "does not send"
+    await console.print_text(
+        f"The engine of this account {does} messages of jobs that others submitted"
+        f" ({scope.title}); it notices within half a minute"
+    )
+    return 0
+
+
 def end_problem(store: "Database") -> None:
-    """The user has mended something; an engine whose messages still fail says so again."""
+    """The user has fixed something; an engine whose messages still fail says so again."""
     from tpuherd.model.trouble import NOTIFY
 
     if any(one.source == NOTIFY for one in store.troubles.read()):

@@ -2,14 +2,12 @@
 
 import asyncio
 import signal
-import sys
-import webbrowser
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tpuherd.cli.ask_user import TerminalPrompter
+from tpuherd.cli.open_browser import has_browser, open_browser
 from tpuherd.commands.command_types import confirm_foreign_hosts, label_hosts
 from tpuherd.commands.forward_port import LOOPBACK, FirstHost, PortForward
 from tpuherd.commands.open_program import find_folder
@@ -65,6 +63,7 @@ class ServerSession:
         self._options = options
         self._served = served
         self._console = console
+        self._browsing: asyncio.Task[None] | None = None
 
     async def run(self, label: str) -> int:
         """Return the exit status: 0 after Ctrl+C."""
@@ -82,9 +81,10 @@ class ServerSession:
             finally:
                 listener.close()
         finally:
-            for task in (opening, leaving):
+            tasks = [one for one in (opening, leaving, self._browsing) if one is not None]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(opening, leaving, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _listen(self, server: OpenServer) -> asyncio.Server:
         """Listen on the port that the user chose, else on the usual one, else on a free one."""
@@ -99,7 +99,7 @@ class ServerSession:
             return await forwarding.listen(0)
 
     async def _announce(self, server: OpenServer, label: str, port: int) -> None:
-        page = PAGES[self._options.program].format(token=server.token)
+        page = PAGES[self._options.program].format(token=quote(server.token, safe=""))
         url = f"http://{LOOPBACK}:{port}{page}"
         wanted = self._served.order.folder
         if not server.started and server.folder != wanted:
@@ -114,7 +114,7 @@ class ServerSession:
         )
         await self._console.flush()
         if not self._options.no_browser and has_browser(self._console.environ):
-            await asyncio.to_thread(partial(webbrowser.open, url))
+            self._browsing = asyncio.create_task(open_browser(url))
 
     async def _wait_for_signal(self) -> int:
         while True:
@@ -134,10 +134,3 @@ class ServerSession:
     async def _tell(self, sentence: str) -> None:
         await self._console.print_notice(f"herd open {self._options.program}: {sentence}")
         await self._console.flush()
-
-
-def has_browser(environ: Mapping[str, str]) -> bool:
-    """Whether there is a screen for a browser, which must not take over this terminal."""
-    if sys.platform == "darwin" or environ.get("BROWSER"):
-        return True
-    return bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))

@@ -19,6 +19,8 @@ def print_text(text: str, *, err: bool = False, hang: int | None = None) -> None
     stream = sys.stderr if err else sys.stdout
     text = show_lines(text, colours=True)
     if stream.isatty():
-        text = text if has_unicode(os.environ) else to_ascii(text)
+        from tpuherd.settings.project_access import process_environment
+
+        text = text if has_unicode(process_environment()) else to_ascii(text)
         text = wrap_text(text, os.get_terminal_size(stream.fileno()).columns or 80, hang)
     click.echo(text.encode(errors="replace").decode(), err=err)

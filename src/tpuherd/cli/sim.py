@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tpuherd.cli.anywhere import named_world
+from tpuherd.cli.anywhere import current_invocation, named_world
 from tpuherd.cli.print_text import print_text
 from tpuherd.errors import HerdError
 from tpuherd.settings import project_access
@@ -60,7 +60,7 @@ def report_trouble() -> Iterator[None]:
 
 
 def world_folder(chosen: Path | None) -> Path:
-    return (chosen or named_world() or default_folder(os.environ)).absolute()
+    return (chosen or named_world() or default_folder(current_invocation().environ)).absolute()
 
 
 def echo_json(found: Any) -> None:
@@ -131,7 +131,7 @@ def start(state_dir: Path | None, detach: bool, **chosen: Any) -> None:
         chosen["folder"] = world_folder(state_dir)
         chosen["offers"] = [folder.absolute() for folder in chosen["offers"]]
         begin = start_detached if detach else start_in_process
-        begin(chosen)
+        begin(chosen, current_invocation().environ)
 
 
 @sim.command()
@@ -181,7 +181,7 @@ def stop(state_dir: Path | None, timeout: float, json_: bool) -> None:
                 timeout, f"the world (pid {pid}) does not stop: `kill -9 {pid}` ends it"
             ):
                 wait_until_stopped(folder)
-        said = stop_idle_engine(folder, os.environ)
+        said = stop_idle_engine(folder, current_invocation().environ)
         if json_:
             echo_json({"stopped": pid, "state_dir": str(folder), "engine": said})
             return

@@ -16,6 +16,7 @@ from tpuherd.background import PASSED, close_inherited_files, start_and_hear
 from tpuherd.cli.print_text import print_text
 from tpuherd.cli.sim_text import LOG_INDENT, log_line, welcome_text
 from tpuherd.clock import WallClock
+from tpuherd.settings.project_access import process_environment
 from tpuherd_sim.state_dir import WorldError, WorldInfo, prepare_folder
 
 if TYPE_CHECKING:
@@ -66,12 +67,12 @@ class WorldPrinter:
         print_text(sentence, err=True)
 
 
-def start_detached(chosen: StartOptions) -> None:
+def start_detached(chosen: StartOptions, environ: Mapping[str, str]) -> None:
     """Run the world in the background; return when it answers."""
     prepare_folder(Path(chosen["folder"]))
     log = str(Path(chosen["folder"]) / "log.txt")
     words = ["tpuherd.cli.sim_start", json.dumps(chosen, default=str)]
-    answer = json.loads(start_and_hear(words, os.environ, log=log) or "{}")
+    answer = json.loads(start_and_hear(words, environ, log=log) or "{}")
     if "ready" not in answer:
         raise WorldError(answer.get("trouble") or f"the world did not start; see {log}")
     if answer["warning"]:
@@ -90,6 +91,7 @@ def run_detached() -> None:
     try:
         start_in_process(
             json.loads(sys.argv[1]),
+            process_environment(),
             on_ready=lambda text, warning: report(ready=text, warning=warning),
         )
     except WorldError as trouble:
@@ -97,24 +99,27 @@ def run_detached() -> None:
         sys.exit(1)
 
 
-def start_in_process(chosen: StartOptions, on_ready: OnReady | None = None) -> None:
+def start_in_process(
+    chosen: StartOptions, environ: Mapping[str, str], on_ready: OnReady | None = None
+) -> None:
     """Run the world in this process until it is stopped."""
     from tpuherd_sim.serve import serve_world
 
-    options = build_options(chosen)
+    options = build_options(chosen, environ.get("PATH", os.defpath))
     reader = WorldPrinter(options.folder, json_=chosen["json_"], on_ready=on_ready)
-    asyncio.run(serve_world(options, WallClock(), reader, load_host_backend))
+    backend = partial(load_host_backend, environ)
+    asyncio.run(serve_world(options, WallClock(), reader, backend))
 
 
-def load_host_backend() -> "HostsRunner":
+def load_host_backend(environ: Mapping[str, str]) -> "HostsRunner":
     """Load what runs hosts, which the world needs only after it answers."""
     from tpuherd_sim.host_services.packages import read_package_sources
     from tpuherd_sim.start_hosts import run_hosts
 
-    return partial(run_hosts, read_package_sources(os.environ, Path.home()))
+    return partial(run_hosts, read_package_sources(environ, Path.home()))
 
 
-def build_options(chosen: StartOptions) -> "WorldOptions":
+def build_options(chosen: StartOptions, path: str) -> "WorldOptions":
     """Return the options, with the steps of a scenario file or storm."""
     from tpuherd_sim.host_options import HostOptions
     from tpuherd_sim.serve import WorldOptions
@@ -134,7 +139,7 @@ def build_options(chosen: StartOptions) -> "WorldOptions":
         offers=tuple(map(Path, said.pop("offers"))),
     )
     del said["json_"]
-    folder, path = Path(said.pop("folder")), os.environ.get("PATH", os.defpath)
+    folder = Path(said.pop("folder"))
     return WorldOptions(**said, folder=folder, path=path, host_options=hosts, steps=tuple(steps))
 
 

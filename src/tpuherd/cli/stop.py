@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: What is printed of a job: when it changed, and when nothing was to be done.
 SENTENCES = {
-    "stop": ("Stopped {}", "{} is already stopped"),
+    "stop": ("Stopped {}", "{} is already stopped or done"),
     "resume": ("Resumed {}", "{} is already running"),
 }
 

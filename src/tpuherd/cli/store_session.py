@@ -96,9 +96,7 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
 async def print_notices(console: Console, store: Path) -> None:
     """Print the notices of a damaged store until they are acknowledged."""
     for sentence in read_notices(store).values():
-        await console.print_notice(
-            f"herd: {sentence}. To dismiss this notice: herd engine acknowledge"
-        )
+        await console.print_notice(f"herd: {sentence}")
 
 
 def format_moment(at: float, now: float) -> str:

@@ -1,6 +1,9 @@
 """`herd top`: a live screen of jobs, hosts and chips in the terminal."""
 
+import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -8,10 +11,13 @@ import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.errors import InvalidInput
+from tpuherd.exit_status import SIGNALLED
 
 if TYPE_CHECKING:
     from tpuherd.commands.console import Console
     from tpuherd.commands.host_access import HostAccess
+
+LOOK_S = 1.0  #: how often it is looked whether the terminal is still there
 
 
 @click.command()
@@ -45,11 +51,35 @@ async def run_top(console: "Console", home: "HostAccess") -> int:
     async with open_store_session(console) as here:
         clock = here.clock
     feed = TopFeed(project_access.resolve_scope(console.environ, world=console.said.world), clock)
+    import asyncio
+
+    screen = TopScreen(feed, clock, partial(run_herd, console))
+    ending = asyncio.ensure_future(await_end(console))
+    ending.add_done_callback(lambda task: None if task.cancelled() else screen.exit(task.result()))
     try:
-        await TopScreen(feed, clock, partial(run_herd, console)).run_async()
+        return await screen.run_async() or 0
     finally:
+        ending.cancel()
         await feed.close()
-    return 0
+
+
+async def await_end(console: "Console") -> int:
+    """Return the exit status once a signal ends the screen; without its terminal it ends at once,
+    even where the hang-up is ignored: nothing can be drawn or read any more.
+    """
+    import asyncio
+
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGHUP, console.handle_signal, signal.SIGHUP
+    )
+    while os.isatty(0):
+        with suppress(TimeoutError):
+            number = await asyncio.wait_for(console.signals.get(), LOOK_S)
+            if number == signal.SIGTERM:
+                return SIGNALLED + number
+            if number == signal.SIGHUP:
+                break
+    os._exit(SIGNALLED + signal.SIGHUP)
 
 
 async def run_herd(console: "Console", words: Sequence[str]) -> str:

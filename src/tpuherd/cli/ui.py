@@ -43,6 +43,7 @@ def ui(port: int | None, host: str, no_browser: bool) -> ParsedCommand:
 async def run_ui(
     port: int | None, host: str, no_browser: bool, console: "Console", home: "HostAccess"
 ) -> int:
+    from tpuherd.cli.open_browser import open_browser
     from tpuherd.cli.store_session import open_store_session
     from tpuherd.cli.ui_context import page_context
     from tpuherd.web.access_token import kept_token
@@ -81,11 +82,3 @@ def address_name(host: str) -> str:
     if found.is_unspecified:
         return socket.gethostname()
     return f"[{host}]" if found.version == 6 else host
-
-
-async def open_browser(address: str) -> None:
-    """Open the user's browser, if there is one."""
-    import asyncio
-    import webbrowser
-
-    await asyncio.to_thread(partial(webbrowser.open, address))

@@ -24,6 +24,7 @@ import click
 from tpuherd.cli import wheel
 from tpuherd.cli.via_layout import DIGEST, LETTER, MAP_SHOWN, ROOT, RUNNING, SHOWN
 from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
+from tpuherd.files import make_private_folder
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
@@ -126,7 +127,7 @@ def find_remote_machine(
         "owner": project_access.get_owner_id(folders.config),
         "user": project_access.get_user_name(folders.config, environ),
     }
-    folders.runtime.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(folders.runtime)
     return RemoteMachine(
         context=name,
         via=via,
@@ -230,7 +231,7 @@ def confirm_install(far: RemoteMachine) -> None:
 
 def send_bundle(far: RemoteMachine, word: str, *rest: str, bundle: Mapping[str, bytes]) -> None:
     """Send a tar to a command there."""
-    from tpuherd.cli.via_upload import pack_tar
+    from tpuherd.jobs.code_transfer import pack_tar
 
     done = run_on_machine(far, far.server_command(word, *rest), pack_tar(bundle))
     raise_if_failed(far, done.returncode, done.stderr)

@@ -23,8 +23,8 @@ from tpuherd.errors import HerdError
 from tpuherd.exit_status import SIGNALLED
 from tpuherd.jobs import code_transfer, via_parcel
 from tpuherd.jobs.code_transfer import BLOBS, ROWS, read_tar_files, store_code, write_private_file
-from tpuherd.settings import contexts_file
-from tpuherd.settings.folders import resolve_folders
+from tpuherd.settings import contexts_file, project_access
+from tpuherd.settings.folders import LocalFolders, resolve_folders
 from tpuherd.sync.snapshot_store import open_archive
 
 SWEEP_S = 86_400.0
@@ -39,17 +39,15 @@ def main(words: list[str]) -> int:
     word, name, *rest = words
     home = Path.home() / ROOT / name
     os.umask(0o077)
-    os.environ["XDG_CONFIG_HOME"] = str(home / "config")
-    os.environ["XDG_STATE_HOME"] = str(home / "state")
-    for name in ("HERD_WORLD", "HERD_STORE"):  # the context says what is meant
-        os.environ.pop(name, None)
+    environ = context_environment(home)
     try:
         if word == "run":
-            return run_herd(home, rest[0], json.loads(bytes.fromhex(rest[1])))
+            return run_herd(home, environ, rest[0], json.loads(bytes.fromhex(rest[1])))
         if word == "take":
-            receive_bundle(home, rest[0])
+            receive_bundle(home, resolve_folders(environ), rest[0])
         else:
-            print(*sorted(missing_contents(sys.stdin)), sep="\n")
+            state = resolve_folders(environ).state
+            print(*sorted(missing_contents(sys.stdin, state)), sep="\n")
     except HerdError as error:
         hint = f" ({error.hint})" if error.hint else ""
         print(f"{error.sentence}{hint}", file=sys.stderr)
@@ -57,14 +55,22 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def run_herd(home: Path, token: str, words: list[str]) -> int:
+def context_environment(home: Path) -> dict[str, str]:
+    """Return this process's environment with the folders of the context, which says the rest."""
+    found = dict(project_access.process_environment())
+    for name in ("HERD_WORLD", "HERD_STORE"):
+        found.pop(name, None)
+    places = {"XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
+    return {**found, **places}
+
+
+def run_herd(home: Path, environ: dict[str, str], token: str, words: list[str]) -> int:
     """The command, in a process of its own, to which who began it can send signals. What came along
     is removed behind it."""
     folder = home / CARRIED / token
     mark = home / RUNNING / token
-    environ = dict(os.environ)
     if folder.exists():
-        environ[via_parcel.VARIABLE] = str(folder)
+        environ = {**environ, via_parcel.VARIABLE: str(folder)}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # the child handles them
     line = [sys.executable, "-P", "-m", "tpuherd.launcher", *words]
@@ -79,33 +85,32 @@ def run_herd(home: Path, token: str, words: list[str]) -> int:
     return status if status >= 0 else SIGNALLED - status
 
 
-def receive_bundle(home: Path, token: str) -> None:
+def receive_bundle(home: Path, places: LocalFolders, token: str) -> None:
     """Save the context and what a command uploads."""
     remove_leftovers(home, WallClock().now())
     folder = home / CARRIED / token
-    archive = open_archive(resolve_folders(os.environ).state)
+    archive = open_archive(places.state)
     with archive.blobs.shared_lock(), archive.blobs.new_pack() as fresh:
         for name, content in read_tar_files(sys.stdin.buffer):
             if name == LETTER:
-                save_context(home, json.loads(content))
+                save_context(home, places.config, json.loads(content))
             elif name.partition("/")[0] in (BLOBS, ROWS):
                 store_code(archive, fresh, name, content)
             else:
                 write_private_file(folder / name, content)
 
 
-def missing_contents(ids: Iterable[str]) -> list[str]:
+def missing_contents(ids: Iterable[str], state: Path) -> list[str]:
     """Return the ids of contents that are not here."""
-    archive = open_archive(resolve_folders(os.environ).state)
+    archive = open_archive(state)
     return [
         one.hex()
         for one in code_transfer.missing_contents((bytes.fromhex(id) for id in ids), archive)
     ]
 
 
-def save_context(home: Path, letter: Mapping[str, Any]) -> None:
+def save_context(home: Path, folder: Path, letter: Mapping[str, Any]) -> None:
     """Save the cloud, the owner id, the user's name and the grants."""
-    folder = resolve_folders(os.environ).config
     with contexts_file.edit_contexts(folder) as content:
         content["current"] = letter["name"]
         content["contexts"] = {letter["name"]: letter["context"]}

@@ -1,8 +1,6 @@
 """Collects what `herd run` on another machine needs: job file, code and secrets."""
 
 import asyncio
-import io
-import tarfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -117,13 +115,3 @@ async def take_with_consent(
     finally:
         await console.flush()
         console.close()
-
-
-def pack_tar(bundle: Mapping[str, bytes]) -> bytes:
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w|") as tar:
-        for name, content in bundle.items():
-            about = tarfile.TarInfo(name)
-            about.size, about.mode = len(content), 0o600
-            tar.addfile(about, io.BytesIO(content))
-    return whole.getvalue()

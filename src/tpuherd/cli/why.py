@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
-from tpuherd.views.event_lines import event_line
-from tpuherd.views.format_text import format_span
 from tpuherd.views.job_pages import why_text
-from tpuherd.views.printable import show_values
 from tpuherd.views.trouble_line import problem_rows
 
 if TYPE_CHECKING:
@@ -31,27 +28,23 @@ def why(name: str, json_: bool) -> ParsedCommand:
 
 async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.job_queries import slot_reasons, why_as_json
+    from tpuherd.jobs.job_queries import why_as_json
     from tpuherd.store.engine_rest import is_at_rest
 
     async with open_store_session(console) as here:
-        now = here.now
-        _, recent, engine = slot_reasons(here.store, now, name)
-        events = [(f"{format_span(max(0.0, now - one.at))} ago", one) for _, one in recent]
-        content = why_as_json(here.store, now, name)
+        content = why_as_json(here.store, here.now, name)
         content["problems"] = problem_rows(here.current_troubles())
         if not json_:
             await here.print_troubles()
         style = console.screen_style
 
         def text(told: Mapping[str, Any]) -> str:
-            current = engine or is_at_rest(here.store)
+            current = told["engine"] or is_at_rest(here.store)
             if style is None:
-                lines = show_values([(when, event_line(one)) for when, one in events])
-                return why_text(told, lines, current=current)
+                return why_text(told, current=current)
             from tpuherd.views.event_screen import why_screen
 
-            return why_screen(told, events, current=current, **style)
+            return why_screen(told, current=current, **style)
 
         await here.print_content(content, text, json_=json_)
     return 0

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from urllib.parse import quote
 
 from tpuherd.clock import Clock
 from tpuherd.cloud import error_replies, nodes_api, parse, request_bodies, state_mapping
@@ -12,12 +13,14 @@ from tpuherd.cloud.parse import Node, QueuedResource
 from tpuherd.errors import HerdError, NotFound, NotReached
 from tpuherd.model.node_spec import NodeSpec
 from tpuherd.model.observed import BidObservation, NodeObservation, NodeState, RequestState
+from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import Ask, Offer, Refusal, RequestKind, Withdraw
 from tpuherd.ports import BidRefused, Host, Survey
 from tpuherd.targets import natural_key, split_bid_name
 
 #: The card fields by which we recognize a request or node as the one that we asked for.
 SAME = ("slot", "generation", "owner", "node_digest")
+NOTHING_KNOWN: Mapping[str, BidRecord] = {}
 FRESH_S = 15.0  #: all bids of a zone share one list of its operations for this long
 PAGES_OF_OPERATIONS = 5  #: the newest come first, and a create is checked within minutes
 
@@ -46,13 +49,15 @@ class BidsApi:
         self._failed: dict[str, tuple[float, Mapping[str, error_replies.CloudError]]] = {}
         self._reading = asyncio.Lock()
 
-    async def survey_bids(self, zones: Collection[str]) -> Survey:
+    async def survey_bids(
+        self, zones: Collection[str], known: Mapping[str, BidRecord] = NOTHING_KNOWN
+    ) -> Survey:
         """Two wildcard lists. Nodes come last, so that none seems to lack its request."""
         begun_at, reads = self.clock.now(), self.cloud.rest.reads
         queued, silent, trouble = await self._list_requests()
         seen = await self._list_nodes()
-        self._nodes = group_by_bid(seen.nodes)
-        asked = {one.name: one for one in queued if split_bid_name(one.name) is not None}
+        self._nodes = group_by_bid(seen.nodes, known)
+        asked = {one.name: one for one in queued if is_request_of_bid(one, known.get(one.name))}
         sights = {
             bid: bid_observation(bid, asked.get(bid), self._nodes.get(bid, []))
             for bid in {**asked, **self._nodes}
@@ -186,16 +191,49 @@ class BidsApi:
         )
 
     def _zone_path(self, zone: str) -> str:
-        return f"projects/{self.cloud.project}/locations/{zone}"
+        return f"projects/{self.cloud.project}/locations/{quote(zone, safe='')}"
 
 
-def group_by_bid(nodes: Iterable[Node]) -> Mapping[str, list[Node]]:
-    """The nodes of bids, by bid; those of a multislice run in order."""
+def group_by_bid(
+    nodes: Iterable[Node], known: Mapping[str, BidRecord] = NOTHING_KNOWN
+) -> Mapping[str, list[Node]]:
+    """The nodes of bids, by bid; those of a multislice run in order.
+
+    Anybody may create nodes of such names elsewhere, or write a card that names a bid: they are
+    none of a known bid's.
+    """
     found: dict[str, list[Node]] = {}
+    claimed: dict[str, list[Node]] = {}
     for node in sorted(nodes, key=lambda node: natural_key(node.name)):
-        if node.bid:
+        record = known.get(node.bid)
+        if not node.bid or (record is not None and node.zone != record.offer.zone):
+            continue
+        if not node.created_by:
+            claimed.setdefault(node.bid, []).append(node)
+        elif record is None or bool(node.request) == (record.offer.kind is RequestKind.QUEUED):
             found.setdefault(node.bid, []).append(node)
+    for bid in claimed.keys() - found.keys():
+        adopted = find_adopted_node(claimed[bid], known.get(bid))
+        found.update({bid: [adopted]} if adopted is not None else {})
     return found
+
+
+def find_adopted_node(nodes: Iterable[Node], record: BidRecord | None) -> Node | None:
+    """The node that was adopted as a bid: the one that was prepared, else the oldest."""
+    if record is not None and not record.adopted:
+        return None
+    before = record.prepared_on if record is not None else ()
+    return min(
+        nodes,
+        key=lambda node: (not any(on.startswith(node.incarnation) for on in before), node.created),
+    )
+
+
+def is_request_of_bid(request: QueuedResource, record: BidRecord | None) -> bool:
+    """Whether a queued resource is a bid's, and not one of that name that somebody else made."""
+    if record is None:
+        return split_bid_name(request.name) is not None
+    return record.offer.kind is RequestKind.QUEUED and request.zone == record.offer.zone
 
 
 def bid_observation(bid: str, request: QueuedResource | None, nodes: list[Node]) -> BidObservation:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.cloud.nodes_api import NodeList
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 
 
 class NodeCache:
@@ -29,7 +29,7 @@ class NodeCache:
         if content == self._kept or survey.unknown:
             return
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.file.parent)
             atomic_write(self.file, content)
         except OSError:
             return  # a full disk: then the cloud is asked

@@ -21,7 +21,7 @@ from tpuherd.cloud.error_replies import MalformedAnswer
 from tpuherd.cloud.parse import Node
 from tpuherd.cloud.rest import CloudConflict, Json, RestClient
 from tpuherd.errors import NotReached, OperationFailed
-from tpuherd.files import try_lock
+from tpuherd.files import make_private_folder, try_lock
 
 TRIES = 5  #: while others write at the same time
 PATIENCE_S = 60.0  #: for another writer, and for the end of an operation
@@ -50,7 +50,7 @@ class MetadataWriter:
             if self._lock_folder is None:
                 yield
                 return
-            self._lock_folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._lock_folder)
             file = self._lock_folder / str(crc32(path.encode()) % LOCKS)
             end = self._clock.now() + PATIENCE_S
             while (held := try_lock(file)) is None:

@@ -75,7 +75,12 @@ class Node:
     @property
     def bid(self) -> str:
         """The bid that it belongs to; "" if it is not herd's. A job may name its nodes itself."""
-        return find_bid_name(self.name, self.request) or self.adopted
+        return self.created_by or self.adopted
+
+    @property
+    def created_by(self) -> str:
+        """The bid that created it, without what its card says."""
+        return find_bid_name(self.name, self.request)
 
     @property
     def ready(self) -> bool:

@@ -29,7 +29,7 @@ NODES: Mapping[str, NodeState] = {
     "PREEMPTED": NodeState.LOST,
     "TERMINATED": NodeState.LOST,
     "STOPPED": NodeState.LOST,
-    "STOPPING": NodeState.LOST,
+    "STOPPING": NodeState.STOPPING,
     "SUSPENDED": NodeState.LOST,
     "HIDING": NodeState.LOST,
     "HIDDEN": NodeState.LOST,

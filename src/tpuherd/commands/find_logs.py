@@ -4,13 +4,18 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 
+from tpuherd.accounting.slot_account import has_ended
 from tpuherd.clock import WallClock
 from tpuherd.errors import InvalidInput
 from tpuherd.jobs.job_queries import last_submission
+from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
+from tpuherd.model.slots_and_plan import Goal
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.store.engine_rest import STARTED
-from tpuherd.store.log_store import SETUP, LogHost, LogInfo, LogStore
+from tpuherd.store.log_store import COMMAND, SETUP, LogHost, LogInfo, LogStore
 from tpuherd.store.open_database import open_database
 from tpuherd.targets import (
     BadTarget,
@@ -27,6 +32,7 @@ from tpuherd.targets import (
 
 STARTS_MAX = 1_000  #: of engines that are looked through
 NEVER: Mapping[str, float] = {}
+FIND_S, REST_S = 2.0, 60.0  #: how often new logs are looked for, and the end of those that are over
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,9 +108,97 @@ def find_logs(look: LogQuery, shelf: LogStore, begun: Mapping[str, float] = NEVE
     return [log for log in wanted if log.place in meant]
 
 
+class LogFollower:
+    """Finds the logs of a query again and again: of those of one host all but the latest two are
+    over, and looked at rarely.
+    """
+
+    def __init__(self, look: LogQuery, shelf: LogStore, begun: Mapping[str, float] = NEVER) -> None:
+        self._query = look, shelf, begun
+        self._infos: list[LogInfo] = []
+        self._logs: list[HostLog] = []
+        self._latest: list[HostLog] = []
+        self._found_at = self._read_at = -FIND_S
+
+    def find_growing(self, now: float) -> list[HostLog]:
+        """Return the logs that may have new output."""
+        look, shelf, begun = self._query
+        if now >= self._found_at + FIND_S:
+            self._found_at, before, self._infos = now, self._infos, shelf.list_logs()
+            if self._infos != before or not self._logs:
+                self._logs = find_logs(look, shelf, begun)
+                self._latest = latest_logs(self._logs)
+                return self._latest
+        if now < self._read_at + REST_S:
+            return self._latest
+        self._read_at = now
+        return self._logs
+
+    def all_logs(self) -> list[HostLog]:
+        return find_logs(*self._query)
+
+    def has_ended(self) -> bool:
+        """Whether these are commands alone, and all of them have ended."""
+        return bool(self._logs) and all(log.about.ended is not None for log in self._logs)
+
+
+def latest_logs(logs: Iterable[HostLog]) -> list[HostLog]:
+    """Return commands that run, and of each host of a slot the latest two logs; oldest first."""
+    kept, many = list[HostLog](), dict[tuple[str, int], int]()
+    for log in sorted(logs, key=lambda one: one.about.started, reverse=True):
+        named = split_bid_name(log.place.bid or log.place.node)
+        key = (named.slot if named is not None else log.place.node, log.place.worker)
+        many[key] = many.get(key, 0) + (log.about.kind != COMMAND)
+        if log.about.ended is None and (log.about.kind == COMMAND or many[key] <= 2):
+            kept.append(log)
+    return kept[::-1]
+
+
+class JobEnds:
+    """Says whether the jobs of a target have ended, from what is new in the store."""
+
+    def __init__(self, target: str, place: ProjectScope) -> None:
+        self._store = open_database(place, WallClock().now())
+        self._ledger, self._version = load_ledger(self._store), -1
+        self._jobs = [self._job_of(one.name) for one in parse_log_target(target)]
+        self._over = False
+
+    def are_over(self) -> bool:
+        """Whether nothing of them runs, and nothing will by itself; False for what is no job."""
+        if (version := self._store.change_counter()) != self._version:
+            self._version = version
+            read_new_events(self._ledger, self._store)
+            stored = self._store.stored_jobs()
+            self._over = all(self._is_over(job, stored.get(job)) for job in self._jobs)
+        return self._over
+
+    def _job_of(self, name: str) -> str:
+        """The job of a job, slot or node."""
+        bid = split_bid_name(name)
+        heads = (name, name.rpartition("-")[0], bid.job if bid is not None else "")
+        return next((head for head in heads if head in self._ledger.jobs), "")
+
+    def _is_over(self, job: str, stored: StoredJob | None) -> bool:
+        times = self._ledger.jobs.get(job)
+        if times is None or times.map_end is not None:
+            return times is not None
+        books = [book for book in self._ledger.books.values() if book.job == job]
+        wanted = () if stored is None or stored.goal is Goal.GONE else stored.slot_names
+        return {*wanted} <= {book.slot for book in books} and all(map(has_ended, books))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+@lru_cache(4096)
+def match_places_once(target: str, places: tuple[LogHost, ...]) -> frozenset[LogHost]:
+    """Like match_places; many logs are of the same hosts."""
+    return frozenset(match_places(target, places))
+
+
 def number_logs(target: str | None, shelf: LogStore) -> list[HostLog]:
     kept = [
-        (about, match_places(target, about.places) if target else set(about.places))
+        (about, match_places_once(target, about.places) if target else set(about.places))
         for about in shelf.list_logs()
     ]
     kept = [(about, places) for about, places in kept if places]

@@ -14,6 +14,7 @@ import asyncssh
 
 from tpuherd.commands.command_types import label_hosts, resolve_hosts
 from tpuherd.errors import HerdError, InvalidInput
+from tpuherd.peer_uid import can_tell, is_stranger
 from tpuherd.ports import Host
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from tpuherd.settings.project_access import ProjectAccess
 
 LOOPBACK = "127.0.0.1"
+OPEN_TO_USERS = (
+    "this machine does not show which user makes a connection: any user of it can use the port"
+)
 FRESH_S = 5.0  #: connections in quick succession go to the same host
 PIECE = 1 << 16
 
@@ -89,16 +93,22 @@ class PortForward:
     _is_broken: bool = False  #: the last connection was refused
 
     async def listen(self, local: int) -> asyncio.Server:
-        """Accept connections on this machine only; InvalidInput if the port is taken."""
+        """Accept connections of this user on this machine; InvalidInput if the port is taken."""
         try:
-            return await asyncio.start_server(self._accept, LOOPBACK, local)
+            server = await asyncio.start_server(self._accept, LOOPBACK, local)
         except (OSError, OverflowError) as error:
             raise InvalidInput(
                 f"port {local} of this machine can't be used",
                 hint="choose another after a colon, or 0 for a free one",
             ) from error
+        if not can_tell():
+            await self.tell(OPEN_TO_USERS)
+        return server
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if is_stranger(writer.get_extra_info("peername"), writer.get_extra_info("sockname")):
+            writer.close()
+            return
         try:
             far = await self.open_tunnel()
         except HerdError as error:

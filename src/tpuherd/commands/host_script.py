@@ -4,12 +4,13 @@ import asyncio
 from dataclasses import dataclass
 
 from tpuherd.commands.command_types import new_command_id, parse_outcome
-from tpuherd.errors import NotReached
+from tpuherd.errors import NotReached, OperationFailed
 from tpuherd.ports import Link, RpcRequest
 from tpuherd_host.agent.frames import LOG, STDERR, STDIN, STDOUT
 from tpuherd_host.agent.log_records import RecordReader
 
 TIMEOUT_S = 30.0
+OUTPUT_MAX = 64 << 20  #: bytes: more is nothing that a short program prints
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ async def run_on_host(
     """Run it to its end with this standard input; the host keeps nothing of it."""
     id = new_command_id()
     asked = {"id": id, "argv": list(argv), "stdin": True, "keep_s": 0.0}
-    written: dict[int, bytes] = {STDOUT: b"", STDERR: b""}
+    written = {STDOUT: bytearray(), STDERR: bytearray()}
     reader = RecordReader()
     try:
         async with (
@@ -40,6 +41,9 @@ async def run_on_host(
                 for record in reader.feed(got[1]) if got[0] == LOG else ():
                     if record.port in written:
                         written[record.port] += record.piece
+                if sum(map(len, written.values())) > OUTPUT_MAX:
+                    await link.call(RpcRequest(name="stop", arguments={"id": id, "grace_s": 0.0}))
+                    raise OperationFailed(f"{argv[0]} printed more than {OUTPUT_MAX >> 20} MiB")
             outcome = parse_outcome("", await call.reply())
     except TimeoutError as error:
         await link.call(RpcRequest(name="stop", arguments={"id": id, "grace_s": 0.0}))

@@ -1,6 +1,7 @@
 """The options before a command's name."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -10,3 +11,4 @@ class Invocation:
 
     world: Path | None = None  #: the state directory of a simulated world; None is Google Cloud
     loud: int = 0  #: -1 with --quiet, 1 with -v, 2 with -vv
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -3,11 +3,13 @@
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tpuherd.commands.command_types import label_hosts
 from tpuherd.commands.host_script import run_on_host
 from tpuherd.commands.ssh_route import SshRequest, find_ssh_route
 from tpuherd.errors import InvalidInput, NotFound, OperationFailed
+from tpuherd.files import make_private_folder
 from tpuherd.ports import Host, Link
 from tpuherd.settings.host_routes import RouteKind
 from tpuherd.ssh_config.config_text import NamePlan, SshFiles, plan_names
@@ -41,7 +43,7 @@ MOSH_CLIENT = LocalProgram(argv=("mosh",), advice="sudo apt-get install mosh, or
 def code_program(name: str, folder: str) -> LocalProgram:
     """Return VS Code's command for a folder of a host that ssh knows by this name."""
     return LocalProgram(
-        argv=("code", "--remote", f"ssh-remote+{name}", folder),
+        argv=("code", "--folder-uri", f"vscode-remote://ssh-remote+{name}{quote(folder)}"),
         advice="install VS Code with its extension Remote - SSH, and in VS Code run the command"
         " `Shell Command: Install 'code' command in PATH`",
     )
@@ -61,7 +63,8 @@ def mosh_program(host: Host, name: str, login: str, files: SshFiles) -> LocalPro
     )
     words = ["ssh", "-F", "none", *(word for one in options for word in ("-o", one))]
     return LocalProgram(
-        argv=(*MOSH_CLIENT.argv, f"--ssh={shlex.join(words)}", name), advice=MOSH_CLIENT.advice
+        argv=(*MOSH_CLIENT.argv, f"--ssh={shlex.join(words)}", "--", name),
+        advice=MOSH_CLIENT.advice,
     )
 
 
@@ -95,7 +98,15 @@ async def find_folder(link: Link, folder: str, host: Host) -> str:
     done = await run_on_host(link, words)
     if done.status:
         raise NotFound(f"there is no folder {folder} on {label_hosts([host])[host]}")
-    return done.out.strip()
+    return read_folder(done.out, label_hosts([host])[host])
+
+
+def read_folder(text: str, label: str) -> str:
+    """Return the folder that a host names, which may become an argument of a program here."""
+    found = text.removesuffix("\n")
+    if not found.startswith("/") or not found.isprintable():
+        raise OperationFailed(f"{label} names no folder: {found[:100]!r}")
+    return found
 
 
 async def prepare_mosh(host: Host, place: "ProjectAccess", reach: "RemoteSession") -> LocalProgram:
@@ -115,6 +126,6 @@ async def prepare_mosh(host: Host, place: "ProjectAccess", reach: "RemoteSession
             hint=f"herd ssh {label} survives lost connections, too",
         )
     files, name = ssh_files(place.folders.config), ssh_host_name(host)
-    files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(files.folder)
     await find_ssh_route(SshRequest(name=name, suffix=MOSH, login=place.login), files, place, reach)
     return mosh_program(reached.host, name, place.login, files)

@@ -2,12 +2,13 @@
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuherd.commands.console import Console
 from tpuherd.errors import HerdError
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.remote.client_key import key_pair
 from tpuherd.remote.resolve_hosts import RemoteSession, known_node
 from tpuherd.settings import contexts_file, project_access
@@ -36,7 +37,10 @@ async def describe_project(
 ) -> SshProject:
     """Return the current project, with the names of its jobs and nodes."""
     place, reach = await home.open_remote(console)
-    nodes = await list_known_nodes(reach, console)
+    user = project_access.get_user_name(place.folders.config, console.environ)
+    jobs = load_jobs(place, reach.clock.now())
+    others = {one.job for one in jobs if one.user not in ("", user)}
+    nodes = await list_known_nodes(reach, console, others)
     key_pair(place.folders.config)
     files = ssh_projects.ssh_files(place.folders.config)
     content = contexts_file.load_contexts(place.folders.config)
@@ -51,33 +55,36 @@ async def describe_project(
         herd=herd,
         login=place.login,
         environ=ssh_projects.project_environment(console.environ, place.world, context),
-        jobs=load_job_names(place, reach.clock.now()),
+        jobs=list_job_names(one for one in jobs if one.job not in others),
         nodes=nodes,
     )
     require_plain_words(project, files)
     return project
 
 
-def load_job_names(place: project_access.ProjectScope, now: float) -> tuple[str, ...]:
-    """Return the names of the jobs in this machine's store; none if they are on another one."""
+def load_jobs(place: project_access.ProjectScope, now: float) -> Sequence[StoredJob]:
+    """Return the jobs in this machine's store; none if they are on another one."""
     if not place.has_store or read_moved_marker(place.store_folder) is not None:
         return ()
     store = open_database(place, now)
     try:
-        return list_job_names(store.stored_jobs().values())
+        return tuple(store.stored_jobs().values())
     finally:
         store.close()
 
 
-async def list_known_nodes(reach: RemoteSession, console: Console) -> tuple[str, ...]:
-    """Return the names of existing nodes; none if the cloud does not answer."""
+async def list_known_nodes(
+    reach: RemoteSession, console: Console, others: Collection[str]
+) -> tuple[str, ...]:
+    """Return the names of existing nodes but those of others' jobs; none if the cloud does not
+    answer."""
     owners = reach.owners()
     try:
         survey = await reach.directory.list_nodes()
     except HerdError as error:
         await console.print_notice(f"herd ssh --config: {error.sentence}; only jobs have names now")
         return ()
-    return list_node_names(known_node(node, owners) for node in survey.nodes)
+    return list_node_names((known_node(node, owners) for node in survey.nodes), others)
 
 
 def user_config(console: Console) -> UserConfig:

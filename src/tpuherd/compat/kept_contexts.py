@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import InvalidInput
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 
 VERSION = 1
 PLAIN = (str, int, float, bool, type(None))
@@ -40,7 +40,7 @@ def save_context(file: Path, kept: KeptContext, host: str) -> None:
         "incarnation": kept.incarnation,
         "context": encode_value(kept.context, f"the context of {host}"),
     }
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(file.parent)
     atomic_write(file, json.dumps(found, indent=1) + "\n", durable=True)
 
 

@@ -1,4 +1,4 @@
-"""A rule: the line by which a known failure shows, its cause, and what mends it."""
+"""A rule: the line by which a known failure shows, its cause, and how to fix it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ CLASS_MEANINGS: Mapping[RuleClass, str] = {
     RuleClass.BUSY: "another process holds what this one needs: end it and try again",
     RuleClass.DESYNC: "hosts run different programs: make them equal",
     RuleClass.OOM: "memory ran out: the program must need less",
-    RuleClass.VERSION: "packages are missing or do not fit: mend the environment on every host",
+    RuleClass.VERSION: "packages are missing or do not fit: fix the environment on every host",
     RuleClass.USER: "the program or how it is started: change it",
     RuleClass.AUTH: "a login or a permission is missing",
     RuleClass.DISK: "the disk is full, or a limit of files is reached",

@@ -11,9 +11,10 @@ from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_failures import HostFailure, failure_message
 from tpuherd.errors import HerdError, NotFound
+from tpuherd.files import make_private_folder
 from tpuherd.history.apply_zone_events import lifetime_env
 from tpuherd.model.node_spec import LaunchSpec
-from tpuherd.model.slot_history import BidRecord, History, SlotHistory
+from tpuherd.model.slot_history import FULL, BidRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import (
     Ask,
     Collect,
@@ -175,7 +176,9 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     """Start the command on all hosts, or on none."""
     order, job = bench.launch_spec(launch.slot), launch.slot.rpartition("-")[0]
     life = lifetime_env(bench.history, launch.slot, launch.bid)
-    order = replace(order, env={**life, **order.env})
+    # By this, what an attempt saves after its successor began is told from the run's line.
+    launched = {"HERD_LAUNCHED": str(int(bench.clock.now() * 1000))}
+    order = replace(order, env={**life, **launched, **order.env})
     sweep = bench.history.sweeps.get(job, Sweep())
     if launch.trial is not None:
         order = launch_spec_of_trial(order, sweep, launch)
@@ -271,7 +274,7 @@ async def save_stacks(bench: ActionContext, stop: Stop, why: str) -> list[Histor
     found = await bench.gang_client.collect_stacks(stop.bid, stop.attempt)
     file = bench.outputs / stop.slot / f"{stop.attempt}.stacks.txt"
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(file.parent)
         file.write_text("\n".join(f"== {host}\n{text}" for host, text in found.items()))
     except OSError:
         return []  # the disk is full; stop the attempt anyway
@@ -293,6 +296,8 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
         failures = [HostFailure(host=collect.bid, sentence=message)]
     if failures:
         message = failure_message(failures)
+        if any(one.full for one in failures):
+            facts["code"] = FULL
         return [
             bench.new_event(
                 "slot.collect_failed", collect.slot, **facts, message=message, why=message

@@ -5,14 +5,17 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from tpuherd.engine.host_messages import AttemptStatus, StepReport, parse_report
-from tpuherd.model.observed import EndCode, HostRun, HostStatus, RunState
+from tpuherd.engine.host_messages import AttemptStatus, Pause, StepReport, parse_report
+from tpuherd.model.observed import EndCode, HostRun, HostStatus, Outlook, RunState
 from tpuherd_host.agent.state_machine.rpc_attempts import DEADLY, WORDS_MAX
 from tpuherd_host.agent.state_machine.state import CLOSING, ENDED, FREEING, LOST, SWEEPING
 
 STEPS_KEPT = 21  #: reports in the median duration of a step
 TAIL = 30  #: lines
 NOTHING = frozenset({"", "NONE", "FALSE"})  #: values of a notice without an event
+ALIVE = frozenset({RunState.SETUP, RunState.RUNNING, RunState.ENDING})
+OUTLOOKS = {("preempted", "TRUE"): Outlook.GONE, ("shutdown", "TERM"): Outlook.OFF}
+WEIGHTS = tuple(Outlook)
 ENDING = frozenset({SWEEPING, FREEING, CLOSING})
 
 
@@ -33,7 +36,7 @@ def merge_attempt_status(status: AttemptStatus, before: HostRun | None, now: flo
         tail=status.tail[-TAIL:],
         logged_at=last_output_time(status, known, now),
     )
-    return merge_step_report(heard, parse_report(status.report), now)
+    return merge_step_report(heard, parse_report(status.report), now, heard=True)
 
 
 def end_code(status: AttemptStatus) -> EndCode:
@@ -70,11 +73,14 @@ def mark_unlisted_lost(known: HostRun, boot: str, now: float) -> HostRun:
     )
 
 
-def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun:
-    """Add what the script reported of its steps."""
+def merge_step_report(
+    known: HostRun, report: StepReport, now: float, *, heard: bool = False
+) -> HostRun:
+    """Add what the script reported of its steps, and if so that its agent was `heard` now."""
     step, saved, metrics = report.step, report.saved, report.metrics
+    heard_at = now if heard and known.word in ALIVE else known.heard_at
     if step is None and saved is None and not report.complete and not metrics:
-        return known
+        return known if heard_at == known.heard_at else replace(known, heard_at=heard_at)
     newer = step is not None and step != known.step
     # Use our clock if the step was received live: a host's clock may be wrong.
     at = now if known.step is not None or report.time is None else min(report.time, now)
@@ -92,6 +98,7 @@ def merge_step_report(known: HostRun, report: StepReport, now: float) -> HostRun
         step_s=report.step_s or known.step_s,
         total=report.total or known.total,
         metrics=join_metrics(known.metrics, metrics),
+        heard_at=heard_at,
     )
 
 
@@ -112,19 +119,35 @@ def median_step_time(steps: Sequence[tuple[float, int]]) -> float | None:
     return median(gaps) if gaps else None
 
 
+def apply_pauses(host: HostStatus, pauses: Sequence[Pause], now: float) -> HostStatus:
+    """Add when its agent stood still; it says how long ago that ended."""
+    if not pauses and not host.pauses:
+        return host
+    return replace(host, pauses=tuple((now - one.ago_s, one.s) for one in pauses))
+
+
+def apply_boot(host: HostStatus, boot: str) -> HostStatus:
+    """Note which boot of the host answers: another one is told of no notice of the one before."""
+    if boot == host.boot or host.outlook is Outlook.GONE:
+        return replace(host, boot=boot)
+    return replace(host, boot=boot, notice="", notice_at=None, outlook=Outlook.STAYS)
+
+
 def apply_notice(host: HostStatus, key: str, value: str, at: float) -> HostStatus:
-    """Add a notice of the metadata server. A preemption notice is never withdrawn."""
-    deadly = value in DEADLY.get(key, ())
+    """Add a notice of the host. A preemption notice is never withdrawn."""
     mine = host.notice.partition(" ")[0] in ("", key)
     if value in NOTHING:
-        if not mine or host.deadly:
+        if not mine or host.outlook is Outlook.GONE:
             return host
-        return replace(host, notice="", notice_at=None)
-    if host.deadly and not deadly:
+        return replace(host, notice="", notice_at=None, outlook=Outlook.STAYS)
+    outlook = Outlook.STAYS
+    if value in DEADLY.get(key, ()):
+        outlook = OUTLOOKS.get((key, value), Outlook.RETURNS)
+    if WEIGHTS.index(outlook) < WEIGHTS.index(host.outlook):
         return host
     return replace(
         host,
         notice=key if value == "TRUE" else f"{key} {value}",
-        notice_at=host.notice_at if host.deadly else at,
-        deadly=deadly,
+        notice_at=at if host.outlook is Outlook.STAYS else host.notice_at,
+        outlook=outlook,
     )

@@ -51,7 +51,7 @@ class EngineView:
 
     stored_jobs: Callable[[], Mapping[str, StoredJob]]
     slot_history: Callable[[], History]
-    record_event: Callable[[str, Mapping[str, Any]], None]
+    record_event: Callable[[str, Mapping[str, Any]], None]  #: `job` among its facts says whose
     note_trouble: Callable[[str, str, str], None]
     end_trouble: Callable[[str], None]
     stir: Callable[[], None]  #: look again: the loop may rest now
@@ -88,6 +88,7 @@ class EngineDeps:
     shelf: LogStore
     troubles: TroubleStore
     clock: Clock
+    lease_clock: Clock  #: this machine's, by which others see whether the lease is over
     desire: JobExpander
     owner: str
     outputs: Path

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tpuherd.errors import HerdError, NotFound
+from tpuherd.model.node_spec import EnvironmentNote
 from tpuherd.ports import Host, Link
 from tpuherd.remote.connection_pool import ConnectionPool
-from tpuherd.sync.copy_files import fetch_files
+from tpuherd.sync.copy_files import collect_paths
 from tpuherd.sync.known_environments import known_environments, note_environment
 from tpuherd.sync.ship import ship, ship_stored
 from tpuherd.sync.ship_environment import ship_from_host, snapshot_program
@@ -34,7 +35,7 @@ class EngineHosts:
         self.environment = environment  #: PATH and HOME, for git
         self.who = "engine." + re.sub(
             r"[^\w.-]", "-", who
-        )  #: pins snapshots; no job name has a dot
+        )  #: pins snapshots, and owns notes of environments; no job name has a dot
         self._kept: frozenset[str] | None = None
         self._here: set[str] = set()
         self._recovering = asyncio.Lock()
@@ -57,11 +58,11 @@ class EngineHosts:
         )
         return (await ship(taken, dest, links, archive=self.archive)).failed
 
-    def known_environments(self, job: str, key: str) -> Mapping[str, str]:
-        return known_environments(self.archive, job, key)
+    def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:
+        return known_environments(self.archive, f"{self.who}.{job}", key)
 
-    def note_environment(self, job: str, key: str, platform: str, snapshot: str) -> None:
-        note_environment(self.archive, job, key, platform, snapshot)
+    def note_environment(self, job: str, key: str, note: EnvironmentNote) -> None:
+        note_environment(self.archive, f"{self.who}.{job}", key, note)
 
     def is_complete(self, snapshot: str) -> bool:
         with self.archive.blobs.shared_lock():
@@ -76,7 +77,7 @@ class EngineHosts:
         return not (await ship(taken, f"{ROOT}/{TOOLS}", [link], archive=self.archive)).failed
 
     async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        await fetch_files(paths, link, into.parent, into.name)
+        await collect_paths(paths, link, into.parent, into.name)
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """Pin these snapshots under our name; return those that are not on this machine."""

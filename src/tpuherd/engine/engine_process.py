@@ -217,9 +217,10 @@ def main() -> int:
     os.umask(0o077)
     world = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     try:
-        place = project_access.resolve_access(os.environ, world=world)
+        environ = project_access.process_environment()
+        place = project_access.resolve_access(environ, world=world)
         os.chdir("/")  # the folder it was started in may be deleted
-        print(run_engine(place, os.environ, aloud=False, on_lead=release_start_lock), flush=True)
+        print(run_engine(place, environ, aloud=False, on_lead=release_start_lock), flush=True)
     except HerdError as error:
         print(f"herd engine: {error.sentence}", file=sys.stderr)
         return 1

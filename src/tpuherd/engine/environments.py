@@ -2,9 +2,10 @@
 
 `provide_environment` asks every host what it has (`environment.look`). If some lack it, another
 host of the job that has it passes it on; else this machine ships the job's copy; else the first
-host installs it, as a setup step, and passes it on. At last every host takes it into use
-(`environment.use`). Nothing passes between jobs: whoever controls a host of one could run its own
-code in the other.
+host installs it, as a setup step, or fetches the copy in the job's bucket, and passes it on. At
+last every host takes it into use (`environment.use`). Nothing passes between jobs: whoever controls
+a host of one could run its own code in the other. So the digest of what a host of the job installed
+is noted, and a copy with other contents is not used.
 The host's side is tpuherd_host/agent/environments.
 """
 
@@ -20,10 +21,10 @@ from msgspec import Struct
 from tpuherd.engine.agent_call import CALL_S, call_agent
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.host_failures import HostFailure, own_lines
-from tpuherd.engine.host_messages import Count, Duration, Short, Text, parse_message
+from tpuherd.engine.host_messages import Count, Digest, Duration, Short, Text, parse_message
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps
 from tpuherd.errors import HerdError
-from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec
+from tpuherd.model.node_spec import EnvironmentNote, EnvironmentSpec, LaunchSpec
 from tpuherd.ports import Host, HostsPort, Link
 from tpuherd.targets import node_title
 from tpuherd_host.agent.environments.environment_folders import environment_dest
@@ -37,7 +38,7 @@ class HostLook(Struct, frozen=True, kw_only=True):
     """What a host answers to `environment.look`."""
 
     platform: Short
-    snapshot: Short | None = None
+    snapshot: Digest | None = None
     placed: bool = False
     uv: Text | None = None
     python: Short = ""
@@ -47,6 +48,7 @@ class HostLook(Struct, frozen=True, kw_only=True):
     seconds: Duration = 0.0
     source: Text = ""  #: the bucket's object that it was fetched from
     kept: Text = ""  #: the bucket's object that has a copy
+    refused: Text = ""  #: why the bucket's copy was not used
 
 
 class GangCalls(Protocol):
@@ -82,7 +84,8 @@ class Origin:
 
     snapshot: str
     link: Link | None  #: None: this machine has it
-    made: Member | None = None  #: the host that installed or fetched it, if that was just now
+    made: Member | None = None  #: the host that installed or fetched it, if no other has it yet
+    fresh: bool = False  #: that was just now
     lent: bool = False  #: with this machine's uv
 
 
@@ -94,7 +97,8 @@ def snapshots_of_jobs(desired: DesiredState, hosts: HostsPort) -> Mapping[str, l
         if slot is not None and (row.document.get("python") or row.document.get("requirements")):
             spec = desired.launch(slot).environment
             if spec is not None and spec.key:
-                found.setdefault(job, []).extend(hosts.known_environments(job, spec.key).values())
+                notes = hosts.known_environments(spec.job, spec.key).values()
+                found.setdefault(job, []).extend(one.digest for one in notes if not one.kept)
     return found
 
 
@@ -155,30 +159,34 @@ async def fill_members(
             if isinstance(made, HostFailure):
                 return [made]
             origin = made
-        note_origin(gang, origin, spec, members[0])
+        note_origin(gang, origin, spec, platform)
     return await ship_to_members(gang, lacking, spec, origin)
 
 
-def note_origin(gang: GangCalls, origin: Origin, spec: EnvironmentSpec, member: Member) -> None:
-    """Report what was installed or fetched just now, and remember it if there is no other copy."""
+def note_origin(gang: GangCalls, origin: Origin, spec: EnvironmentSpec, platform: str) -> None:
+    """Report what was installed or fetched just now, and note the digest of what was installed."""
     hosts, made = gang.means.hosts, origin.made
-    job, platform = member.watch.job, member.look.platform
-    known = hosts.known_environments(job, spec.key).get(platform)
-    if made is not None and known != origin.snapshot:
+    known = hosts.known_environments(spec.job, spec.key).get(platform)
+    if made is not None and (origin.fresh or known is None or known.digest != origin.snapshot):
         report_installation(gang, made, spec, lent=origin.lent)
-    if not spec.bucket or (made is not None and not made.look.kept and not made.look.source):
-        hosts.note_environment(job, spec.key, platform, origin.snapshot)
+    if (made is not None and not made.look.source) or (known is None and not spec.bucket):
+        kept = made.look.kept if made is not None else ""
+        note = EnvironmentNote(platform=platform, digest=origin.snapshot, kept=kept)
+        hosts.note_environment(spec.job, spec.key, note)
 
 
 async def find_origin(
     gang: GangCalls, members: Sequence[Member], spec: EnvironmentSpec
 ) -> Origin | None:
-    """A host of the job that has it, the nearest first, else this machine; None if it must be
-    installed."""
+    """A host of the gang, else of the job, the nearest first, else this machine has what was noted;
+    None if it must be installed."""
     for one in members:
         if one.look.snapshot and one.watch.link is not None:
-            made = one if one.look.tool and not one.look.placed else None
+            made = one if (one.look.tool or one.look.source) and not one.look.placed else None
             return Origin(snapshot=one.look.snapshot, link=one.watch.link, made=made)
+    known = gang.means.hosts.known_environments(spec.job, spec.key).get(members[0].look.platform)
+    if known is None:
+        return None
     gang_hosts = [one.watch for one in members]
     job, zone = gang_hosts[0].job, gang_hosts[0].host.zone
     others = [one for one in gang.linked_hosts() if one.job == job and one not in gang_hosts]
@@ -188,13 +196,11 @@ async def find_origin(
         return Member(watch=watch, look=await look_on_host(watch, spec, NEIGHBOUR_S))
 
     for found in await gang.run_on_all(others[:NEIGHBOURS_MAX], look):
-        if isinstance(found, Member) and found.look.platform == members[0].look.platform:
-            link, snapshot = found.watch.link, found.look.snapshot
-            if snapshot and link is not None:
-                return Origin(snapshot=snapshot, link=link)
-    known = gang.means.hosts.known_environments(job, spec.key).get(members[0].look.platform)
-    if known is not None and gang.means.hosts.is_complete(known):
-        return Origin(snapshot=known, link=None)
+        same = isinstance(found, Member) and found.look.snapshot == known.digest
+        if same and found.watch.link is not None:
+            return Origin(snapshot=known.digest, link=found.watch.link)
+    if gang.means.hosts.is_complete(known.digest):
+        return Origin(snapshot=known.digest, link=None)
     return None
 
 
@@ -207,8 +213,10 @@ async def install_on_host(
     if member.look.uv is None and watch.link is not None:
         lent = await lend_uv(gang, watch.link, member.look.platform)
     what = title_of(spec)
+    noted = gang.means.hosts.known_environments(spec.job, spec.key).get(member.look.platform)
+    copy = {"bucket": spec.bucket, "job": spec.job, "digest": noted.digest if noted else ""}
     recipe = {"key": spec.key, "python": spec.python, "requirements": spec.requirements,
-              "directory": order.directory or ".", "bucket": spec.bucket}  # fmt: skip
+              "directory": order.directory or ".", **(copy if spec.bucket else {})}  # fmt: skip
     step = {"name": f"environment {what}", "env": dict(order.env),
             "argv": ["python3", "$AGENT", "environment", json.dumps(recipe)]}  # fmt: skip
 
@@ -225,7 +233,7 @@ async def install_on_host(
     if not found.snapshot or watch.link is None:
         return HostFailure(host=watch.status.name, sentence="its new environment is gone again")
     made = Member(watch=watch, look=found)
-    return Origin(snapshot=found.snapshot, link=watch.link, made=made, lent=lent)
+    return Origin(snapshot=found.snapshot, link=watch.link, made=made, fresh=True, lent=lent)
 
 
 def report_installation(
@@ -242,10 +250,12 @@ def report_installation(
         return
     tool = found.tool + (", lent by this machine" if lent and found.tool.startswith("uv") else "")
     size = f"{found.packages} packages, {found.size / 1e6:.0f} MB"
-    copy = f"; a copy is in {found.kept}" if found.kept else ""
+    copy = f"; {found.refused}" if found.refused else ""
+    copy += f"; a copy is in {found.kept}" if found.kept else ""
     report_event(gang, watch, "environment.installed", {
         **facts, "host": watch.status.name, "tool": tool, "python": found.python,
         "packages": found.packages, "bytes": found.size, "kept": found.kept,
+        **({"refused": found.refused} if found.refused else {}),
         "why": f"{name} installed {title_of(spec)} with {tool}, Python {found.python}:"
         f" {size}, in {found.seconds:.0f} s{copy}",
     })  # fmt: skip

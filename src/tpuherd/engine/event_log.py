@@ -11,6 +11,7 @@ from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.ports import Store
+from tpuherd.store.set_aside import SET_ASIDE
 
 KEEP_S = 30 * 86_400.0  #: how long a removed job keeps its frequent events
 DAY_S = 86_400.0
@@ -19,7 +20,8 @@ PACK_S = 7 * 86_400.0  #: older events are packed
 UNPACKED = 20_000  #: older than so many newer ones, too: about 8 MB
 PACKS = 10  #: at most so many thousand at a time, each in some hundredths of a second
 PRUNED = 2_000  #: events at a time: a tenth of a second
-SET_ASIDE, RECOVERED = "store.set_aside", "store.recovered"
+RECOVERED, DONE = "store.recovered", "slot.done"
+INCOMPLETE = "waiting until all zones have answered, because the store was damaged"
 BEGINNINGS = (
     "job.submitted",
     "bid.requested",
@@ -38,6 +40,7 @@ class EventLog:
         self._note = note
         self._seq: int | None = None
         self._pruned_at = -inf
+        self._has_done_slot = False  #: since the last backup, which would run it again
 
     @property
     def last_read(self) -> int:
@@ -74,6 +77,7 @@ class EventLog:
         while batch := list(islice(new, BATCH)):
             self.history = apply_events(self.history, (event for _, event in batch))
             self._seq = batch[-1][0]
+            self._has_done_slot |= any(event.kind == DONE for _, event in batch)
             for seq, event in () if first else batch:
                 ids = {"seq": seq, "job": event.job, "slot": event.slot}
                 self._note(event.kind, {**event.facts, **ids})
@@ -88,15 +92,21 @@ class EventLog:
         return seq
 
     def save(self, now: float) -> frozenset[str]:
-        """Save the history, so that the next start is quick, and pack old events. Once a day, prune
-        the log; return the jobs that were removed so long ago that only their names matter.
+        """Save the history, so that the next start is quick, and pack old events.
+
+        Back up the store if a slot is done, and once a day; then prune the log, too, and return
+        the jobs that were removed so long ago that only their names matter.
         """
         if self._seq is not None:
             self._store.save_history(self._seq, encode_cache(self.history))
         for _ in range(PACKS):
             if not self._store.pack_events(before=now - PACK_S, keep=UNPACKED):
                 break
-        if now < self._pruned_at + DAY_S:
+        is_due = now >= self._pruned_at + DAY_S
+        if is_due or self._has_done_slot:
+            self._store.back_up()
+            self._has_done_slot = False
+        if not is_due:
             return frozenset()
         gone = self._store.prune_events(FREQUENT_KINDS, before=now - KEEP_S, most=PRUNED)
         self._pruned_at = now if gone < PRUNED else -inf

@@ -31,7 +31,7 @@ from tpuherd.engine.host_messages import (
 )
 from tpuherd.engine.host_watcher import HostWatcher, WatcherDeps, has_ended
 from tpuherd.engine.nfs_mounts import mount_nfs_folders
-from tpuherd.errors import HerdError, NotFound, NotReached, OperationFailed, Superseded
+from tpuherd.errors import DiskFilled, HerdError, NotFound, NotReached, OperationFailed, Superseded
 from tpuherd.jobfile.launch_spec import stagger_steps
 from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.observed import HostStatus
@@ -53,7 +53,7 @@ class GangClient:
     def __init__(
         self, means: WatcherDeps, spawn: Callable[[Coroutine[Any, Any, None]], Any]
     ) -> None:
-        self.outdated = ""  #: why another engine leads now, as an agent reported
+        self.refused: dict[str, str] = {}  #: jobs whose hosts say that another engine leads: why
         self.means = means
         self._spawn = spawn
         self._watches: dict[str, list[HostWatcher]] = {}
@@ -84,6 +84,8 @@ class GangClient:
             for watch in self._watches.pop(bid):
                 self._stop_watcher(watch)
             self._changed.add(bid)
+        jobs = {slot.rpartition("-")[0] for slot in held.values()}
+        self.refused = {job: why for job, why in self.refused.items() if job in jobs}
         for bid, slot in held.items():
             there = hosts.get(bid, ())
             if there:
@@ -132,7 +134,8 @@ class GangClient:
             if failed:
                 return [HostFailure(host=host, sentence=why) for host, why in failed.items()]
         if order.environment is not None:
-            failures = await provide_environment(self, watches, order, secrets)
+            with only_known_errors():
+                failures = await provide_environment(self, watches, order, secrets)
             if failures:
                 return failures
         failures = await mount_nfs_folders(self, bid, watches, order.nfs)
@@ -297,11 +300,7 @@ class GangClient:
         async def fetch(watch: HostWatcher) -> None:
             if watch.link is not None:
                 folder = into / f"{watch.host.node}.w{watch.host.worker}"
-                for path in paths:
-                    try:
-                        await self.means.hosts.fetch_files([path], watch.link, folder)
-                    except NotFound:
-                        pass  # this host did not write it
+                await self.means.hosts.fetch_files(paths, watch.link, folder)
             async with asyncio.timeout(DRAIN_S):
                 while any(has_ended(work) and not work.drained for work in watch.status.works):
                     await self.means.clock.sleep(0.2)
@@ -340,13 +339,14 @@ class GangClient:
             try:
                 return await work(watch)
             except Superseded as error:
-                self.outdated = error.sentence
+                self.refused[watch.job] = error.sentence
                 self.means.stir()
                 return HostFailure(host=watch.status.name, sentence=error.sentence)
             except NotReached as error:
                 return HostFailure(host=watch.status.name, sentence=error.sentence, unknown=True)
             except HerdError as error:
-                return HostFailure(host=watch.status.name, sentence=error.sentence)
+                full = isinstance(error, DiskFilled)
+                return HostFailure(host=watch.status.name, sentence=error.sentence, full=full)
             except TimeoutError:
                 sentence = "it did not answer in time"
                 return HostFailure(host=watch.status.name, sentence=sentence, unknown=True)

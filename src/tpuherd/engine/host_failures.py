@@ -19,6 +19,7 @@ class HostFailure:
     unknown: bool = False  #: no answer came: it may have been done anyway
     missing: bool = False  #: only the user can provide what is missing
     unfit: bool = False  #: no other try can help
+    full: bool = False  #: what came would have filled the disk here
     exit: int | None = None  #: of the user's setup step, or the signal that ended it
     signal: int | None = None  #: that ended the step
     tail: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ CHIPS_MAX = 64  #: of one host
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")]
 Text = Annotated[str, Meta(max_length=TEXT_MAX)]
 Short = Annotated[str, Meta(max_length=NAME_MAX)]
+Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]  #: the id of a snapshot
 Time = Annotated[float, Meta(ge=0, le=1e11)]  #: seconds since 1970; the bounds exclude NaN, too
 Duration = Annotated[float, Meta(ge=0, le=1e9)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
@@ -101,12 +102,23 @@ class MetadataNotice(Struct, frozen=True, kw_only=True):
     value: Short
 
 
+class Pause(Struct, frozen=True, kw_only=True):
+    """A time in which the whole agent stood still, as on a frozen host."""
+
+    ago_s: Duration  #: since its end
+    s: Duration
+
+
+Pauses = Annotated[tuple[Pause, ...], Meta(max_length=64)]
+
+
 class AttemptsReply(Struct, frozen=True, kw_only=True):
     """The answer to `attempts`: everything that the agent knows."""
 
     attempts: list[Any] = []
     notices: dict[str, Any] = {}
     unused_s: Duration | None = None  #: since the last command of a user
+    pauses: Pauses = ()
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
@@ -117,6 +129,7 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     attempts: list[Any] = []
     report: dict[str, Any] | None = None
     used: bool = False
+    pauses: Pauses = ()
 
 
 class AttemptHeartbeat(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ SOON_S = 0.1  #: after a link that worked: find out at once what cut it
 LIVED_S = 2.0
 LIVING = frozenset({RunState.SETUP, RunState.RUNNING})
 LATER_S = 30.0  #: until a log that could not be written is followed again
-PROBE_S, PONG_S = 60.0, 30.0  #: ping a silent agent after, wait for its answer
+PROBE_S, PONG_S = 35.0, 25.0  #: ping a silent agent after, wait for its answer
 NONSENSE_S = 600.0  #: at most one event about invalid data in this time, with a count
 OFFSET_MAX = 1 << 53  #: the longest possible log
 BOOT_MAX = 100  #: characters of a boot id that are kept
@@ -185,9 +185,9 @@ class HostWatcher:
         clock, self._silence = self._means.clock, ""
         heard_at = clock.now()
         while self._means.probes:
-            await clock.sleep(PROBE_S)
             quiet_s = clock.now() - max(self.status.heard_at, heard_at)
             if quiet_s < PROBE_S:
+                await clock.sleep(max(1.0, PROBE_S - quiet_s))
                 continue
             try:
                 async with asyncio.timeout(PONG_S):
@@ -225,11 +225,13 @@ class HostWatcher:
         answer = await link.call(RpcRequest(name="attempts"))
         now = self._means.clock.now()
         boot = str(link.hello.get("boot") or "")[:BOOT_MAX]
-        word = replace(self.status, reached=True, heard_at=now, trouble="", boot=boot)
+        word = replace(self.status, reached=True, heard_at=now, trouble="")
+        word = agent_updates.apply_boot(word, boot)
         try:
             status = parse_message(AttemptsReply, answer)
             if status.unused_s is not None:
                 word = replace(word, used_at=max(word.used_at, now - status.unused_s))
+            word = agent_updates.apply_pauses(word, status.pauses, now)
             for notice in parse_notices(status.notices):
                 word = agent_updates.apply_notice(word, notice.what, notice.value, now)
             understood = [self._take_row(one, link, group) for one in status.attempts]
@@ -271,6 +273,7 @@ class HostWatcher:
             word = replace(word, used_at=now)
         elif message.event == "heartbeat":
             word = replace(word, used_at=now) if message.used else word
+            word = agent_updates.apply_pauses(word, message.pauses, now)
             for one in message.attempts:
                 beat = parse_message(AttemptHeartbeat, one)
                 self._update_report(beat.id, beat.report, now)
@@ -329,10 +332,15 @@ class HostWatcher:
 
     def _update_report(self, attempt: str, content: Json | None, now: float) -> None:
         known = self._works.get(attempt)
-        if known is None or not content:
+        if known is None:
+            return
+        if not content:
+            self._works[attempt] = agent_updates.merge_step_report(
+                known, StepReport(), now, heard=True
+            )
             return
         report = self._check_report(content)
-        work = agent_updates.merge_step_report(known, report, now)
+        work = agent_updates.merge_step_report(known, report, now, heard=True)
         if work.step is not None and work.step != known.step:
             pace = self._paces.setdefault(attempt, deque(maxlen=agent_updates.STEPS_KEPT))
             pace.append((now, work.step))

@@ -1,12 +1,13 @@
 """Survey the cloud periodically: two lists each time, however many nodes there are."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 
 from tpuherd.clock import Clock
 from tpuherd.engine.observe import NOTHING
 from tpuherd.errors import HerdError, NotListening
+from tpuherd.model.slot_history import BidRecord
 from tpuherd.ports import CloudPort, Survey
 
 FIRST_PERIOD_S, PERIOD_S_MIN, PERIOD_S_MAX = 3.0, 1.0, 60.0
@@ -25,6 +26,7 @@ class Informer:
         clock: Clock,
         *,
         zones: Callable[[], frozenset[str]],
+        bids: Callable[[], Mapping[str, BidRecord]],
         seen: Callable[[], None],
         failed: Callable[[HerdError], None],
     ) -> None:
@@ -33,6 +35,7 @@ class Informer:
         self._cloud = cloud
         self._clock = clock
         self._zones = zones
+        self._bids = bids
         self._seen = seen
         self._failed = failed
         self._period_s = FIRST_PERIOD_S
@@ -53,7 +56,7 @@ class Informer:
         while True:
             begun_at = self._clock.now()
             try:
-                self.survey = await self._cloud.survey_bids(self._zones())
+                self.survey = await self._cloud.survey_bids(self._zones(), self._bids())
                 self.absent_at = inf
                 self._seen()
             except HerdError as error:

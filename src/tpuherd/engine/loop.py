@@ -24,7 +24,7 @@ from tpuherd.engine.alarms import Alarms
 from tpuherd.engine.dependencies import EndReason, EngineDeps, EngineView, LogFunction
 from tpuherd.engine.desired import DesiredState
 from tpuherd.engine.environments import snapshots_of_jobs
-from tpuherd.engine.event_log import EventLog
+from tpuherd.engine.event_log import INCOMPLETE, EventLog
 from tpuherd.engine.gang_client import GangClient
 from tpuherd.engine.host_samples import SampleCollector
 from tpuherd.engine.host_watcher import WatcherDeps
@@ -35,17 +35,13 @@ from tpuherd.engine.running_actions import RunningActions
 from tpuherd.errors import HerdError, NotAllowed, OutcomeUnknown, StoreDamaged, Superseded
 from tpuherd.history.apply_event import events_before_step
 from tpuherd.model.observed import ObservedState
-from tpuherd.model.slots_and_plan import (
-    DesiredSlots,
-    EnginePlan,
-    HistoryEvent,
-    PlannedStep,
-)
+from tpuherd.model.slots_and_plan import DesiredSlots, EnginePlan, HistoryEvent, PlannedStep
 from tpuherd.model.trouble import CLOUD, STORE
 from tpuherd.planner.plan import plan_round
 from tpuherd.planner.settled_slots import NONE_SETTLED
 from tpuherd.ports import Survey
 from tpuherd.store.log_store import ATTEMPTS_KEEP_S
+from tpuherd.store.set_aside import HELD, awaits_acknowledgement
 from tpuherd.sweeps.scheduler import slots_with_work
 
 __all__ = ["EndReason", "Engine", "EngineDeps", "LogFunction"]
@@ -59,7 +55,6 @@ SOON_S = 0.05  #: shortest pause between rounds without news
 AGAIN_S = 5.0  #: after a problem with the store
 EXPAND_S, PATIENCE_S = 30.0, 2.0  #: to reread the configuration; to finish actions at the end
 KEEP_S = 10.0  #: whether all code is here
-INCOMPLETE = "waiting until all zones have answered, because the store was damaged"
 SAVE_S = 300.0  #: how often the history is saved
 LOGS_S = 86_400.0  #: how often old logs are looked for
 
@@ -90,6 +85,7 @@ class Engine:
             parts.cloud,
             parts.clock,
             zones=self._zones_to_survey,
+            bids=lambda: observe.bids_by_name(self.past.history),
             seen=self._handle_survey,
             failed=self._handle_survey_failure,
         )
@@ -100,12 +96,11 @@ class Engine:
         self._thought_s = 0.0  #: duration of the last round
         self._held: tuple[Survey, Mapping[str, str]] | None = None
         self._blank = False
+        self._held_back = False  #: the store is a backup, not acknowledged yet
         self._states: Mapping[str, str] = {}
         self._resting_at = inf
         self._awake_at = self._wake_at = 0.0
-        self._stopping = False
-        self._outdated = False
-        self._cloud_moved = False
+        self._stopping = self._outdated = self._cloud_moved = False
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -165,7 +160,7 @@ class Engine:
                 self._wake_at = self.parts.clock.now() + AGAIN_S
             if self._stopping:
                 return EndReason.STOPPED
-            if self._outdated or self._gang_client.outdated:
+            if self._outdated:
                 return EndReason.OUTDATED
             if self._cloud_moved:
                 return EndReason.MOVED
@@ -206,22 +201,27 @@ class Engine:
         now = self.parts.clock.now()
         if self._version is None:
             self._blank = self.past.is_incomplete()
+        if self._version is None or self._held_back:
+            self._held_back = awaits_acknowledgement(self.parts.store)
         self.past.write(())
         self._read_store(now)
         self._running.cancel_outdated(self._desired.desired_slots)
         if self._blank and self._desired.rows:
-            self._wake_at, self._resting_at = inf, inf  # a request now might be a duplicate
-            self.parts.store.put_slot_messages(
-                dict.fromkeys(self._desired.desired_slots.slots, INCOMPLETE)
-            )
+            self._wait_with_message(INCOMPLETE)  # a request now might be a duplicate
             return
         self._watch_hosts()
+        if self._held_back:
+            self._wait_with_message(HELD)
+            return
         observed = self._build_observed_state()
         turn_at = sweep_step.run_sweep_steps(
             self.parts, self._desired, self.past, observed, self._items, self._shout
         )
+        desired, alone = observe.leave_refused_jobs(self._desired, self._gang_client.refused)
+        # where nodes of `herd up` have an item, their goal is to run
+        desired = replace(desired, slots=slots_with_work(desired.slots, self.past.history))
         self.plan, self._settled = plan_round(
-            self._slots_with_work(), observed, self.past.history, now, self._settled
+            desired, observed, self.past.history, now, self._settled
         )
         self._start_steps(self.plan.steps, now)
         self._wake_at = max(min(self.plan.wake_at, turn_at), now + SOON_S)
@@ -231,18 +231,21 @@ class Engine:
             self._resting_at = now
         look_s = self.parts.look_s if observe.has_granted_node(self.past.history) else inf
         self._informer.set_period(min(self.plan.survey_s, look_s))
-        if self.plan.states != self._states:
-            self.parts.store.put_slot_messages(self.plan.states)
-            self._states = self.plan.states
+        if (states := {**self.plan.states, **alone}) != self._states:
+            self.parts.store.put_slot_messages(states)
+            self._states = states
         self._alarms.end_store_trouble()
         if self.parts.notifier is not None:
             self.parts.notifier.wake(self.past.last_read)
         self._thought_s = self.parts.clock.now() - now
 
-    def _slots_with_work(self) -> DesiredSlots:
-        """The desired slots; where nodes of `herd up` have an item, their goal is to run."""
-        desired = self._desired.desired_slots
-        return replace(desired, slots=slots_with_work(desired.slots, self.past.history))
+    def _wait_with_message(self, sentence: str) -> None:
+        """Plan nothing, and say why in each slot; wake the notifier."""
+        self._wake_at, self._resting_at = inf, inf
+        self._states = dict.fromkeys(self._desired.desired_slots.slots, sentence)
+        self.parts.store.put_slot_messages(self._states)
+        if self.parts.notifier is not None:
+            self.parts.notifier.wake(self.past.last_read)
 
     def _build_observed_state(self) -> ObservedState:
         return ObservedState(
@@ -366,18 +369,14 @@ class Engine:
                 self.past.history,
                 self.parts.clock.now(),
             )
-        self._check_creations()
+        for bid in observe.unlisted_creations(self._informer.survey, self.past.history):
+            self._running.start_creation_check(self._action_context(), bid)
         self._news.set()
 
     def _zones_to_survey(self) -> frozenset[str]:
         """The zones that must answer; after a lost store, all of them."""
         desired, history = self._desired.desired_slots, self.past.history
         return EVERYWHERE if self._blank else observe.zones_to_survey(desired, history)
-
-    def _check_creations(self) -> None:
-        bench = self._action_context()
-        for bid in observe.unlisted_creations(self._informer.survey, self.past.history):
-            self._running.start_creation_check(bench, bid)
 
     async def _poll_store(self) -> None:
         """Notice what other processes write, and whether the machine has slept."""
@@ -401,7 +400,7 @@ class Engine:
         while True:
             await self.parts.clock.sleep(RENEW_S)
             try:
-                self.parts.store.renew_lease(self.epoch, self.parts.clock.now())
+                self.parts.store.renew_lease(self.epoch, self.parts.lease_clock.now())
                 self._alarms.unrenewed = False
             except Superseded as error:
                 self._outdated = not isinstance(error, OutcomeUnknown)  # a round finds out
@@ -445,6 +444,6 @@ class Engine:
         self.past.pending.append(self._new_event(kind, slot, **facts))
         self._news.set()
 
-    def _new_event(self, kind: str, slot: str = "", **facts: Any) -> HistoryEvent:
-        job = slot.rpartition("-")[0]
+    def _new_event(self, kind: str, slot: str = "", job: str = "", **facts: Any) -> HistoryEvent:
+        job = job or slot.rpartition("-")[0]
         return HistoryEvent(at=self.parts.clock.now(), kind=kind, job=job, slot=slot, facts=facts)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from tpuherd.clock import Clock
 from tpuherd.engine.dependencies import EngineView, LogFunction, SecretSource
@@ -41,6 +42,7 @@ from tpuherd.ports import Store
 from tpuherd.store.notify_secrets import job_receivers, project_receivers
 from tpuherd.store.notify_state import NotifyState, load_notify_state, save_notify_state
 
+WITHHELD = "notify.withheld"
 PAGE = 500  #: events at a time
 REREAD_S = 30.0  #: the receivers are read again after this time, or when a job changes
 SAVE_S = 60.0  #: what only changes the memory is saved so often
@@ -61,6 +63,8 @@ class NotifierDeps:
     clock: Clock
     send: SendMessage
     origin: str  #: whose jobs: for people
+    who: str  #: whose engine it is
+    tells_others: Callable[[], bool]  #: of jobs that other accounts have submitted
     log: LogFunction
 
 
@@ -74,6 +78,7 @@ class Notifier:
         self._grown_to = 0  #: the number of the last event in the log
         self._flying: set[str] = set()  #: receivers that a message is on its way to
         self._receivers: dict[str, tuple[ReadyReceiver, ...]] = {}  #: by job; "": the project's
+        self._withheld: dict[str, Mapping[str, Any]] | None = None  #: by job, as recorded
         self._known: dict[str, ReadyReceiver] = {}  #: by key; also of jobs just removed
         self._rows: Mapping[str, StoredJob] | None = None
         self._reread_at = -inf
@@ -140,9 +145,14 @@ class Notifier:
             return
         secrets = self._parts.secrets
         general = project_receivers(secrets)
-        self._receivers = {"": general} | {
-            name: job_receivers(name, stored_job.document, secrets, general)
+        others = self._parts.tells_others()
+        found = {
+            name: job_receivers(stored_job, secrets, general, others=others)
             for name, stored_job in rows.items()
+        }
+        self._record_withheld(engine, found)
+        self._receivers = {"": general} | {
+            name: tuple(one for one in many if not one.withheld) for name, many in found.items()
         }
         self._rows, self._reread_at = rows, now + REREAD_S
         current = {one.key: one for many in self._receivers.values() for one in many}
@@ -151,6 +161,21 @@ class Notifier:
         self._known = kept | current
         for key in [key for key in self._state.boxes if key not in self._known]:
             self._drop_box(engine, key)
+
+    def _record_withheld(
+        self, engine: EngineView, found: Mapping[str, Sequence[ReadyReceiver]]
+    ) -> None:
+        """Let `herd why` say which receivers of a job are not used; only changes are recorded."""
+        if self._withheld is None:
+            events = self._parts.store.read_events(kinds=(WITHHELD,))
+            self._withheld = {event.job: event.facts for _, event in events}
+        for job, many in found.items():
+            held = [{"receiver": one.title, "code": one.withheld} for one in many if one.withheld]
+            facts = {"receivers": held, "engine": self._parts.who}
+            before = self._withheld.get(job, {"receivers": []})
+            if facts != before and (held or before["receivers"]):
+                self._withheld[job] = facts
+                engine.record_event(WITHHELD, {**facts, "job": job})
 
     def _drop_box(self, engine: EngineView, key: str) -> None:
         """Forget a receiver that is no longer configured."""

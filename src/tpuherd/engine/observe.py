@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from tpuherd.engine.desired import DesiredState
 from tpuherd.model.observed import BidObservation, NodeState, RequestState
 from tpuherd.model.slot_history import BidRecord, History
-from tpuherd.model.slots_and_plan import DesiredSlots, Prepare, RequestKind
+from tpuherd.model.slots_and_plan import DesiredSlots, Goal, Prepare, RequestKind
 from tpuherd.ports import CloudPort, Host, Survey
 from tpuherd.targets import split_bid_name
 
@@ -26,6 +27,29 @@ def zones_to_survey(desired: DesiredSlots, history: History) -> frozenset[str]:
 def held_bids(history: History) -> Iterator[BidRecord]:
     for slot_history in history.slots.values():
         yield from slot_history.bids.values()
+
+
+def leave_refused_jobs(
+    desired_state: DesiredState, refused: Mapping[str, str]
+) -> tuple[DesiredSlots, Mapping[str, str]]:
+    """Leave jobs alone whose hosts say that they follow another engine; return the slots of the
+    others, and a message for each slot that is left out. What is to be deleted is.
+
+    A host's word counts for its own job only: who leads the project, the store says.
+    """
+    desired = desired_state.desired_slots
+    alone = {
+        name: f"its hosts say that {refused[slot.job]}, so this engine leaves it alone; if no other"
+        " engine runs, type `herd engine stop`: the next command starts a new one"
+        for name, slot in desired.slots.items()
+        if slot.job in refused and slot.goal is not Goal.GONE
+    }
+    slots = {name: slot for name, slot in desired.slots.items() if name not in alone}
+    return (replace(desired, slots=slots) if alone else desired), alone
+
+
+def bids_by_name(history: History) -> Mapping[str, BidRecord]:
+    return {bid.name: bid for bid in held_bids(history)}
 
 
 def slots_by_bid(history: History) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from math import inf
 
-from tpuherd.history.orphan_events import FOUND, GONE, ORPHAN_KINDS, current_orphans
+from tpuherd.history.apply_zone_events import FOUND, GONE, ORPHAN_KINDS, current_orphans
 from tpuherd.model.observed import BidObservation, ObservedState
 from tpuherd.model.slot_history import History
 from tpuherd.model.slots_and_plan import DesiredSlots, HistoryEvent

@@ -25,9 +25,9 @@ def recover_store(
     now = parts.clock.now()
     try:
         lost = past.unrecovered_loss()
-        late = now >= since + SILENT_S and not (lost and lost.facts.get("lost_jobs"))
+        late = now >= since + SILENT_S and not (lost and lost.facts.get("jobs"))
         if EVERYWHERE - survey.zones and not late:
-            return False  # a lost job's node there would become an orphan
+            return False  # a node there would become an orphan, and its job request another
         known = parts.store.stored_jobs()
         if lost is None and not past.is_blank():
             return True  # a job was submitted meanwhile: herd engine adopt does it
@@ -37,10 +37,7 @@ def recover_store(
             for one in observe.own_observations(survey, parts.owner)
             if is_unknown(one, past, known) and not was_dropped(one, dropped, known)
         ]
-        remembered = lost.facts.get("lost_jobs", ()) if lost else ()
-        found = without_programs(
-            rebuild_records(observations, known, now, parts.who, remembered=remembered)
-        )
+        found = without_programs(rebuild_records(observations, known, now, parts.who))
         events = list(found.events)
         if lost is not None:
             events.append(recovered_event(observations, now))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from tpuherd.model.slot_history import BidRecord, SlotHistory, bid_cost
+from tpuherd.model.slot_history import FULL, SILENT, BidRecord, SlotHistory, bid_cost
 from tpuherd.model.slots_and_plan import HistoryEvent, Offer, Refusal, RequestKind
 from tpuherd.targets import split_bid_name
 
@@ -155,6 +155,15 @@ def bid_setter(**changes: Any) -> SlotEventHandler:
     return change
 
 
+def choose_by_source(hosts: SlotEventHandler, cloud: SlotEventHandler) -> SlotEventHandler:
+    """A handler of what either the silence of hosts says of a bid, or the cloud."""
+
+    def apply_one(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
+        return (hosts if event.facts.get("code") == SILENT else cloud)(slot_history, event)
+
+    return apply_one
+
+
 def resolve_values(changes: Mapping[str, Any], event: HistoryEvent) -> dict[str, Any]:
     known = {"at": event.at, **event.facts}
     return {
@@ -191,9 +200,11 @@ def apply_uncollected(slot_history: SlotHistory, event: HistoryEvent) -> SlotHis
     bid = slot_history.bids.get(event.facts["bid"])
     if bid is None:
         return slot_history
-    return with_bid(
-        slot_history, replace(bid, uncollected=bid.uncollected + 1, uncollected_at=event.at)
-    )
+    full_at = bid.full_at
+    if full_at is None and event.facts.get("code") == FULL:
+        full_at = event.at
+    bid = replace(bid, uncollected=bid.uncollected + 1, uncollected_at=event.at, full_at=full_at)
+    return with_bid(slot_history, bid)
 
 
 BIDS: Mapping[str, SlotEventHandler] = {
@@ -203,8 +214,12 @@ BIDS: Mapping[str, SlotEventHandler] = {
     "bid.refused": apply_refused,
     "bid.granted": apply_granted,
     "bid.ready": bid_setter(ready_at="$at"),
-    "bid.unhealthy": bid_setter(unhealthy_at="$at", unhealthy_state="$state"),
-    "bid.healthy": bid_setter(unhealthy_at=None, unhealthy_state=""),
+    "bid.unhealthy": choose_by_source(
+        bid_setter(silent_at="$at"), bid_setter(unhealthy_at="$at", unhealthy_state="$state")
+    ),
+    "bid.healthy": choose_by_source(
+        bid_setter(silent_at=None), bid_setter(unhealthy_at=None, unhealthy_state="")
+    ),
     "bid.idle": bid_setter(idle_at="$at"),
     "bid.used": bid_setter(idle_at=None),
     "bid.notice_received": bid_setter(notice_at="$at"),

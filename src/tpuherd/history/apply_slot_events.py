@@ -7,7 +7,7 @@ from typing import Any
 from tpuherd.history.apply_bid_events import SlotEventHandler, bid_setter, resolve_values, with_bid
 from tpuherd.model.slot_history import AttemptRecord, BidRecord, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent
-from tpuherd.model.sweep_trials import TrialUsage
+from tpuherd.model.sweep_trials import TrialUsage, read_usage
 
 
 def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
@@ -28,7 +28,9 @@ def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
     first = event.at if slot_history.first_launch_at is None else slot_history.first_launch_at
     many = max(slot_history.attempts, attempt.number)
     slot_history = replace(slot_history, attempt=attempt, attempts=many, first_launch_at=first)
-    return bid_setter(collected=False, uncollected=0, idle_at=None)(slot_history, event)
+    return bid_setter(collected=False, uncollected=0, full_at=None, idle_at=None)(
+        slot_history, event
+    )
 
 
 def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
@@ -38,6 +40,7 @@ def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
     attempt = replace(
         attempt,
         stopping_at=event.at,
+        stops=attempt.stops + 1,
         stopping_why=attempt.stopping_why or facts["why"],
         stopping_s=float(facts["grace_s"]),
         stalled=attempt.stalled or bool(facts.get("stacks")),
@@ -120,7 +123,7 @@ def apply_ended(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     slot_history = note_pace(slot_history, facts)
     slot_history = forgive_after_progress(replace(slot_history, attempt=attempt), attempt.saved)
     bid, chips = slot_history.bids.get(attempt.bid), bool(facts.get("chips"))
-    if bid is not None:
+    if bid is not None and not facts.get("shut_down"):
         slot_history = with_bid(slot_history, update_node_failures(bid, verdict, chips=chips))
     if chips:
         slot_history = replace(slot_history, faults=slot_history.faults + 1)
@@ -234,7 +237,7 @@ def apply_dropped(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory
 
 def apply_trial_given(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     """Take on a trial, with what it has used of its retry limits."""
-    return with_trial(slot_history, event.facts["trial"], TrialUsage(**event.facts["usage"]))
+    return with_trial(slot_history, event.facts["trial"], read_usage(event.facts["usage"]))
 
 
 def apply_trial_left(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:

@@ -11,7 +11,7 @@ from tpuherd.model.sweep_trials import (
     Sweep,
     TrialEnd,
     TrialRecord,
-    TrialUsage,
+    read_usage,
     trial_place,
 )
 
@@ -53,7 +53,7 @@ def apply_trial_given(sweep: Sweep, event: HistoryEvent) -> Sweep:
 
 
 def apply_trial_waiting(sweep: Sweep, event: HistoryEvent) -> Sweep:
-    spent = TrialUsage(**event.facts["usage"])
+    spent = read_usage(event.facts["usage"])
     return change_trial(sweep, event.facts["trial"], given_at=None, spent=spent)
 
 

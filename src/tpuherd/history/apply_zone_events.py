@@ -1,6 +1,6 @@
-"""Apply events beyond one slot: zone statistics, recent requests, paused deletions."""
+"""Apply events beyond one slot: zone statistics, recent requests, paused deletions, orphans."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean
 
@@ -18,6 +18,9 @@ WAITS_S: Mapping[Refusal, float] = {
 }
 #: Refusals that say nothing about other requests in the zone.
 OF_ONE_BID = frozenset((Refusal.TAKEN, Refusal.CONFIGURATION, Refusal.NAME_IN_USE))
+
+FOUND, GONE = "orphan.found", "orphan.gone"
+ORPHAN_KINDS = (FOUND, GONE)
 
 StatsHandler = Callable[[History, HistoryEvent], History]
 
@@ -170,3 +173,15 @@ LEARNS: Mapping[str, StatsHandler] = {
     "engine.deletions_paused": lambda history, event: replace(history, frozen_at=event.at),
     "engine.deletions_resumed": lambda history, event: replace(history, frozen_at=None),
 }
+
+
+def current_orphans(events: Iterable[HistoryEvent]) -> dict[str, str]:
+    """Return those that were found and are not gone, by name, each with its zone."""
+    found: dict[str, str] = {}
+    for event in events:
+        name = str(event.facts.get("bid"))
+        if event.kind == FOUND:
+            found[name] = str(event.facts.get("zone"))
+        elif event.kind == GONE:
+            found.pop(name, None)
+    return found

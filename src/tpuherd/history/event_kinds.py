@@ -45,9 +45,16 @@ _KINDS = (
         "bid.unhealthy",
         "bid state",
         "{bid} {state}",
-        "the node is under repair or maintenance, or the cloud calls it unhealthy: `state`",
+        "the node is under repair or maintenance, or the cloud calls it unhealthy: `state`; or, if"
+        " `code` is silent, its `hosts` have not answered since `since`",
     ),
-    ("bid.healthy", "bid", "{bid}", "the node is healthy again"),
+    (
+        "bid.healthy",
+        "bid",
+        "{bid}",
+        "the node is healthy again; if `code` is silent, its hosts answer again, and `paused_s` is"
+        " how long they stood still: 0 if only the connection was cut",
+    ),
     (
         "bid.idle",
         "bid",
@@ -120,7 +127,8 @@ _KINDS = (
         "bid environment host",
         "{environment}",
         "a host installed the job's Python environment: with which `tool` and `python`, how many"
-        " `packages`, `bytes` and `seconds`; `kept`: the copy in the bucket",
+        " `packages`, `bytes` and `seconds`; `kept`: the copy in the bucket; `refused`: why the one"
+        " that was there was not used",
     ),
     (
         "environment.copied",
@@ -152,7 +160,8 @@ _KINDS = (
         "slot.collect_failed",
         "bid attempt message",
         "{bid}: {message}",
-        "outputs and logs could not be fetched; this is tried again",
+        "outputs and logs could not be fetched; this is tried again, or if `code` is full, which"
+        " spares the disk of the engine's machine, once after an hour",
     ),
     (
         "slot.data_moved",
@@ -366,11 +375,18 @@ _KINDS = (
         "messages to a receiver could not be sent and are given up: how many `notes`",
     ),
     (
+        "notify.withheld",
+        "receivers engine",
+        "{engine}",
+        "the `engine` does not use some `receivers` of a job that another account has submitted:"
+        " `code` is command or others; none: it uses all again",
+    ),
+    (
         "store.set_aside",
         "",
         "",
-        "the store was damaged; this new one has what could be read of it: `file`, `jobs`;"
-        " `whole` if nothing was lost",
+        "the store was damaged: `file`; this one is its backup, made at `backup_at`, with `jobs`;"
+        " without a sound backup it is blank",
     ),
     (
         "store.recovered",

@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.model.node_spec import EnvironmentSpec
+from tpuherd.model.stored_job import StoredJob
 
 KEY_LENGTH = 16
 PROJECT, PROJECT_FILE = "uv.lock", "pyproject.toml"
@@ -31,17 +32,18 @@ class MissingFile(Exception):
 
 
 def find_environment(
-    job: JobSpec, snapshot: str, files: Files | None, read: ReadText
+    job: JobSpec, stored: StoredJob, files: Files | None, read: ReadText
 ) -> EnvironmentSpec | None:
     """Return the environment that a job asks for; its key is "" while the code is not here."""
     if not job.python and not job.requirements:
         return None
     path = posixpath.normpath(job.requirements) if job.requirements else ""
-    inputs = environment_inputs(path, snapshot, files, read)
+    inputs = environment_inputs(path, stored.snapshot, files, read)
     depends = [job.python, path, *inputs] if inputs is not None else []
     key = sha256("\0".join(depends).encode()).hexdigest()[:KEY_LENGTH] if depends else ""
     bucket = job.checkpoint if job.checkpoint.startswith("gs://") else ""
-    return EnvironmentSpec(key=key, python=job.python, requirements=path, bucket=bucket)
+    owner = f"{stored.job}-{sha256(f'{stored.job} {stored.made_at!r}'.encode()).hexdigest()[:16]}"
+    return EnvironmentSpec(key=key, python=job.python, requirements=path, bucket=bucket, job=owner)
 
 
 def environment_inputs(

@@ -149,18 +149,18 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
         "name",
         text_type(r"[a-z]([a-z0-9-]*[a-z0-9])?", "a name: a-z, 0-9 and -, a letter first"),
         "gpt",
-        f"Name of the job: up to {NAME_MAX} of a-z, 0-9 and -, starting with a letter and not"
+        f"Name of the job. Up to {NAME_MAX} of a-z, 0-9 and -, starting with a letter and not"
         " ending in - and a number: `gpt-0` is the name of its first slot.",
     ),
     job_field(
         "accelerator", list_type(text_type(words="a type such as v4-32")), "v4-32",
-        "TPU type; if several are given, in order of preference.", NODE,
+        "TPU type, such as v4-32; or several, the best first.", NODE,
     ),
     job_field(
         "runtime",
         list_type(text_type(r"[a-z0-9][a-z0-9._-]*", "a runtime version"), none=True),
         "tpu-ubuntu2204-base",
-        "Image of the TPU VM. If several are given, each type uses the first compatible one."
+        "Software version of the TPU VM. Of several, each type uses the first compatible one."
         " Default: the image that Google documents for the type, `tpu-ubuntu2204-base` for v2 to"
         " v4.", NODE,
     ),
@@ -170,32 +170,31 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
             text_type(r"[a-z]+-[a-z]+[0-9]+-[a-z]", "a zone such as us-central2-b"), empty="any"
         ),
         "any",
-        "Zones where the job may run. `any`: all zones that your grants allow, near the job's"
-        " buckets.",
+        "Zones where the job may run, or `any`. That is all zones that your grants allow, near"
+        " the job's buckets.",
     ),
     job_field(
         "tier", list_type(choice_type(*TIERS)), "spot",
-        "Pricing tier: spot, preemptible, on-demand or reserved; if several are given, in order"
-        " of preference.",
+        "Pricing tier: spot, preemptible, on-demand, reserved. Of several, the first is"
+        " preferred.",
     ),
     job_field(
         "copies", integer_type(1, COPIES_MAX), "3",
-        "Number of nodes, each running its own copy of the command.",
+        "Nodes that each run the command on their own.",
     ),
     job_field(
         "slices", integer_type(1, SLICES_MAX), "2",
-        "Number of nodes that run the command together, as one multislice run.", NODE,
+        "Nodes that run the command together (multislice).", NODE,
     ),
     job_field(
         "workdir", text_type(words="a folder"), ".",
-        "Folder that is shipped to all hosts, without what git ignores; the command runs in it."
-        " Relative to the job file.",
+        "Folder to ship to all hosts; the command runs in it. What git ignores is left out. It is"
+        " relative to the job file.",
     ),
     job_field(
         "repo", text_type(r"[^\s-]\S*", "a repository such as https://example.com/x.git@main"),
         "https://example.com/x.git@main",
-        "Git repository to use instead of `workdir`, optionally with @ and a commit, tag or"
-        " branch.",
+        "Git repository to use instead of a folder. It may end in @ and a commit, tag or branch.",
     ),
     job_field(
         "python", PYTHON, "'3.11'",
@@ -218,8 +217,8 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
     ),
     job_field(
         "setup", list_type(SHELL, repeats=True, none=True), "pip install -r requirements.txt",
-        "Commands that prepare a host: one, or a list of steps. A step that succeeded on a host"
-        " runs there again only if the step or a file it depends on has changed.", ATTEMPT,
+        "Shell commands that prepare a host. One, or a list of steps. A step that succeeded on a"
+        " host runs there again only if the step or a file it depends on has changed.", ATTEMPT,
     ),
     job_field(
         "run", COMMAND, "python3 train.py",
@@ -245,7 +244,7 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
             "a place such as gs://bucket/path",
         ),
         "gs://bucket/gpt",
-        "Where the script saves its checkpoints; the script gets it as HERD_CHECKPOINT.", ATTEMPT,
+        "Where the script saves: it reads HERD_CHECKPOINT.", ATTEMPT,
     ),
     job_field(
         "profiler", FLAG, "true",
@@ -278,8 +277,8 @@ FIELDS: Mapping[str, JobField] = {one.name: one for one in (
             text_type(r"[^/~\s][^\0]*", "a path relative to the command's folder"), none=True
         ),
         "[results, '*.csv']",
-        "Paths to bring back before a node is deleted, relative to the command's folder; patterns"
-        " are allowed.",
+        "Paths to bring back before a node is deleted. They are relative to the command's folder;"
+        " patterns are allowed.",
     ),
     job_field(
         "retry", record_type(Retry, failures=TIMES, preemptions=TIMES, stalls=TIMES),

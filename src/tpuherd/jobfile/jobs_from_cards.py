@@ -1,6 +1,6 @@
 """Rebuilds the jobs and bids of a lost store from the cards of nodes and requests."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,8 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.targets import split_bid_name
 
 USER_MAX = 200  #: characters of a user's name that are kept
+PRICES = ("price", "egress", "per_gib")  #: of an offer
+NUMBER_MAX, LATEST = 1e6, 4e9  #: of an offer; the second until which a card may date from
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,13 +31,10 @@ def rebuild_records(
     known: Mapping[str, StoredJob],
     now: float,
     who: str,
-    *,
-    remembered: Collection[str] = (),
 ) -> RebuiltRecords:
     """Adopt these bids, each into the job of its card; the newest card defines the job.
 
-    Attempts on their hosts need nothing here: the plan picks up what it finds running. Jobs that
-    the store remembers keep their events and trials.
+    Attempts on their hosts need nothing here: the plan picks up what it finds running.
     """
     jobs: dict[str, list[BidObservation]] = {}
     unknown: list[str] = []
@@ -48,9 +47,8 @@ def rebuild_records(
     stored_jobs: list[StoredJob] = []
     events: list[HistoryEvent] = []
     for job, mine in sorted(jobs.items()):
-        kind = "job.changed"
+        kind = "job.changed" if job in known else "job.submitted"
         if job not in known:
-            kind = "job.changed" if job in remembered else "job.submitted"
             stored_jobs.append(build_stored_job(job, mine, now, who))
         why = f"{who} adopted {', '.join(sorted(observation.bid for observation in mine))}"
         events.append(HistoryEvent(at=now, kind=kind, job=job, facts={"who": who, "why": why}))
@@ -91,10 +89,18 @@ def drop_commands(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_readable_card(observation: BidObservation, job: str) -> bool:
-    """Whether the card names this job, and the offer that was requested."""
+    """Whether the card names this job, and an offer that may have been requested."""
     document = observation.card.get("job")
     found = read_fields(document) if isinstance(document, Mapping) else None
-    return isinstance(found, JobSpec) and found.name == job and bool(observation.card.get("offer"))
+    fits = isinstance(found, JobSpec) and found.name == job
+    return fits and bool(observation.card.get("offer")) and has_plausible_numbers(observation.card)
+
+
+def has_plausible_numbers(card: Mapping[str, Any]) -> bool:
+    """Whether its times can be shown, and its prices be added."""
+    counts = [card["offer"].get(name) or 0 for name in ("rank", "hosts", *PRICES)]
+    times = [card.get(name) or 0 for name in ("made_at", "asked_at")]
+    return all(0 <= one <= NUMBER_MAX for one in counts) and all(0 <= at <= LATEST for at in times)
 
 
 def build_stored_job(
@@ -123,7 +129,7 @@ def build_adopted_event(observation: BidObservation, now: float, who: str) -> Hi
     facts: dict[str, Any] = {
         "bid": observation.bid,
         "generation": named.generation,
-        "offer": dict(card["offer"]),
+        "offer": {**card["offer"], "zone": observation.zone},  # whatever the card says
         "nodes": int(card["job"].get("slices", 1)),
         "node_digest": str(card.get("node_digest", "")),
         "asked_at": asked_at,

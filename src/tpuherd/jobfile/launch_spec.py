@@ -55,7 +55,7 @@ def build_launch_spec(
     """
     dest = f"{FOLDER}/{job.name}"
     run = job.run or ""
-    environment = find_environment(job, stored.snapshot, files, read)
+    environment = find_environment(job, stored, files, read)
     return LaunchSpec(
         shell=run if isinstance(run, str) else "",
         argv=() if isinstance(run, str) else run,

@@ -30,6 +30,9 @@ AS_WRITTEN = ("env", "labels", "metadata")
 
 
 UNUSABLE = "has a NUL, or bytes that are no UTF-8 text: no program takes them"
+DEPTH_MAX = 20  #: of values in values
+BITS_MAX = 1024  #: of a whole number; Python prints none of thousands of digits
+ENDLESS = "has a number with hundreds of digits, or lists in lists without end"
 NO_FIELDS = "a job file maps fields to values: name: gpt, accelerator: v4-32, …"
 
 
@@ -80,12 +83,24 @@ def read_field(name: str, value: Any, page: YamlDocument) -> Any:
         page.add_mistake((name,), "has no value")
         return None
     before = len(page.mistakes)
+    if is_endless(value):
+        page.add_mistake((name,), ENDLESS)
+        return None
     found = FIELDS[name].kind.read(
         value, lambda sentence, at: page.add_mistake((name, *at), sentence)
     )
     if len(page.mistakes) == before and has_unusable_text(value):
         page.add_mistake((name,), UNUSABLE)
     return found
+
+
+def is_endless(value: Any, depth: int = 0) -> bool:
+    """Whether a number in it is too long to be shown, or it is nested deeper than any field is."""
+    if isinstance(value, Mapping):
+        value = (*value, *value.values())
+    if isinstance(value, list | tuple):
+        return depth == DEPTH_MAX or any(is_endless(one, depth + 1) for one in value)
+    return isinstance(value, int) and value.bit_length() > BITS_MAX
 
 
 def has_unusable_text(value: Any) -> bool:

@@ -37,6 +37,7 @@ class YamlDocument:
     texts: dict[FieldPath, str] = field(default_factory=dict)  #: plain values as written
     mistakes: list[Mistake] = field(default_factory=list)
     notices: list[Mistake] = field(default_factory=list)  #: what is ignored, for who wrote it
+    reads: int = 0  #: values read so far; what several places name is read for each of them
 
     def line_of(self, where: FieldPath) -> int:
         """Return the line of a value, or of the nearest value that contains it."""
@@ -107,7 +108,8 @@ def read_node(
     line = node.start_mark.line + 1
     if node in above:
         raise UnreadableYaml("a value contains itself", line)
-    if len(page.lines) > VALUES_MAX:
+    page.reads += 1
+    if page.reads > VALUES_MAX:
         raise UnreadableYaml(f"the file has more than {VALUES_MAX} values", line)
     page.lines.setdefault(where, line)
     if isinstance(node, yaml.MappingNode):

@@ -3,12 +3,14 @@
 Code is stored under its content ids and checked against them.
 """
 
+import io
 import tarfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from tpuherd.errors import OperationFailed
+from tpuherd.files import make_private_folder
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd_host.agent.snapshots.blobs import PackWriter
 from tpuherd_host.agent.snapshots.manifest import pack_rows, unpack_rows
@@ -43,6 +45,16 @@ def snapshot_entries(
     yield f"{ROWS}/{id}", pack_rows(rows)
 
 
+def pack_tar(bundle: Mapping[str, bytes]) -> bytes:
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w|") as tar:
+        for name, content in bundle.items():
+            about = tarfile.TarInfo(name)
+            about.size, about.mode = len(content), 0o600
+            tar.addfile(about, io.BytesIO(content))
+    return whole.getvalue()
+
+
 def read_tar_files(source: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a tar; a name that leads outside is an error."""
     with tarfile.open(fileobj=source, mode="r|") as tar:
@@ -63,6 +75,6 @@ def store_code(archive: Archive, fresh: PackWriter, file: str, content: bytes) -
 
 
 def write_private_file(file: Path, content: bytes) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_folder(file.parent)
     file.touch(mode=0o600)
     file.write_bytes(content)

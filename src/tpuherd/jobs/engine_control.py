@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from tpuherd.settings.project_access import ProjectAccess, ProjectScope
 from tpuherd.store.database import Database
 from tpuherd.store.engine_rest import LIFE_KINDS, STARTED, is_at_rest
 from tpuherd.store.open_database import open_database
-from tpuherd.store.set_aside import SET_ASIDE
+from tpuherd.store.set_aside import SET_ASIDE, acknowledge_restoration
 from tpuherd.views.trouble_line import problem_rows
 
 PROGRAM = "tpuherd.engine.engine_process"  #: started by name, never imported
@@ -116,6 +116,22 @@ async def start_engine(place: ProjectAccess, environ: Mapping[str, str]) -> Mapp
         store.close()
 
 
+def acknowledge_damage(place: ProjectAccess, environ: Mapping[str, str]) -> bool:
+    """Dismiss the notices, and let the engine continue with a restored backup; return whether
+    there was anything to acknowledge.
+
+    A store that is found damaged only now is not acknowledged: no one has read its notice.
+    """
+    if not place.has_store:
+        return False
+    with closing(open_store(place)) as store:
+        if store.recovery_message:
+            raise OperationFailed(store.recovery_message)
+        done = acknowledge_restoration(store, place.store_folder)
+        ensure_engine(store, place, environ)
+    return done
+
+
 async def stop_engine(scope: ProjectScope) -> bool:
     """Stop the engine; return whether one ran. Commands on hosts keep running."""
     store = open_store(scope)
@@ -146,7 +162,7 @@ def has_started_work(store: Database) -> bool:
     """Whether the engine with the lease has recorded its start."""
     now = store.lease_holder(WallClock().now())
     begun = (event for _, event in store.read_events(kinds=(STARTED,), limit=1, newest=True))
-    return now is not None and any(event.facts["epoch"] == now.epoch for event in begun)
+    return now is not None and any(event.facts.get("epoch") == now.epoch for event in begun)
 
 
 def engine_version(store: Database) -> str:

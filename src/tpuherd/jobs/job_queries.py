@@ -8,10 +8,10 @@ from tpuherd.accounting.accounts import Ledger, current_accounts
 from tpuherd.accounting.goodput import AttemptAccount, GoodputState, SlotAccount
 from tpuherd.clock import Clock
 from tpuherd.errors import InvalidInput, NotFound
-from tpuherd.history.event_kinds import FREQUENT_KINDS
 from tpuherd.jobs import engine_control
 from tpuherd.jobs.ledger_cache import load_ledger, read_new_events
 from tpuherd.jobs.open_project import no_job_message
+from tpuherd.model.receivers import WITHHELD_REASONS
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
@@ -19,7 +19,6 @@ from tpuherd.store.database import Database
 from tpuherd.views.capacity_table import KINDS as OF_CAPACITY
 from tpuherd.views.capacity_table import capacity_hours
 from tpuherd.views.capacity_table import capacity_rows as learnt
-from tpuherd.views.event_lines import event_json
 from tpuherd.views.finding_lines import finding_row
 from tpuherd.views.job_rows import StoreView, job_page, job_row, job_slot_names, wanted_slots
 from tpuherd.views.map_table import MAP_KINDS, map_page
@@ -27,7 +26,6 @@ from tpuherd.views.trouble_line import problem_rows
 
 #: The latest of these says whether the slot has failed, and why.
 TELLING = ("slot.prepared", "slot.setup_failed", "attempt.launched", "attempt.ended")
-RECENT = 6  #: events in `herd why`
 
 
 def load_scene(store: Database, now: float, kept: Ledger | None = None) -> StoreView:
@@ -82,33 +80,32 @@ def job_attempts(store: Database, now: float, name: str) -> list[tuple[str, Atte
     ]
 
 
-def slot_reasons(
-    store: Database, now: float, name: str
-) -> tuple[Mapping[str, str], list[tuple[int, HistoryEvent]], bool]:
-    """Return the message of each slot, the latest events, and whether an engine runs."""
+def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
+    """Return the output of `herd why --json`."""
     job, slot = resolve_name(store, name)
     stored = store.stored_jobs().get(job)
     states = store.slot_messages()
     there = tuple(one for one in states if one.rpartition("-")[0] == job)
     names = (slot,) if slot is not None else (stored and wanted_slots(stored)) or there
-    found = store.read_events(job=job, slot=slot, limit=RECENT * 5, newest=True)
-    recent = [(seq, event) for seq, event in found if event.kind not in FREQUENT_KINDS]
-    running = engine_control.is_engine_running(store, now)
-    return {one: states.get(one, "") for one in names}, recent[-RECENT:], running
-
-
-def why_as_json(store: Database, now: float, name: str) -> dict[str, Any]:
-    """Return the output of `herd why --json`."""
-    slots, recent, engine = slot_reasons(store, now, name)
-    rows = [event_json(seq, one) for seq, one in recent]
-    troubles = problem_rows(store.troubles.read())
     return {
-        "slots": dict(slots),
-        "findings": slot_findings(store, slots),
-        "engine": engine,
-        "recent": rows,
-        "problems": troubles,
+        "slots": {one: states.get(one, "") for one in names},
+        "findings": slot_findings(store, names),
+        "withheld": withheld_rows(store, name),
+        "engine": engine_control.is_engine_running(store, now),
+        "problems": problem_rows(store.troubles.read()),
     }
+
+
+def withheld_rows(store: Database, name: str) -> list[dict[str, Any]]:
+    """Return the job's receivers that the engine does not use, each with the reason."""
+    job, _ = resolve_name(store, name)
+    rows = []
+    for _, event in store.read_events(job=job, kinds=("notify.withheld",), limit=1, newest=True):
+        for one in event.facts["receivers"]:
+            reason = WITHHELD_REASONS.get(one["code"], "it is not used")
+            why = reason.format(engine=event.facts["engine"])
+            rows.append({"receiver": one["receiver"], "code": one["code"], "why": why})
+    return rows
 
 
 def slot_findings(store: Database, slots: Iterable[str]) -> dict[str, Any]:
@@ -129,7 +126,8 @@ def event_finding(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     if not id:
         return None
     lines = [*facts.get("lines", ())]
-    lines += [line for host in facts.get("hosts", ()) for line in host.get("tail", ())]
+    hosts = [host for host in facts.get("hosts", ()) if isinstance(host, Mapping)]
+    lines += [line for host in hosts for line in host.get("tail", ())]
     return finding_row(id, lines, str(facts.get("bid", "")))
 
 
@@ -238,11 +236,11 @@ def job_ending(view: StoreView, job: str) -> tuple[int, str] | None:
     stored = view.stored_jobs.get(job)
     if stored is None:
         return ENDED, f"{job} was removed"
-    if stored.goal is Goal.GONE:
-        return ENDED, f"{job} is stopped"
     if job in view.map_ends:
         return view.map_ends[job]
-    found = [slot_ending(stored, view.accounts.get(name)) for name in wanted_slots(stored)]
+    found = [slot_ending(stored, view.accounts.get(name)) for name in stored.slot_names]
+    if stored.goal is Goal.GONE and any(one is None or one[0] for one in found):
+        return ENDED, f"{job} is stopped"
     if any(one is None for one in found):
         return None
     if map_digest(stored.document):

@@ -31,7 +31,8 @@ def load_ledger(store: Database, keep: int = KEEP) -> Ledger:
     kept = read_cached_ledger(store) or Ledger()
     before = kept.seq
     read_new_events(kept, store)
-    if kept.seq - before >= keep:
+    # Malformed events are read again, so that later commands name them, too.
+    if kept.seq - before >= keep and not store.malformed.found:
         write_cached_ledger(store, kept)
     return kept
 

@@ -12,6 +12,7 @@ from tpuherd.model.slots_and_plan import Action, Ask, Withdraw
 from tpuherd.planner.plan import plan
 from tpuherd.ports import Survey
 from tpuherd.results import Plan, PlanStep
+from tpuherd.store.set_aside import awaits_acknowledgement
 from tpuherd.sweeps.scheduler import slots_with_work
 
 
@@ -32,7 +33,8 @@ async def preview_plan(name: str | None, here: Session) -> Plan:
     desired = replace(desired, slots=slots_with_work(desired.slots, history))
     found = plan(desired, observed_cloud(inventory.survey, now), history, now)
     messages = here.store.slot_messages()
-    steps = (cloud_step(step.action, step.why) for step in found.steps)
+    is_held = awaits_acknowledgement(here.store)
+    steps = (cloud_step(step.action, step.why) for step in (() if is_held else found.steps))
     return Plan(
         states={slot: messages.get(slot) or found.states.get(slot, "") for slot in desired.slots},
         frozen=found.frozen,

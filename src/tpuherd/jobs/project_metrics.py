@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from tpuherd.accounting.accounts import Ledger
-from tpuherd.history.orphan_events import ORPHAN_KINDS, current_orphans
+from tpuherd.history.apply_zone_events import ORPHAN_KINDS, current_orphans
 from tpuherd.jobs.job_queries import load_scene
 from tpuherd.store.database import Database
 from tpuherd.store.notify_state import NotifyState, load_notify_state

@@ -11,7 +11,7 @@ from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.jobfile.yaml_with_lines import FieldPath, YamlDocument
 from tpuherd.jobs.job_queries import resolve_name
 from tpuherd.jobs.receiver_values import read_values
-from tpuherd.model.receivers import Topic
+from tpuherd.model.receivers import WITHHELD_REASONS, Topic
 from tpuherd.notify.compose import Message
 from tpuherd.notify.notes import Note
 from tpuherd.notify.outbox import Outbox
@@ -29,22 +29,23 @@ from tpuherd.store.notify_state import load_notify_state
 HINT = "write `notify:` in its job file, or use `herd notify set`: docs/howto/notify.md"
 
 
-def all_receivers(store: Database) -> dict[str, tuple[ReadyReceiver, ...]]:
+def all_receivers(store: Database, *, others: bool = False) -> dict[str, tuple[ReadyReceiver, ...]]:
     """Return the receivers of each job that names some itself, and of all others by ""."""
     general = project_receivers(store.secrets)
     found = {"": general}
     for name, stored_job in store.stored_jobs().items():
         if stored_job.document.get("notify") is not None:
-            found[name] = job_receivers(name, stored_job.document, store.secrets, general)
+            found[name] = job_receivers(stored_job, store.secrets, general, others=others)
     return found
 
 
-def receiver_rows(store: Database) -> list[dict[str, Any]]:
-    """Return each distinct receiver with its jobs and what became of its messages."""
+def receiver_rows(store: Database, *, others: bool = False) -> list[dict[str, Any]]:
+    """Return each distinct receiver with its jobs and what became of its messages. `others`: this
+    account allows messages of jobs that others submitted."""
     state = load_notify_state(store.folder)
     jobs: dict[str, list[str]] = {}
     known: dict[str, ReadyReceiver] = {}
-    for job, receivers in all_receivers(store).items():
+    for job, receivers in all_receivers(store, others=others).items():
         for one in receivers:
             known[one.key] = one
             jobs.setdefault(one.key, []).append(job)
@@ -60,9 +61,13 @@ def receiver_rows(store: Database) -> list[dict[str, Any]]:
             "waiting": len(box.pending) + box.dropped,
             "failures": box.failures,
             "failing_since": box.failing_since,
-            "problem": one.problem or box.error,
+            "problem": withheld_reason(one) or one.problem or box.error,
         })  # fmt: skip
     return rows
+
+
+def withheld_reason(receiver: ReadyReceiver, engine: str = "this account") -> str:
+    return WITHHELD_REASONS.get(receiver.withheld, "").format(engine=engine)
 
 
 async def set_receivers(
@@ -95,10 +100,16 @@ async def set_receivers(
 
 
 async def send_test_messages(
-    store: Database, name: str | None, *, every: bool, environ: Mapping[str, str], clock: Clock
+    store: Database,
+    name: str | None,
+    *,
+    every: bool,
+    others: bool,
+    environ: Mapping[str, str],
+    clock: Clock,
 ) -> list[dict[str, Any]]:
     """Send a message to each receiver now, all at once; return what came back."""
-    receivers = chosen_receivers(store, name, every=every)
+    receivers = chosen_receivers(store, name, all_receivers(store, others=others), every=every)
     if not receivers:
         raise InvalidInput(f"{name or 'the project'} has no receivers", hint=HINT)
     message = make_test_message(name or "", clock.now())
@@ -119,9 +130,14 @@ async def send_test_messages(
         await deliverer.close()
 
 
-def chosen_receivers(store: Database, name: str | None, *, every: bool) -> Sequence[ReadyReceiver]:
+def chosen_receivers(
+    store: Database,
+    name: str | None,
+    found: Mapping[str, Sequence[ReadyReceiver]],
+    *,
+    every: bool,
+) -> Sequence[ReadyReceiver]:
     """Return those of a job, of the project, or of all; equal ones once."""
-    found = all_receivers(store)
     if name is not None:
         job, _ = resolve_name(store, name)
         chosen: Sequence[ReadyReceiver] = found.get(job, found[""])

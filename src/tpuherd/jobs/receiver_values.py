@@ -15,13 +15,15 @@ from tpuherd.jobfile.yaml_with_lines import FieldPath, YamlDocument
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.secret_values import collect_secrets
 from tpuherd.model.receivers import Receiver
+from tpuherd.notify.ready_receivers import MARK, receiver_mark
 from tpuherd.store.notify_secrets import notify_key
 
 FORGOTTEN = "herd does not have it any longer: write it again, or where it comes from"
 
 
 async def check_receivers(page: YamlDocument, base: Path, here: Session) -> dict[str, str]:
-    """Return the hidden values of a job's receivers; what is wrong is added to the page."""
+    """Return the hidden values of a job's receivers, and a mark that this account submits each;
+    what is wrong is added to the page."""
     raw, name = page.value.get("notify"), page.value.get("name")
     receivers = NOTIFY.read(raw, lambda *_: None) if raw is not None else None
     if not receivers or not isinstance(name, str):
@@ -29,7 +31,9 @@ async def check_receivers(page: YamlDocument, base: Path, here: Session) -> dict
     kept = here.store.secrets.get(notify_key(name))
     places = [("notify", at) for at in range(len(receivers))]
     paths: Sequence[FieldPath] = places if isinstance(raw, list | tuple) else [("notify",)]
-    return await read_values(receivers, base, here.prompter.environ, kept, (page, paths))
+    values = await read_values(receivers, base, here.prompter.environ, kept, (page, paths))
+    marks = {hidden_name(at, MARK): receiver_mark(one) for at, one in enumerate(receivers)}
+    return values | marks
 
 
 async def read_values(

@@ -18,6 +18,7 @@ from tpuherd.model.slot_history import History, SlotHistory
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.notify_secrets import notify_key
+from tpuherd.store.set_aside import HELD, awaits_acknowledgement
 from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.targets import fold_names
 
@@ -175,9 +176,11 @@ def stuck_bids(there: Sequence[str], histories: History, now: float) -> set[str]
 
 
 def remaining_reasons(bids: Sequence[str], here: Session) -> str:
-    """Say why these bids still exist: no engine runs, or what it says about each."""
+    """Say why these bids still exist: no engine runs or may delete, or what it says about each."""
     if here.store.lease_holder(here.clock.now()) is None:
         return ": no engine is running yet to delete them"
+    if awaits_acknowledgement(here.store):
+        return f": {HELD}"
     states = here.store.slot_messages()
     slots = sorted({parse_bid_name(bid).slot for bid in bids})
     parts = dict.fromkeys(state for slot in slots if (state := states.get(slot)))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import InvalidInput, NotReached, OperationFailed
+from tpuherd.errors import InvalidInput, NotAllowed, NotReached, OperationFailed
 from tpuherd.jobfile.bucket_scan import scan_fields
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.fields import SECRETS, ChangeImpact
@@ -27,6 +27,7 @@ from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
 from tpuherd.jobs.receiver_values import check_receivers
 from tpuherd.jobs.upload_consent import ask_upload_consent
+from tpuherd.model.slot_history import SlotHistory
 from tpuherd.model.slots_and_plan import Goal, Offer, Slot
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import CLOUD
@@ -311,9 +312,14 @@ def write_job(
     why = f"{result.word} it{fields}"
     line = job_event(kind, result.stored_job, why, result.change)
     revision = before.revision if before else 0
-    return replace(
-        result, stored_job=here.store.put_job(result.stored_job, [line], expected=revision)
-    )
+    try:
+        stored = here.store.put_job(result.stored_job, [line], expected=revision)
+    except NotAllowed:  # a role of a lab that may only read
+        for key in (result.stored_job.job, notify_key(result.stored_job.job)):
+            if before is None:
+                here.store.secrets.remove(key)
+        raise
+    return replace(result, stored_job=stored)
 
 
 # ---- existing jobs ------------------------------------------------------------------------------
@@ -363,25 +369,31 @@ async def relocate_buckets(
 
 
 def stop_job(stored: StoredJob, here: Session) -> bool:
-    """Delete its nodes and keep the job; False if it was already stopped."""
+    """Delete its nodes and keep the job; False if it was already stopped, or is done."""
     here.check_user(stored)
-    if stored.goal is Goal.GONE:
+    histories = slot_histories(here.store, stored)
+    over = are_done(histories) and not any(one.bids for one in histories)
+    if stored.goal is Goal.GONE or over:
         return False
     set_goal(stored, Goal.GONE, "job.stopped", "stopped it", here)
     return True
+
+
+def are_done(histories: Sequence[SlotHistory]) -> bool:
+    return bool(histories) and all(one.done_at is not None for one in histories)
 
 
 def resume_job(stored: StoredJob, here: Session) -> bool:
     """Continue a job after a stop or after it gave up; False if it is already active."""
     here.check_user(stored)
     histories = slot_histories(here.store, stored)
+    if are_done(histories):
+        raise InvalidInput(f"{stored.job} is done", hint="run it again with `herd run FILE`")
     if stored.goal is not Goal.GONE and not any(one.gave_up_at is not None for one in histories):
         if not refused_zones(here.store):
             return False
         append_job_event("job.resumed", ASKED_AGAIN, stored, here)
         return True
-    if all(one.done_at is not None for one in histories):
-        raise InvalidInput(f"{stored.job} is done", hint="run it again with `herd run FILE`")
     kept = (stored.document.get("sweep") or {}).get("keep")  # a map on nodes of `herd up`
     goal = Goal.RUN if stored.document.get("run") and not kept else Goal.IDLE
     set_goal(stored, goal, "job.resumed", "resumed it", here)

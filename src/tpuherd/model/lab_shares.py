@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any
 
 SHARES = "shares"  #: the setting {"users": {NAME: WEIGHT}} of a store
@@ -46,7 +45,7 @@ def parse_shares(document: Mapping[str, Any] | None) -> LabShares:
 def is_weight(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return isfinite(value) and WEIGHT_MIN <= value <= WEIGHT_MAX
+    return WEIGHT_MIN <= value <= WEIGHT_MAX
 
 
 def set_weight(

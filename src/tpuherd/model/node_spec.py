@@ -33,6 +33,16 @@ class EnvironmentSpec:
     python: str = ""  #: 3.11; "": the image's own
     requirements: str = ""  #: a file of the code, or uv.lock
     bucket: str = ""  #: gs://…, where hosts keep a copy
+    job: str = ""  #: whose it is: another one if the job is removed and submitted again
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnvironmentNote:
+    """What a job's own host installed on a platform; only a copy with these contents is used."""
+
+    platform: str
+    digest: str  #: of all its files: the id of its snapshot
+    kept: str = ""  #: the object in the job's bucket that has the copy; "": this machine has it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

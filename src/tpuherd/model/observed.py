@@ -32,6 +32,7 @@ class NodeState(StrEnum):
     READY = "ready"
     UNHEALTHY = "unhealthy"  #: REPAIRING, under maintenance, or READY and unhealthy
     LOST = "lost"  #: PREEMPTED, TERMINATED, STOPPED and its like
+    STOPPING = "stopping"  #: as good as lost, but what runs there may still do so
     LEAVING = "leaving"  #: DELETING
     UNKNOWN = "unknown"
 
@@ -80,7 +81,17 @@ class EndCode(StrEnum):
 
     CLEANED = "cleaned"  #: a user's `herd clean` has ended it
     UNBORN = "unborn"  #: the host could not begin it: the disk is full, and the like
+    OUTSIDE = "outside"  #: a signal that herd did not send has ended it
     UNKNOWN = ""
+
+
+class Outlook(StrEnum):
+    """What becomes of a host by its notices; of several the last in this order counts."""
+
+    STAYS = ""  #: none, or one that changes nothing
+    OFF = "off"  #: it is powered off, without a reason
+    RETURNS = "returns"  #: it reboots, now or because of maintenance
+    GONE = "gone"  #: it is preempted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +120,7 @@ class HostRun:
     complete: bool = False  #: the script reported that the run is complete
     stepped_at: float | None = None
     logged_at: float | None = None
+    heard_at: float = 0.0  #: when its agent last said that it lives; 0: never
     step_s: float | None = None  #: median duration of a step
     total: int | None = None  #: steps of the whole run, as it reports
     drained: bool = False  #: all its log is in our store
@@ -127,15 +139,21 @@ class HostStatus:
     boot: str = ""
     notice: str = ""  #: preempted, maintenance or shutdown
     notice_at: float | None = None
-    deadly: bool = False  #: the notice means that this host will be deleted
+    outlook: Outlook = Outlook.STAYS
     works: tuple[HostRun, ...] = ()  #: those of the bid's slot
     trouble: str = ""  #: why it is unreachable, for people
     used_at: float = 0.0  #: when a user's command last ran there; 0: not known
+    pauses: tuple[tuple[float, float], ...] = ()  #: when its agent stood still: the end, seconds
 
     @property
     def name(self) -> str:
         """gpt-0-g1-7kq/w3"""
         return f"{self.node}/w{self.worker}"
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it shuts down; whether it comes back, the cloud says."""
+        return self.outlook is Outlook.OFF or self.outlook is Outlook.RETURNS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

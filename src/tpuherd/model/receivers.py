@@ -21,24 +21,6 @@ class Topic(StrEnum):
     ENGINE = "engine"
 
 
-#: For the docs.
-TOPIC_MEANINGS: Mapping[Topic, str] = {
-    Topic.DONE: "all of the job has ended, and some or all of it succeeded",
-    Topic.FAILED: "the command or its setup failed and is tried again: told for the first three"
-    " failures, then for the 4th, 8th, 16th …; of a sweep or map, the 1st, 10th, 100th …"
-    " failed trial or item",
-    Topic.GAVE_UP: "a slot is not tried again: too many failures, its lifetime or its cost",
-    Topic.PREEMPTED: "it was preempted `preemptions` times, then twice, four times … as often",
-    Topic.STALLED: "the command hung and is restarted; told as often as failures",
-    Topic.WAITING: "it has waited for capacity for `waiting`, then for twice, four times … as long",
-    Topic.IDLE: "nothing runs on a node that costs money",
-    Topic.COST: "its cost has reached the share `cost` of `max_cost`, or all of it",
-    Topic.QUOTA: "the cloud refuses a request for its quota, permissions or reservation",
-    Topic.ORPHAN: "something of herd's in the cloud belongs to no job",
-    Topic.ENGINE: "the engine has a problem, or has recovered from a crash or a damaged store",
-}
-
-
 class ReceiverKind(StrEnum):
     """How a receiver is told."""
 
@@ -49,6 +31,23 @@ class ReceiverKind(StrEnum):
     EMAIL = "email"
     COMMAND = "command"
     APPRISE = "apprise"
+
+
+class WithheldCode(StrEnum):
+    """Why an engine does not use a receiver of a job that its account has not submitted."""
+
+    NO = ""
+    COMMAND = "command"
+    OTHERS = "others"
+
+
+#: By code, with a place for who the engine is; people read these.
+WITHHELD_REASONS: Mapping[WithheldCode, str] = {
+    WithheldCode.COMMAND: "the engine of {engine} leads, and a command runs only in the account and"
+    " on the machine that submitted its job: `herd run FILE` there",
+    WithheldCode.OTHERS: "the engine of {engine} leads, which sends messages of jobs that others"
+    " submitted only after `herd notify allow` in that account",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

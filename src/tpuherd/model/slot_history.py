@@ -35,6 +35,10 @@ class GiveUpCode(StrEnum):
     TRIALS = "trials"  #: none of its sweep has succeeded
 
 
+SILENT = "silent"  #: `code` of bid.unhealthy and bid.healthy: of its hosts, not the cloud's word
+FULL = "full"  #: `code` of a failed fetch: it would have filled the disk of the engine's machine
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BidRecord:
     """One request for a node, as recorded."""
@@ -53,6 +57,7 @@ class BidRecord:
     ready_at: float | None = None
     unhealthy_at: float | None = None
     unhealthy_state: str = ""  #: the cloud's term for it: UNHEALTHY_TPU
+    silent_at: float | None = None  #: when it was recorded that some host does not answer
     notice_at: float | None = None  #: the first preemption notice
     missed_at: float | None = None  #: since then the cloud's lists have omitted it
     lost_at: float | None = None
@@ -77,6 +82,7 @@ class BidRecord:
     collected: bool = False  #: outputs and logs were fetched
     uncollected: int = 0  #: failed fetches in a row
     uncollected_at: float = 0.0
+    full_at: float | None = None  #: the first fetch that would have filled our disk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,6 +100,7 @@ class AttemptRecord:
     started_at: float | None = None  #: when every host had answered
     first_step_at: float | None = None
     stopping_at: float | None = None
+    stops: int = 0  #: number of times its stop was sent
     stopping_why: str = ""
     stopping_s: float = 0.0  #: the grace
     stalled: bool = False  #: it is stopped because it made no progress

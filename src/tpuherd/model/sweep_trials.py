@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Any
 
 Value = float | int | str | bool  #: of a parameter
 POINTS_MAX = 64  #: points kept per trial; beyond, every second one
@@ -27,6 +28,12 @@ class TrialUsage:
     stalls: int = 0
     saved: int | None = None  #: the furthest durable checkpoint
     since: float | None = None  #: its first launch
+
+
+def read_usage(document: Mapping[str, Any]) -> TrialUsage:
+    """Return what an event says of it; what only a newer herd knows is left out."""
+    known = {one.name for one in fields(TrialUsage)}
+    return TrialUsage(**{name: value for name, value in document.items() if name in known})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

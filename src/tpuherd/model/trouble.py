@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 #: Sources of trouble, and their names for people.
 CLOUD, STORE, ENGINE, LOGIN, NOTIFY = "cloud", "store", "engine", "login", "notify"
+BACKUP = "backup"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,14 +10,14 @@ from typing import Any
 
 from tpuherd.history.event_kinds import has_required_facts
 from tpuherd.model.receivers import Topic
-from tpuherd.model.slot_history import GiveUpCode, Verdict
+from tpuherd.model.slot_history import SILENT, GiveUpCode, Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent, Refusal
 from tpuherd.notify.notes import JobFacts, JobMemory, Note, NotifyMemory, count_words, is_power
 from tpuherd.views.format_text import format_money, format_span
 
 FIRST_TOLD = 3  #: failures are told one by one so often, then the 4th, 8th, 16th …
 AGAIN_S = 86_400.0  #: the same refusal is told again after this
-#: Refusals that waiting does not mend.
+#: Refusals that waiting does not fix.
 LASTING = {
     Refusal.QUOTA: "quota",
     Refusal.PERMISSION: "permissions",
@@ -104,6 +104,7 @@ def note_grant(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
 def note_loss(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
     """A slot that lost its last node waits, unless it has ended."""
     nodes, slot = job.nodes.get(event.slot, []), event.slot
+    job.silent.pop(event.facts["bid"], None)
     if event.facts["bid"] not in nodes:
         return
     nodes.remove(event.facts["bid"])
@@ -123,6 +124,16 @@ def note_refusal(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> Words 
     more = f" ({hint})" if hint else ""
     text = f"The cloud refuses nodes for {event.job}: {event.facts['message']}{more}"
     return (Topic.QUOTA,), f"{event.job} is refused for its {reason}", text
+
+
+def note_silence(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
+    if event.facts.get("code") == SILENT:
+        job.silent[event.facts["bid"]] = float(event.facts.get("since", event.at))
+
+
+def note_return(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
+    if event.facts.get("code") == SILENT:
+        job.silent.pop(event.facts["bid"], None)
 
 
 def note_idle(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> Words:
@@ -253,6 +264,7 @@ def note_give_up(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> Words:
 def note_stop(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
     job.stopped = True
     job.waits.clear()
+    job.silent.clear()
 
 
 def note_resume(job: JobMemory, event: HistoryEvent, facts: JobFacts) -> None:
@@ -311,6 +323,8 @@ JOB_NOTES: Mapping[str, NoteMaker] = {
     "bid.withdrawn": note_loss,
     "bid.refused": note_refusal,
     "bid.idle": note_idle,
+    "bid.unhealthy": note_silence,
+    "bid.healthy": note_return,
     "slot.setup_failed": note_failure,
     "slot.done": note_done,
     "slot.gave_up": note_give_up,

@@ -47,6 +47,7 @@ class JobMemory:
     map_ended: bool = False
     nodes: dict[str, list[str]] = field(default_factory=dict)  #: granted and not lost, by slot
     waits: dict[str, float] = field(default_factory=dict)  #: slots without a node, and since when
+    silent: dict[str, float] = field(default_factory=dict)  #: nodes with silent hosts, the same
     refused: dict[str, float] = field(default_factory=dict)  #: when it was told, by refusal
 
 

@@ -1,4 +1,4 @@
-"""What people are told because time has passed: a long wait, a cost near its limit."""
+"""What people are told because time has passed: a long wait, silence, a cost near its limit."""
 
 from collections.abc import Mapping
 from math import inf
@@ -8,6 +8,7 @@ from tpuherd.notify.notes import JobFacts, JobMemory, Note, NotifyMemory, count_
 from tpuherd.views.format_text import format_money, format_span
 
 COST_S = 60.0  #: how often costs are looked at
+TELL_SILENCE_S = 300.0  #: for so long the hosts of a node are silent before anyone is told
 
 
 def timed_notes(
@@ -28,6 +29,8 @@ def timed_notes(
         job = memory.jobs.get(name, JobMemory())
         if Topic.WAITING in receiver.on and job.waits and not job.stopped:
             again_at = min(again_at, note_wait(job, facts, receiver, (told, kept), notes, now))
+        if {Topic.WAITING, Topic.STALLED} & set(receiver.on):
+            again_at = min(again_at, note_silence(job, facts, (told, kept), notes, now))
         if Topic.COST in receiver.on and facts.max_cost is not None:
             note_cost(facts, receiver, (told, kept), notes, now)
             if facts.cost < facts.max_cost:
@@ -71,6 +74,30 @@ def note_wait(
         notes.append(Note(topics=(Topic.WAITING,), title=title, text=text, at=now, job=facts.job))
     kept[key] = due_s
     return since + due_s
+
+
+def note_silence(
+    job: JobMemory, facts: JobFacts, marks: Marks, notes: list[Note], now: float
+) -> float:
+    """Tell once of each node whose hosts have been silent for long."""
+    told, kept = marks
+    again_at = inf
+    for bid, since in job.silent.items():
+        key = f"silent {bid} {since:.0f}"
+        if key in told or now >= since + TELL_SILENCE_S:
+            kept[key] = since
+        else:
+            again_at = min(again_at, since + TELL_SILENCE_S)
+        if key not in told and key in kept:
+            span = format_span(now - since)
+            title = f"{facts.job} has been silent for {span}"
+            text = (
+                f"Hosts of {bid} have given no sign of life for {span}, so it is not known whether"
+                f" {facts.job} works. `herd why {facts.job}` names them and says what is done."
+            )
+            topics = (Topic.WAITING, Topic.STALLED)
+            notes.append(Note(topics=topics, title=title, text=text, at=now, job=facts.job))
+    return again_at
 
 
 def note_cost(

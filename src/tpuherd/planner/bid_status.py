@@ -1,6 +1,6 @@
 """The phase of a bid, read off the facts, and the facts that decide its role."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -10,15 +10,20 @@ from tpuherd.model.observed import (
     HostStatus,
     NodeState,
     ObservedState,
+    Outlook,
     RequestState,
 )
 from tpuherd.model.slot_history import BidRecord, History, SlotHistory, Verdict, has_running_attempt
-from tpuherd.model.slots_and_plan import Goal, Refusal, Slot
+from tpuherd.model.slots_and_plan import CHEAP_TIERS, Goal, Refusal, Slot
 from tpuherd.planner.policy import BidPhase, Role
 
 LAG_S = 60.0  #: an accepted request may be missing from the lists this long
 NAME_IN_USE_S = 60.0  #: until a name that was in use is requested again
 UNHEALTHY_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
+SILENT_S = 60.0  #: a host without a sign of life for so long is silent
+QUIET_S = 10.0  #: the same if others of its gang made steps so long after its last sign of life
+RETURN_S = 120.0  #: how long a silent host may take to answer an engine that was away
+OFF_S_MAX = 10.0  #: the same for spot hosts that are powered off and do not say why
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
 FAULTS_MAX = 2  #: chip failures in a row after which the node is not used again
@@ -121,10 +126,14 @@ REQUESTS = {
 #: The same for nodes: one such node says it of the bid.
 NODES = {
     NodeState.LOST: BidPhase.LOST,
+    NodeState.STOPPING: BidPhase.LOST,
     NodeState.LEAVING: BidPhase.LEAVING,
     NodeState.UNKNOWN: BidPhase.UNKNOWN,
     NodeState.UNHEALTHY: BidPhase.UNHEALTHY,
 }
+
+#: What ends with a node that is stopped or gone.
+GOING = {BidPhase.LOST, BidPhase.VANISHED, BidPhase.ENDING, BidPhase.LEAVING}
 
 
 def phase_from_cloud(
@@ -151,6 +160,16 @@ def phase_from_cloud(
     if request in {None, RequestState.ACTIVE} and len(nodes) >= bid.nodes:
         return BidPhase.READY
     return BidPhase.GRANTED
+
+
+def is_stopped_or_gone(one: BidStatus, ended: Collection[str] = ()) -> bool:
+    """Whether the cloud says of every node that it is stopped, or lists it no longer. One that is
+    being suspended, stopped or deleted may still run, and one that is frozen may thaw. `ended`: the
+    nodes all of whose hosts have reported the end of what ran there.
+    """
+    nodes = one.observation.nodes if one.observation is not None else ()
+    left = (node for node in nodes if node.name not in ended)
+    return one.stage in GOING and all(node.word is NodeState.LOST for node in left)
 
 
 def expected_hosts(bid: BidRecord, observation: BidObservation | None) -> int:
@@ -200,34 +219,71 @@ def is_prepared(standing: BidStatus, code_digest: str) -> bool:
     } == set(bid.prepared_on)
 
 
-def silent_since(standing: BidStatus, observed: ObservedState, history: History) -> float | None:
-    """Since when a host that had responded does not; None: all respond, or none ever did."""
-    silent = [host.heard_at for host in standing.hosts if not host.reached and host.heard_at]
-    if not silent:
-        return None
-    return max(min(silent), observed.awake_at, history.started_at)
+def away_until(observed: ObservedState, history: History) -> float:
+    """Until when this engine could not hear its hosts: it slept, or did not run."""
+    return max(observed.awake_at, history.started_at)
+
+
+def silent_hosts(standing: BidStatus) -> list[HostStatus]:
+    """The hosts that do not respond now, and have responded to this engine or an earlier one."""
+    known = bool(standing.bid.prepared)
+    return [host for host in standing.hosts if not host.reached and (host.heard_at or known)]
+
+
+def silent_since(
+    standing: BidStatus, observed: ObservedState, history: History, attempt: str = ""
+) -> tuple[float, float]:
+    """The last sign of life of the hosts that do not respond, and when they count as silent:
+    after a minute, or at once if the others of the attempt made steps meanwhile; inf: all respond.
+    """
+    back_at = away_until(observed, history)
+    signs = [host.heard_at or back_at for host in silent_hosts(standing)]
+    if not signs:
+        return inf, inf
+    since = min(signs)
+    works = [work for host in standing.hosts if host.reached for work in host.works]
+    steps = [work.stepped_at for work in works if work.attempt == attempt and work.stepped_at]
+    if since > back_at and max(steps, default=0.0) > max(signs) + QUIET_S:
+        return since, since
+    return since, max(since, back_at) + SILENT_S
 
 
 def needs_replacement(
-    standing: BidStatus, observed: ObservedState, history: History, now: float
+    standing: BidStatus,
+    observed: ObservedState,
+    history: History,
+    now: float,
+    *,
+    decided: bool = False,
+    exact: bool = False,
 ) -> tuple[str, float | None]:
-    """The reason to replace a node, or "" and the time at which there may be one."""
+    """The reason to replace a node, or "" and the time at which there may be one.
+
+    `decided`: another was requested since its trouble began. Then that trouble counts until it is
+    over, even right after an absence of the engine. `exact`: no other node can stand beside it, so
+    herd waits for one that shuts down.
+    """
     bid, dues = standing.bid, list[float]()
-    if observed.surveyed_at < max(observed.awake_at, history.started_at):
-        return "", float("inf")  # how it is now is not known yet: we were away
     if bid.name in history.bad_nodes:
         return "its chips failed to initialize", None
     if bid.node_failures >= NODE_FAILURES_MAX or bid.unprepared >= NODE_FAILURES_MAX:
         return f"it failed {max(bid.node_failures, bid.unprepared)} times in a row", None
+    if observed.surveyed_at < away_until(observed, history) and not decided:
+        return "", inf  # how it is now is not known yet
     if bid.unhealthy_at is not None:
         dues.append(bid.unhealthy_at + UNHEALTHY_S_MAX)
     if bid.ready_at is None and bid.granted_at is not None:
         dues.append(bid.granted_at + MAKING_S_MAX)
-    if bid.ready_at is not None and history.frozen_at is None:
-        dues.append(silence_deadline(standing, bid.ready_at, observed, history))
-    due = min(dues, default=float("inf"))
+    if bid.ready_at is not None and (decided or history.frozen_at is None):
+        dues.append(silence_deadline(standing, observed, history, decided=decided))
+    off_at = inf
+    if not exact and history.frozen_at is None:
+        off_at = shutdown_deadline(standing, away_until(observed, history))
+    due = min([*dues, off_at])
     if now < due:
         return "", due
+    if now >= off_at:
+        return "a host of it was shut down, and is not back", None
     if bid.unhealthy_at is not None and due == bid.unhealthy_at + UNHEALTHY_S_MAX:
         return "it has been unhealthy for too long", None
     if bid.ready_at is None:
@@ -236,16 +292,36 @@ def needs_replacement(
 
 
 def silence_deadline(
-    standing: BidStatus, ready_at: float, observed: ObservedState, history: History
+    standing: BidStatus, observed: ObservedState, history: History, *, decided: bool
 ) -> float:
     """When the silence of a READY node becomes too long."""
+    bid, back_at = standing.bid, away_until(observed, history)
     if standing.whole:
-        return float("inf")
-    silent = silent_since(standing, observed, history)
-    if silent is not None:
-        return silent + UNHEALTHY_S_MAX
-    many = expected_hosts(standing.bid, standing.observation) >= 64
-    return max(ready_at, observed.awake_at, history.started_at) + BOOT_S_MAX * (1 + many)
+        return inf
+    if bid.silent_at is not None:
+        due = bid.silent_at - SILENT_S + UNHEALTHY_S_MAX
+        return due if decided else max(due, back_at + RETURN_S)
+    since, _ = silent_since(standing, observed, history)
+    if since < inf:
+        return max(since, back_at) + UNHEALTHY_S_MAX
+    many = expected_hosts(bid, standing.observation) >= 64
+    return max(bid.ready_at or 0.0, back_at) + BOOT_S_MAX * (1 + many)
+
+
+def shutdown_deadline(standing: BidStatus, back_at: float) -> float:
+    """When a host that shuts down has been away for too long, although the cloud lists its node.
+
+    The node is awaited for as long as the cloud lists it. What is due then is another one beside
+    it, as for any silence; the one that is ready first stays. A shutdown is a failure neither of
+    the script nor of the node. `back_at`: until when this engine could not hear the host.
+    """
+    cheap, due = standing.bid.offer.tier in CHEAP_TIERS, inf
+    for host in standing.hosts:
+        if host.is_leaving:
+            likely = cheap and host.outlook is Outlook.OFF  # to be a preemption without a notice
+            noticed_at = max(host.notice_at or 0.0, back_at)
+            due = min(due, noticed_at + (OFF_S_MAX if likely else UNHEALTHY_S_MAX))
+    return due
 
 
 def is_outdated(bid: BidRecord, slot: Slot) -> bool:
@@ -265,7 +341,8 @@ def is_outdated(bid: BidRecord, slot: Slot) -> bool:
 
 def choose_incumbent(held: Sequence[BidStatus], slot_history: SlotHistory) -> BidStatus:
     """Prefer a bid in use, then one that is prepared, the first that was READY, one whose hosts
-    answer, the earliest grant, the lowest number.
+    answer, the earliest grant, the lowest number. A silent one comes after a prepared one that
+    answers.
     """
     used = (
         slot_history.attempt.bid
@@ -273,10 +350,13 @@ def choose_incumbent(held: Sequence[BidStatus], slot_history: SlotHistory) -> Bi
         else ""
     )
 
-    def order(one: BidStatus) -> tuple[bool, bool, float, bool, float, int]:
+    answering = any(one.whole and one.bid.prepared for one in held)
+
+    def rank_bid(one: BidStatus) -> tuple[bool, bool, bool, float, bool, float, int]:
         bid = one.bid
         ready_at = inf if bid.ready_at is None else bid.ready_at
-        chosen = bid.name != used, not bid.prepared
+        silent = answering and bid.silent_at is not None and not one.whole
+        chosen = silent, bid.name != used, not bid.prepared
         return *chosen, ready_at, not one.whole, bid.granted_at or 0.0, bid.generation
 
-    return held[0] if len(held) == 1 else min(held, key=order)
+    return held[0] if len(held) == 1 else min(held, key=rank_bid)

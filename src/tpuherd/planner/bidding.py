@@ -34,9 +34,11 @@ DRAIN_S = 30.0  #: a node is kept this long for the last lines of its log
 COLLECT_S_MAX = 600.0  #: how long to wait for unreachable hosts before deleting
 LOGS_S_MAX = 120.0  #: how long to wait for the rest of a log alone
 RIVALS_MAX = 2  #: bids kept beside the granted one until one node is READY
+FULL_S = 3600.0  #: how long outputs that would fill our disk are kept on their node
 COLLECTS_MAX = 3  #: tries to fetch outputs of a removed job
 #: After a host's last sign of life, for this time the cloud is looked at so often: it may say why.
 FELL_SILENT_S, SILENT_LOOK_S = 20.0, 1.0
+LEAVING_S = 60.0  #: the same after a host's notice that it shuts down
 
 
 def assign_roles(case: SlotContext) -> None:
@@ -108,12 +110,24 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.INCUMBENT, ""
     if bid.unhealthy_at is not None and bid.ready_at is None:
         return unhealthy_role(case, one, bid.unhealthy_at)
-    why, unhealthy_at = needs_replacement(one, case.world.observed, case.world.history, case.now)
+    world, decided = case.world, is_being_replaced(case, bid)
+    why, unhealthy_at = needs_replacement(
+        one, world.observed, world.history, case.now, decided=decided, exact=slot.exact
+    )
     if unhealthy_at is not None:
         case.wake_by(unhealthy_at)
         return Role.INCUMBENT, ""
     one.unfit = True
     return (Role.DEAD if slot.exact else Role.UNHEALTHY), why
+
+
+def is_being_replaced(case: SlotContext, bid: BidRecord) -> bool:
+    """Whether another node was requested since the trouble of this one began, and is not gone."""
+    since = min(bid.silent_at or inf, bid.unhealthy_at or inf)
+    return since < inf and any(
+        other.asked_at > since and other.withdrawn_at is None and not dead_reason(other)
+        for other in case.slot_history.bids.values()
+    )
 
 
 def dead_reason(bid: BidRecord) -> str:
@@ -191,11 +205,12 @@ def apply_bid_table(case: SlotContext) -> None:
 
 
 def look_why_silent(case: SlotContext, one: BidStatus) -> None:
-    """Survey often for a moment when links to a READY node break: it may be lost."""
-    if one.stage is not BidPhase.READY or one.whole:
+    """Survey often for a moment when a READY node shuts down or is silent: it may be lost."""
+    if one.stage is not BidPhase.READY:
         return
-    heard = max((host.heard_at for host in one.hosts if not host.reached), default=0.0)
-    if case.now < heard + FELL_SILENT_S:
+    until = [host.heard_at + FELL_SILENT_S for host in one.hosts if not host.reached]
+    until += [(host.notice_at or 0.0) + LEAVING_S for host in one.hosts if host.is_leaving]
+    if case.now < max(until, default=0.0):
         case.survey_within(SILENT_LOOK_S)
 
 
@@ -247,6 +262,10 @@ def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
         return False
     if not case.slot.outputs and not has_undrained_log(one, attempt.id):
         return False
+    again_at = refetch_at(case, bid)
+    if again_at is not None:
+        case.wake_by(again_at)
+        return bid.uncollected_at < again_at
     insisted = case.need is not NodeNeed.NONE and not case.limit
     if insisted:
         return True
@@ -259,6 +278,14 @@ def needs_collecting(case: SlotContext, one: BidStatus) -> bool:
     case.wake_by(until)
     there = one.whole or (has_reached_host(one.hosts) and case.now < until)
     return there and bid.uncollected < COLLECTS_MAX
+
+
+def refetch_at(case: SlotContext, bid: BidRecord) -> float | None:
+    """Return when outputs that would have filled our disk are fetched once more, and for the last
+    time; None if they fit, or if the job is removed."""
+    if bid.full_at is None or case.slot.goal is Goal.GONE:
+        return None
+    return bid.full_at + FULL_S
 
 
 def handle_unknown_bid(case: SlotContext, observation: BidObservation) -> None:

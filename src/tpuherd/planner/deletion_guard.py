@@ -22,7 +22,7 @@ def silence_reason(observed: ObservedState, history: History) -> str:
     for bid in known_bids(history):
         hosts = observed.hosts.get(bid.name, ())
         if hosts and has_ready_nodes(observed.observations.get(bid.name)):
-            heard = [host for host in hosts if host.heard_at]
+            heard = [host for host in hosts if host.heard_at or bid.silent_at is not None]
             held += len(heard)
             silent += sum(not host.reached for host in heard)
     if silent < HOSTS_MIN or silent <= held * SHARE:

@@ -10,19 +10,19 @@ from tpuherd.planner.bid_status import (
     NodeNeed,
     is_current_attempt,
     is_prepared,
-    silent_since,
+    is_stopped_or_gone,
+    silent_hosts,
 )
-from tpuherd.planner.bidding import needs_collecting
+from tpuherd.planner.bidding import needs_collecting, refetch_at
 from tpuherd.planner.gang_progress import LIVE, NOTICE_S
 from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
 from tpuherd.planner.retry_limits import format_age, pause_until
 from tpuherd.planner.slot_input import SlotContext
-from tpuherd.planner.verdict import run_last_sign
+from tpuherd.planner.verdict import gang_last_sign, is_mute
 
 NOT_SET_UP = "is READY but not set up for this code"
 NEARLY_READY_S = 1.0  #: between surveys once all hosts of a new node answer
 UNCOLLECTED_S, UNCOLLECTED_S_MAX = 15.0, 300.0  #: bringing back is tried again, later and later
-GOING = {BidPhase.LOST, BidPhase.VANISHED, BidPhase.ENDING, BidPhase.LEAVING}
 AFTER = {Verdict.SUCCESS: GangState.SUCCEEDED, Verdict.FAILURE: GangState.FAILED}
 
 
@@ -86,6 +86,8 @@ def gang_state(case: SlotContext, status: BidStatus | None) -> GangState:
         return GangState.UNKNOWN
     if status.bid.ready_at is None:
         return GangState.BOOTING
+    if any(host.is_leaving for host in status.hosts):
+        return GangState.SILENT
     there, ended = status.whole, is_current_attempt(case.slot, slot_history) and status is case.home
     if there and ended and (case.need is not NodeNeed.SEEK or case.limit):
         return state_after_attempt(case)
@@ -94,7 +96,7 @@ def gang_state(case: SlotContext, status: BidStatus | None) -> GangState:
         or status.stage not in {BidPhase.READY, BidPhase.HIDDEN}
         or status.bid.unhealthy_at is not None
     ):
-        heard = silent_since(status, case.world.observed, case.world.history) is not None
+        heard = bool(silent_hosts(status))
         return (
             GangState.SILENT
             if heard or there or status.stage is not BidPhase.READY
@@ -175,7 +177,8 @@ def stop_attempt(case: SlotContext, state: GangState, why: str) -> None:
     if attempt is None or here is None:
         return
     doomed = here.bid.lost_at is not None or here.bid.notice_at is not None
-    limits = case.slot.limits
+    brief = doomed or any(host.is_leaving for host in here.hosts)
+    limits, works = case.slot.limits, attempt_runs(here, attempt.id)
     reason = why
     if state is GangState.DOOMED:
         reason = case.open.broken
@@ -186,9 +189,13 @@ def stop_attempt(case: SlotContext, state: GangState, why: str) -> None:
             bid=attempt.bid,
             slot=case.slot.name,
             attempt=attempt.id,
-            grace_s=limits.notice_grace_s if doomed else limits.grace_s,
+            grace_s=limits.notice_grace_s if brief else limits.grace_s,
             stacks=state is GangState.STALLED,
-            last_at=max(map(run_last_sign, attempt_runs(here, attempt.id)), default=None),
+            last_at=gang_last_sign(
+                works,
+                heard=state is not GangState.STALLED
+                and (here.unfit or doomed or all(map(is_mute, works))),
+            ),
             node_fault=here.unfit and case.slot.goal is Goal.RUN,
         ),
         reason,
@@ -297,11 +304,13 @@ def attempt_name(slot: str, number: int, owner: str) -> str:
 
 
 def may_still_run_elsewhere(case: SlotContext, status: BidStatus) -> bool:
-    """Whether the last attempt may still run on another node."""
+    """Whether the last attempt may still run on another node: until all of its hosts report its
+    end, or the cloud says that the node is stopped or gone.
+    """
     attempt, here = case.slot_history.attempt, case.home
     if attempt is None or attempt.sure or here is None or here is status:
         return False
-    if here.stage in GOING:
+    if is_stopped_or_gone(here):
         return False
     works = attempt_runs(here, attempt.id)
     heard_of_all = here.whole and all(work.word not in LIVE for work in works)
@@ -343,6 +352,7 @@ def collect_outputs(case: SlotContext, status: BidStatus) -> None:
     if bid.uncollected:
         pause = UNCOLLECTED_S * 2 ** min(bid.uncollected - 1, 10)
         until = bid.uncollected_at + min(UNCOLLECTED_S_MAX, pause)
+        until = max(until, refetch_at(case, bid) or 0.0)
         if case.now < until:
             case.wake_by(until)
             return

@@ -13,6 +13,7 @@ STOP_S = 45.0  #: beyond the grace: KILL, and until the chips are free
 NOTICE_S = 5.0  #: the same when the node is about to go
 LAUNCH_S = 10.0  #: then a launch that a host has missed is sent again
 LAUNCHES_MAX = 5
+STOPS_MAX = 5  #: then its time is up: a host that says for ever that it runs must not keep its node
 
 LIVE = {RunState.SETUP, RunState.RUNNING, RunState.ENDING}
 OVER = {RunState.ENDED, RunState.LOST}
@@ -87,6 +88,11 @@ class Gang:
         return any(not one.absent for one in self.live_members)
 
     @property
+    def leaving_host(self) -> HostStatus | None:
+        """A host that shuts down."""
+        return next((one.host for one in self.members if one.host.is_leaving), None)
+
+    @property
     def live_members(self) -> list[GangMember]:
         return [one for one in self.members if one.host.reached and not one.over]
 
@@ -114,22 +120,32 @@ def pending_state(gang: Gang, now: float) -> Pending | None:
         return pending_stop(gang, attempt.stopping_at, now)
     if bid.lost_at is not None:
         return Pending(broken=f"{bid.name} was {bid.lost_how}") if gang.live_members else None
+    leaving = gang.leaving_host
     if bid.notice_at is not None:
-        # The agents stop it by themselves; we send the stop too while a host responds.
-        until = bid.notice_at + gang.slot.limits.notice_grace_s + NOTICE_S
-        if gang.whole or (now >= until and not gang.live_members):
-            return None
-        broken = "its node received a preemption notice" if gang.live_members else ""
-        return Pending(broken=broken, wake_at=until, held=True)
+        return pending_notice(gang, "its node received a preemption notice", bid.notice_at, now)
+    if leaving is not None:
+        return pending_notice(gang, f"{leaving.name} shuts down", leaving.notice_at or 0.0, now)
     if attempt.started_at is None:
         return pending_start(gang, now)
     return pending_run(gang, now)
 
 
+def pending_notice(gang: Gang, why: str, since: float, now: float) -> Pending | None:
+    """What is pending after a notice; None: all have ended, or time is up.
+
+    The agents that received it stop it by themselves; we send the stop too while a host responds.
+    """
+    until = since + gang.slot.limits.notice_grace_s + NOTICE_S
+    if gang.whole or (now >= until and not gang.live_members):
+        return None
+    return Pending(broken=why if gang.live_members else "", wake_at=until, held=True)
+
+
 def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
     """What is pending after TERM was sent; None: all have ended, or time is up."""
     doomed = gang.bid.lost_at is not None or gang.bid.notice_at is not None
-    until = since + gang.attempt.stopping_s + (NOTICE_S if doomed else STOP_S)
+    brief = doomed or gang.leaving_host is not None
+    until = since + gang.attempt.stopping_s + (NOTICE_S if brief else STOP_S)
     unreachable = gang.bid.lost_at is not None and not gang.live_members
     if gang.whole or now >= until or unreachable:
         return None
@@ -138,7 +154,8 @@ def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
 
 def has_missed_stop(gang: Gang, since: float) -> bool:
     """Whether a host that reported after the stop was sent still runs on."""
-    return not gang.working and any(
+    awaited = not gang.working and gang.attempt.stops < STOPS_MAX
+    return awaited and any(
         one.work is not None
         and one.work.word in {RunState.RUNNING, RunState.SETUP}
         and one.host.heard_at > since + NOTICE_S

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
-from tpuherd.model.observed import BidObservation, HostStatus, NodeState, ObservedState
-from tpuherd.model.slot_history import BidRecord, History
+from tpuherd.model.observed import BidObservation, HostStatus, NodeState, ObservedState, Outlook
+from tpuherd.model.slot_history import SILENT, BidRecord, History
 from tpuherd.model.slots_and_plan import Refusal
-from tpuherd.planner.bid_status import FAULTS_MAX, has_reached_host
+from tpuherd.planner.bid_status import FAULTS_MAX, BidStatus, has_reached_host, silent_hosts
 from tpuherd.planner.policy import BidPhase
 from tpuherd.planner.retry_limits import format_times
 
@@ -72,12 +73,26 @@ def observation_events(
 
 
 def notice_events(bid: BidRecord, hosts: tuple[HostStatus, ...]) -> Iterator[BidEvent]:
-    deadly_host = next((host for host in hosts if host.deadly), None)
-    if deadly_host is not None:
-        why = f"{deadly_host.name} received a notice: {deadly_host.notice}"
-        yield make_bid_event(
-            "bid.notice_received", bid, why, host=deadly_host.name, notice=deadly_host.notice
+    going = next((host for host in hosts if host.outlook is Outlook.GONE), None)
+    if going is not None:
+        why = f"{going.name} received a notice: {going.notice}"
+        yield make_bid_event("bid.notice_received", bid, why, host=going.name, notice=going.notice)
+
+
+def silence_events(one: BidStatus, since: float) -> Iterator[BidEvent]:
+    """Its hosts have stopped answering, `since` then, or all of them answer again."""
+    bid = one.bid
+    if bid.silent_at is None and since < inf:
+        hosts = [host.name for host in silent_hosts(one)]
+        why = f"no sign of life of {', '.join(hosts)}"
+        facts = {"code": SILENT, "state": SILENT, "hosts": hosts, "since": since}
+        yield make_bid_event("bid.unhealthy", bid, why, **facts)
+    elif bid.silent_at is not None and one.whole:
+        paused_s = max(
+            sum(took_s for at, took_s in host.pauses if at >= bid.silent_at) for host in one.hosts
         )
+        why = f"all of its hosts answer again; they stood still for {paused_s:.0f} s"
+        yield make_bid_event("bid.healthy", bid, why, code=SILENT, paused_s=paused_s)
 
 
 def absence_events(bid: BidRecord, stage: BidPhase) -> Iterator[BidEvent]:
@@ -110,7 +125,7 @@ def describe_loss(stage: BidPhase, observation: BidObservation) -> str:
     if stage is BidPhase.LEAVING:
         return "deleted by someone else"
     for node in observation.nodes:
-        if node.word is NodeState.LOST:
+        if node.word in {NodeState.LOST, NodeState.STOPPING}:
             return node.state.lower() or "lost"
     return (observation.state or "lost").lower()
 

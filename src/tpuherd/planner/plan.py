@@ -50,23 +50,29 @@ from tpuherd.planner import (
     slot_messages,
 )
 from tpuherd.planner.bid_status import (
+    QUIET_S,
+    BidStatus,
     NodeNeed,
     build_bid_status,
+    has_reached_host,
     has_succeeded,
     host_fingerprint,
     node_need,
+    silent_since,
 )
 from tpuherd.planner.data_moves import record_saves
 from tpuherd.planner.gang_progress import Pending
 from tpuherd.planner.observations_to_events import (
     find_bid_events,
     quarantine_events,
+    silence_events,
     vanishing_events,
 )
 from tpuherd.planner.settled_slots import (
     NONE_SETTLED,
     SettledSlots,
     SlotPlan,
+    is_at_rest,
     keep_plan,
     settled_in,
     still_settled,
@@ -279,9 +285,26 @@ def record_observations(case: SlotContext) -> None:
             case.record_event(note.kind, note.why, note.facts)
         for note in vanishing_events(bid, one.hosts, observed, sure=world.sure):
             case.record_event(note.kind, note.why, note.facts)
+        record_silence(case, one)
     adopt_running_attempts(case)
     if case.steps:
         refresh_statuses(case)
+
+
+def record_silence(case: SlotContext, one: BidStatus) -> None:
+    """Record that hosts of a node in use have stopped answering, or that all answer again."""
+    bid, attempt = one.bid, case.slot_history.attempt
+    if bid.ready_at is None or bid.lost_at or bid.notice_at or bid.withdrawn_at:
+        return
+    if one.whole and bid.silent_at is None:
+        return
+    world, id = case.world, attempt.id if attempt is not None else ""
+    since, due = silent_since(one, world.observed, world.history, id)
+    if case.now < due < inf:
+        others = has_running_attempt(case.slot_history, bid.name) and has_reached_host(one.hosts)
+        case.wake_by(min(due, case.now + QUIET_S) if others else due)
+    for note in silence_events(one, since if case.now >= due else inf):
+        case.record_event(note.kind, note.why, note.facts)
 
 
 def adopt_running_attempts(case: SlotContext) -> None:
@@ -389,18 +412,9 @@ def finish_slot(case: SlotContext) -> None:
     case.need = node_need(case.slot, case.slot_history, case.now)
     one = next(one for one in case.bid_statuses if one.bid.name == bid.name)
     if not bidding.needs_collecting(case, one):
+        if bid.full_at is not None and not bid.collected:
+            why = f"{why}; its outputs did not all fit on the disk of the engine's machine"
         case.mark_done(why)
-
-
-def is_at_rest(case: SlotContext) -> bool:
-    """Whether nothing is left to do for this slot."""
-    slot_history = case.slot_history
-    if slot_history.bids or has_running_attempt(slot_history):
-        return False
-    over = slot_history.gave_up_at is not None or (
-        case.slot.goal is Goal.RUN and slot_history.done_at is not None
-    )
-    return case.slot.goal is Goal.GONE or over
 
 
 def find_orphans(

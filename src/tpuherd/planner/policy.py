@@ -20,7 +20,7 @@ class GangState(StrEnum):
     SUCCEEDED = "succeeded"  #: the latest attempt here has this verdict
     FAILED = "failed"
     INTERRUPTED = "interrupted"  #: stopped, ended by the node, or for an unknown reason
-    SILENT = "silent"  #: hosts that were reached no longer respond: wait
+    SILENT = "silent"  #: hosts that were reached shut down, or no longer respond: wait
     UNKNOWN = "unknown"  #: hands off
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tpuherd.model.observed import HostStatus
-from tpuherd.model.slot_history import SlotHistory
-from tpuherd.model.slots_and_plan import Slot
+from tpuherd.model.slot_history import SlotHistory, has_running_attempt
+from tpuherd.model.slots_and_plan import Goal, Slot
 from tpuherd.planner.policy import BidPhase
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 
@@ -37,6 +37,17 @@ class SettledSlots:
 
 
 NONE_SETTLED = SettledSlots()
+
+
+def is_at_rest(case: SlotContext) -> bool:
+    """Whether nothing is left to do for this slot."""
+    slot_history = case.slot_history
+    if slot_history.bids or has_running_attempt(slot_history):
+        return False
+    over = slot_history.gave_up_at is not None or (
+        case.slot.goal is Goal.RUN and slot_history.done_at is not None
+    )
+    return case.slot.goal is Goal.GONE or over
 
 
 def settled_in(before: SettledSlots, world: PlanContext) -> Mapping[str, SlotPlan]:
@@ -92,7 +103,7 @@ def deciding_facts(host: HostStatus) -> tuple[Any, ...]:
          one.drained)
         for one in host.works
     ]  # fmt: skip
-    return host.incarnation, host.reached, host.boot, host.notice, host.deadly, host.trouble, runs
+    return host.incarnation, host.reached, host.boot, host.notice, host.outlook, host.trouble, runs
 
 
 def hosts_of(

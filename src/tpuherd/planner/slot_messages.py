@@ -1,11 +1,13 @@
 """The sentence a user reads for a slot: what it is waiting for, since when, and what is next."""
 
+from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
-from tpuherd.planner.bidding import needs_collecting
+from tpuherd.planner.bidding import needs_collecting, refetch_at
+from tpuherd.planner.gang_actions import may_still_run_elsewhere
 from tpuherd.planner.idle_nodes import idle_note
 from tpuherd.planner.policy import BidPhase, GangState, Role
-from tpuherd.planner.retry_limits import format_age, pause_until
+from tpuherd.planner.retry_limits import format_age, format_times, pause_until
 from tpuherd.planner.slot_input import SlotContext
 
 
@@ -46,7 +48,11 @@ def ending_message(case: SlotContext) -> str:
         return f"{head}; not deleted now: {case.world.frozen}"
     if slot_history.attempt is not None and slot_history.attempt.ended_at is None:
         return f"{head}; attempt {slot_history.attempt.number} is being stopped"
-    if any(needs_collecting(case, one) for one in case.bid_statuses):
+    fetched = [one for one in case.bid_statuses if needs_collecting(case, one)]
+    if fetched:
+        full = full_disk_message(case, fetched[0].bid)
+        if full:
+            return f"{head}; {full}"
         what = "its outputs and the last lines" if case.slot.outputs else "the last lines"
         return f"{head}; fetching {what} of its log first"
     seen = {
@@ -84,6 +90,18 @@ def attempt_message(case: SlotContext, state: GangState) -> str:
     return f"{where} has been running for {format_age(case.now - since)}"
 
 
+def full_disk_message(case: SlotContext, bid: BidRecord) -> str:
+    """Say what may be done while a node keeps outputs that do not fit here; "" if they do."""
+    again_at = refetch_at(case, bid)
+    if again_at is None:
+        return ""
+    return (
+        "its outputs would fill the disk of the engine's machine, so only a part was fetched; make"
+        " room there or copy them elsewhere: they are fetched again in"
+        f" {format_age(max(0.0, again_at - case.now))}, then the node is deleted"
+    )
+
+
 def holding_message(case: SlotContext) -> str:
     slot_history, limits = case.slot_history, case.slot.limits
     if slot_history.gave_up_at is not None:
@@ -92,7 +110,9 @@ def holding_message(case: SlotContext) -> str:
     if slot_history.done_at is not None:
         left = slot_history.done_at + limits.done_keep_s - case.now
         return f"done; the node is kept for {format_age(left)} more"
-    return "has succeeded; fetching its outputs and logs before the node is deleted"
+    full = "" if case.home is None else full_disk_message(case, case.home.bid)
+    fetching = "fetching its outputs and logs before the node is deleted"
+    return f"has succeeded; {full or fetching}"
 
 
 def searching_message(case: SlotContext) -> str:
@@ -129,6 +149,8 @@ def granted_node_message(case: SlotContext, status: BidStatus, state: GangState)
         return (
             f"{where} is unhealthy ({bid.unhealthy_state}), for {since}; waiting for it to recover"
         )
+    if leaving := next((one for one in status.hosts if one.is_leaving), None):
+        return f"{where} has a host that shuts down, {leaving.name}; waiting for it to come back"
     if not status.whole:
         reached = sum(host.reached for host in status.hosts)
         trouble = next((f": {one.trouble}" for one in status.hosts if one.trouble), "")
@@ -141,6 +163,22 @@ def granted_node_message(case: SlotContext, status: BidStatus, state: GangState)
         return f"{where} is being set up"
     if case.slot.goal is Goal.IDLE:
         return f"{where} is ready for use"
+    if may_still_run_elsewhere(case, status):
+        return f"{where} is prepared; {old_node_message(case)}"
     if case.slot.trials and case.slot_history.trial is None:
         return f"{where} is prepared; waiting for {'an item' if case.slot.items else 'a trial'}"
     return f"{where} is prepared; starting the command"
+
+
+def old_node_message(case: SlotContext) -> str:
+    """What the next attempt waits for while the last one may still run on a node."""
+    attempt, old = case.slot_history.attempt, case.home
+    assert attempt is not None and old is not None
+    asked = ""
+    if old.bid.withdrawn_at is not None:
+        age = format_age(case.now - old.bid.withdrawn_at)
+        asked = f" (asked {format_times(old.bid.withdrawals)}, the last time {age} ago)"
+    return (
+        f"waiting until the cloud says that {old.bid.name}, on which attempt {attempt.number} may"
+        f" still run, is stopped or gone{asked}"
+    )

@@ -1,5 +1,6 @@
 """Decide how an attempt ended: one verdict for the whole gang, once all hosts have reported."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from tpuherd.diagnosis.first_failure import (
 from tpuherd.model.observed import EndCode, HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import UNFIT, AttemptRecord, BidRecord, SlotHistory, Verdict
 from tpuherd.model.slots_and_plan import Slot
+from tpuherd.planner.bid_status import build_bid_status, is_stopped_or_gone
 from tpuherd.planner.gang_progress import (
     Gang,
     GangMember,
@@ -27,6 +29,7 @@ from tpuherd.planner.step_events import checkpoint_facts
 LINES = 20  #: last lines kept of the host that failed first
 GOING = Pending()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
+OUTSIDE = "ended by a signal that herd did not send; `herd stop {}` cancels for good"
 NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
 NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
 BRIEF_S = 1.0  #: a command whose program is missing ends within this time
@@ -49,6 +52,7 @@ class AttemptEnd:
     sure: bool = True
     chips: bool = False
     unfit: bool = False  #: no other try can help
+    shut_down: bool = False  #: a host was, in order: neither script nor node is to blame
 
     def event_facts(self, attempt: AttemptRecord) -> dict[str, Any]:
         return {
@@ -65,6 +69,7 @@ class AttemptEnd:
             "sure": self.sure,
             "chips": self.chips,
             "unfit": self.unfit,
+            "shut_down": self.shut_down,
             "bid": attempt.bid,
         }
 
@@ -83,7 +88,16 @@ def judge_attempt(
     if is_undisturbed(attempt, bid, observed.hosts.get(bid.name, ())):
         return GOING
     gang = build_gang(slot, attempt, bid, observed)
-    return pending_state(gang, now) or gang_verdict(gang, slot_history.faults)
+    if pending := pending_state(gang, now):
+        return pending
+    gone = is_stopped_or_gone(build_bid_status(bid, observed, now), ended_nodes(gang))
+    return gang_verdict(gang, slot_history.faults, sure=gang.whole or gone)
+
+
+def ended_nodes(gang: Gang) -> list[str]:
+    """The nodes all of whose hosts have reported its end."""
+    over = Counter(one.host.node for one in gang.members if one.over)
+    return [node for node, many in over.items() if many >= gang.bid.offer.hosts]
 
 
 def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStatus, ...]) -> bool:
@@ -93,7 +107,7 @@ def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStat
     if bid.lost_at is not None or bid.notice_at is not None:
         return False
     for host in hosts:
-        if host.boot not in attempt.boots:
+        if host.boot not in attempt.boots or host.is_leaving:
             return False
         for work in host.works:
             if work.attempt == attempt.id:
@@ -105,8 +119,8 @@ def is_undisturbed(attempt: AttemptRecord, bid: BidRecord, hosts: tuple[HostStat
     return True
 
 
-def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
-    """The verdict from all reports; the weightiest reason wins."""
+def gang_verdict(gang: Gang, faults: int, *, sure: bool) -> AttemptEnd:
+    """The verdict from all reports; the weightiest reason wins. `sure`: it can't run any more."""
     attempt = gang.attempt
     works = [one.work for one in gang.members if one.work is not None]
     saved = max((work.saved for work in works if work.saved is not None), default=attempt.saved)
@@ -123,17 +137,28 @@ def gang_verdict(gang: Gang, faults: int) -> AttemptEnd:
         marks=checkpoint_facts(works),
         step=max((work.step for work in works if work.step is not None), default=None),
         last_at=attempt_last_sign(attempt, kind, works, work),
-        sure=gang.whole or gang.bid.lost_at is not None,
+        sure=sure,
         chips=kind is Verdict.NODE_FAULT and one is not None and one.has_failed,
         unfit=kind is Verdict.FAILURE and is_unfit(work, gang),
+        shut_down=kind is Verdict.NODE_FAULT and was_shut_down(gang, one),
     )
+
+
+def was_shut_down(gang: Gang, culprit: GangMember | None) -> bool:
+    """Whether a host shuts down in order, or did so and is back already."""
+    back = culprit is not None and bool(culprit.lost) and culprit.was_sent_term
+    return back or gang.leaving_host is not None
 
 
 def explain_end(kind: Verdict, works: Iterable[HostRun]) -> str:
     """The rule that explains a bad end by the last lines of a host; "" if none does."""
     if kind not in {Verdict.FAILURE, Verdict.NODE_FAULT, Verdict.STALLED}:
         return ""
-    return name_failure((work.tail, -work.signal if work.signal else work.exit) for work in works)
+    return name_failure(
+        (work.tail, -work.signal if work.signal else work.exit)
+        for work in works
+        if not (work.code is EndCode.OUTSIDE and work.why)  # who has ended it is known
+    )
 
 
 def is_unfit(work: HostRun | None, gang: Gang) -> bool:
@@ -174,15 +199,33 @@ def attempt_last_sign(
     """
     if kind is Verdict.FAILURE and culprit is not None:
         return run_last_sign(culprit)
-    found = max((run_last_sign(work) for work in works), default=None)
+    lost = kind in {Verdict.PREEMPTED, Verdict.NODE_FAULT, Verdict.LOST}
+    mute = kind is not Verdict.STALLED and all(map(is_mute, works))
+    found = gang_last_sign(works, heard=lost or mute)
     if kind is Verdict.SUCCESS or attempt.last_at is None:
         return found
     return attempt.last_at if found is None else min(attempt.last_at, found)
 
 
-def run_last_sign(work: HostRun) -> float:
+def gang_last_sign(works: Sequence[HostRun], *, heard: bool) -> float | None:
+    """When any host last made progress, or if `heard` counts, all of them were last heard of:
+    a lost node worked until then, and of a command that never says anything no more is known.
+    """
+    signs = [run_last_sign(work) for work in works]
+    if heard and works:
+        signs.append(min(run_last_sign(work, heard=True) for work in works))
+    return max(signs, default=None)
+
+
+def is_mute(work: HostRun) -> bool:
+    """Whether it has neither reported a step nor printed anything."""
+    return work.step is None and (work.logged_at or 0.0) <= (work.started or 0.0)
+
+
+def run_last_sign(work: HostRun, *, heard: bool = False) -> float:
     """When a host last made progress; an end that it did not cause itself does not count."""
     shown = max(work.stepped_at or 0.0, work.logged_at or 0.0, work.started or 0.0)
+    shown = max(shown, work.heard_at) if heard else shown
     if work.ended is None:
         return shown
     killed = work.termed or work.deadman or work.word is RunState.LOST
@@ -201,6 +244,8 @@ def node_verdict(gang: Gang, works: Sequence[HostRun]) -> VerdictReason | None:
         return Verdict.PREEMPTED, f"{bid.name} was {bid.lost_how}", None
     if bid.notice_at is not None:
         return Verdict.PREEMPTED, f"{bid.name} received a preemption notice", None
+    if (leaving := gang.leaving_host) is not None:
+        return Verdict.NODE_FAULT, f"{leaving.name} was shut down", None
     for one in gang.members:
         if one.lost:
             return Verdict.NODE_FAULT, one.lost, one
@@ -227,7 +272,7 @@ def command_verdict(gang: Gang, works: Sequence[HostRun], faults: int) -> Verdic
         if late is not None:
             why = f"{late.host.name} started long after {culprit.host.name}, which ended first"
             return Verdict.NODE_FAULT, why, None
-        return failure_verdict(attempt, culprit, faults)
+        return failure_verdict(gang, culprit, faults)
     if gang.whole and not termed and all(work.exit == 0 for work in works):
         # Be it that a stop was on its way: it did not reach anybody in time.
         return Verdict.SUCCESS, "every host succeeded", None
@@ -287,13 +332,23 @@ def has_saved_and_left(one: GangMember) -> bool:
     return one.work is not None and one.work.exit == INTERRUPTED
 
 
-def failure_verdict(attempt: AttemptRecord, culprit: GangMember, faults: int) -> VerdictReason:
+def was_ended_from_outside(work: HostRun) -> bool:
+    """Whether a signal that herd did not send has ended it; one with `Run` has saved first."""
+    return work.code is EndCode.OUTSIDE or work.exit == INTERRUPTED
+
+
+def failure_verdict(gang: Gang, culprit: GangMember, faults: int) -> VerdictReason:
+    attempt = gang.attempt
     assert culprit.work is not None
     how = f"{culprit.host.name} {describe_end(culprit.work)}"
     begun = attempt.first_step_at is not None or culprit.work.step is not None
     unborn = culprit.work.code is EndCode.UNBORN
     cause = find_cause(culprit.work.tail)
     because = f": {cause}" if cause else ""
+    if was_ended_from_outside(culprit.work):
+        by = f": {culprit.work.why}" if culprit.work.why else because
+        how = f"{how}: it was {OUTSIDE.format(gang.slot.job)}{by}"
+        return Verdict.FAILURE, how, culprit
     if begun or not (unborn or chips_failed(culprit.work.tail)):
         return Verdict.FAILURE, how + because, culprit
     if unborn:

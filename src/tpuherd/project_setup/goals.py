@@ -22,6 +22,11 @@ USER_ROLES = {
     "roles/iam.serviceAccountUser": ("iam.serviceAccounts.actAs",),
     "roles/serviceusage.serviceUsageConsumer": ("serviceusage.services.use",),
 }  # fmt: skip
+#: What a role allows besides what its name says.
+ROLE_NOTES = {
+    "roles/iam.serviceAccountUser": ", on every account of the project: a job may name any as its"
+    " service_account, and the default one need not exist yet",
+}
 OS_LOGIN_ROLE = {"roles/compute.osAdminLogin": ("compute.instances.osAdminLogin",)}
 IAP_ROLE = {"roles/iap.tunnelResourceAccessor": ("iap.tunnelInstances.accessViaIAP",)}
 #: What TPU VMs write themselves: logs and metrics. Buckets: `herd bucket grant`.
@@ -93,7 +98,7 @@ def role_goal(role: str, who: str, facts: Facts) -> SetupGoal:
         kind=GoalKind.ROLE,
         name=f"{role} {who}",
         fact=f"{who} has {role}" if facts["member"] else f"you may do what {role} allows",
-        action=f"Give {who} {role}",
+        action=f"Give {who} {role}{ROLE_NOTES.get(role, '')}",
         api=PROJECTS,
         facts=facts,
     )

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tpuherd.errors import InvalidInput, OperationFailed
-from tpuherd.files import atomic_write, try_lock
+from tpuherd.files import atomic_write, make_private_folder, try_lock
 from tpuherd.project_setup.setup_types import GoalKind, RecordedChange
 from tpuherd.settings.project_access import ProjectScope
 from tpuherd.settings.project_settings import project_key
@@ -46,7 +46,7 @@ class SetupJournal:
     def hold(self) -> Iterator[None]:
         """Hold the journal alone, as it is then; raises if another setup holds it."""
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.file.parent)
             lock = try_lock(self.file.with_suffix(".lock"))
         except OSError as error:
             raise InvalidInput(f"{self.file} can't be used ({error.strerror})") from error

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import tpuherd_host
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.main import PREFIX, SUFFIX, main
 
@@ -86,7 +86,7 @@ def compressed_content(agent: Zipapp) -> bytes:
         return kept
     packed = zlib.compress(agent.content, 9)
     with suppress(OSError):
-        agent.kept_in.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(agent.kept_in)
         for old in agent.kept_in.glob("*.z"):
             old.unlink(missing_ok=True)
         atomic_write(file, packed)

@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncssh
 
 from tpuherd.errors import InvalidInput
+from tpuherd.files import make_private_folder
 
 FILE = "id_ed25519"
 
@@ -41,7 +42,7 @@ def key_pair(folder: Path) -> KeyPair:
 
 def make_key_pair(file: Path) -> None:
     """Create a key pair; if two processes do so at once, the first one wins."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(file.parent)
     private = asyncssh.generate_private_key("ssh-ed25519", comment="tpuherd")
     half = file.with_name(f".{file.name}.{os.getpid()}")
     half.unlink(missing_ok=True)

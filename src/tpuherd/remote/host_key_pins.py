@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.ports import Host
 
 PINS_MAX = 40_000  #: the oldest go first; 5,000 nodes of v4-32 have 20,000 hosts at a time
@@ -49,7 +49,7 @@ class Pins:
         if self.pinned_keys(host) == tuple(keys):
             return
         line = [host.incarnation, host.worker, host.name, *keys]
-        self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self.file.parent)
         descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(descriptor, "ab") as stream:
             stream.write(json.dumps(line).encode() + b"\n")

@@ -9,7 +9,7 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from tpuherd.model.receivers import ReceiverKind
+from tpuherd.model.receivers import WITHHELD_REASONS, ReceiverKind
 from tpuherd.notify.compose import Message
 from tpuherd.notify.outbox import SendProblem
 from tpuherd.notify.payloads import build_request, hide_values, secret_parts, shorten_text
@@ -35,6 +35,9 @@ class Deliverer:
 
     async def send(self, receiver: ReadyReceiver, message: Message) -> SendProblem | None:
         """Send it; None: it was accepted. The sentence of a problem contains no secret."""
+        if receiver.withheld:
+            why = WITHHELD_REASONS[receiver.withheld].format(engine="this account")
+            return SendProblem(sentence=why, final=True)
         if receiver.problem:
             return SendProblem(sentence=receiver.problem, final=True)
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import InvalidInput, NotFound
-from tpuherd.files import atomic_write, file_lock
+from tpuherd.files import atomic_write, file_lock, make_private_folder
 
 FILE = "contexts.json"
 ADVICE = "fix or delete it"
@@ -43,7 +43,7 @@ def load_contexts(config: Path) -> Json:
 def edit_contexts(config: Path) -> Iterator[Json]:
     """Change the file under a lock; it is written completely or not at all."""
     try:
-        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(config)
         with file_lock(config / f"{FILE}.lock"):
             content = load_contexts(config)
             yield content

@@ -1,9 +1,9 @@
 """Resolves which cloud and project to use, and which folders, without asking or connecting.
 
-The only module that reads the environment and the configuration files.
+It reads the environment and the configuration files; only the launcher reads the former, too.
 
-    resolve_access(os.environ)    # ProjectAccess: frozen; equal if nothing changed
-    resolve_scope(os.environ)     # ProjectScope: also if the project can't be reached
+    resolve_access(environ)       # ProjectAccess: frozen; equal if nothing changed
+    resolve_scope(environ)        # ProjectScope: also if the project can't be reached
 """
 
 import getpass
@@ -21,6 +21,7 @@ from shutil import which
 from typing import Any
 
 from tpuherd.errors import InvalidInput, NoLogin, NotFound, NotReached
+from tpuherd.files import make_private_folder
 from tpuherd.settings import contexts_file, host_routes, project_settings
 from tpuherd.settings.endpoints import HINT, CredentialSource, ServiceUrls
 from tpuherd.settings.folders import LocalFolders, logs_folder, resolve_folders
@@ -170,8 +171,8 @@ def find_world_folder(
 
 
 def process_environment() -> Mapping[str, str]:
-    """Return this process's environment, for callers of the Python API."""
-    return dict(os.environ)  # noqa: TID251 - the one place that reads it
+    """Return a copy of this process's environment, for the Python API and programs of ours."""
+    return dict(os.environ)  # noqa: TID251 - the launcher reads it too, others get it as a value
 
 
 def find_owner_id(place: ProjectScope) -> str:
@@ -186,7 +187,7 @@ def get_owner_id(config: Path) -> str:
     """Return the owner id in the names of our resources; create it at the first use."""
     file = config / OWNER
     try:
-        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(config)
         try:
             with file.open("x") as stream:
                 stream.write(new_owner_id())
@@ -212,7 +213,7 @@ def get_user_name(config: Path, environ: Mapping[str, str]) -> str:
         return str(named)
     file = config / "user"
     try:
-        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(config)
         with suppress(FileExistsError), file.open("x") as stream:
             stream.write(f"{local_user()}@{socket.gethostname()}")
         return file.read_text(errors="replace").strip()
@@ -242,9 +243,9 @@ def read_world_facts(folder: Path) -> Mapping[str, Any]:
         facts = loads((folder / "world.json").read_bytes())
     except FileNotFoundError as error:
         raise NotFound(f"there is no world in {folder}", hint=start) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{folder}/world.json can't be read ({error})") from error
-    missing = {"project", "url", "ssh_port", "pid"} - set(facts)
+    missing = {"project", "url", "ssh_port", "pid"}.difference(facts if type(facts) is dict else ())
     if missing:
         raise InvalidInput(f"{folder}/world.json has no {', '.join(sorted(missing))}", hint=start)
     if facts["pid"] is None:

@@ -80,6 +80,18 @@ def remember_bucket(
         change_project(config, world=world, project=project, change=change)
 
 
+def tells_others(config: Path, *, world: Path | None, project: str) -> bool:
+    """Whether an engine of this account sends messages of jobs that others submitted."""
+    said = load_contexts(config)["projects"].get(project_key(world=world, project=project), {})
+    return said.get("notify_others") is True
+
+
+def allow_telling_others(config: Path, *, world: Path | None, project: str, allowed: bool) -> None:
+    change_project(
+        config, world=world, project=project, change=lambda said: said.update(notify_others=allowed)
+    )
+
+
 def adopted_owners(config: Path, *, world: Path | None, project: str) -> frozenset[str]:
     """Return the other owners whose resources count as ours here."""
     said = load_contexts(config)["projects"].get(project_key(world=world, project=project), {})

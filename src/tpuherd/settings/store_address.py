@@ -4,9 +4,11 @@ The password is kept apart and never printed. libpq would print a URL that it ca
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from tpuherd.errors import InvalidInput
 
@@ -63,13 +65,38 @@ def parse_store_url(text: str, environ: Mapping[str, str], *, origin: str) -> St
     database = unquote(parts.path.lstrip("/"))
     host = options.get("host") or (parts.hostname or "this machine")
     home = environ.get("HOME") or str(Path.home())
+    server = options.get("hostaddr") or options.get("host") or parts.hostname
+    verified = "" if "service" in options else require_tls(server, options, environ, home)
+    query = "&".join(one for one in (parts.query, verified) if one)
     return StoreAddress(
-        url=urlunsplit((SCHEMES[0], f"{user}{at}{place}", parts.path, parts.query, "")),
+        url=urlunsplit((SCHEMES[0], f"{user}{at}{place}", parts.path, query, "")),
         host=host if port is None else f"{host}:{port}",
         database=database or options.get("dbname", "") or unquote(user),
         password=unquote(password) or environ.get("PGPASSWORD", ""),
         passfile=environ.get("PGPASSFILE") or str(Path(home) / ".pgpass"),
     )
+
+
+def require_tls(
+    server: str | None, options: Mapping[str, str], environ: Mapping[str, str], home: str
+) -> str:
+    """The options by which a server elsewhere proves its name, unless the URL says something else.
+
+    Its certificate is checked by libpq's own file of roots if there is one, else by the system's.
+    """
+    hosts = (server or environ.get("PGHOST") or "/").split(",")
+    if all(map(is_this_machine, hosts)) or "sslmode" in options or environ.get("PGSSLMODE"):
+        return ""
+    own = Path(home) / ".postgresql/root.crt"
+    rooted = "sslrootcert" in options or environ.get("PGSSLROOTCERT") or own.exists()
+    return urlencode({"sslmode": "verify-full"} | ({} if rooted else {"sslrootcert": "system"}))
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether it is the folder of a socket, or a loopback address."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host.startswith(("/", "@")) or host == "localhost"
 
 
 def refuse_password(text: str, *, origin: str) -> StoreAddress:

@@ -1,7 +1,7 @@
 """The names of hosts for ssh: gpt, gpt-0, gpt-0-w3, and gpt-0.1-w3 in a multislice run."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tpuherd.catalogue import accelerators
@@ -48,12 +48,13 @@ def list_job_names(jobs: Iterable[StoredJob]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def list_node_names(nodes: Iterable[KnownNode]) -> tuple[str, ...]:
-    """Return the names of the hosts of existing nodes that are the user's."""
+def list_node_names(nodes: Iterable[KnownNode], others: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the hosts of existing nodes that are the user's, and full names of those
+    of no job, which anybody may have named. `others`: jobs of other users."""
     found: dict[str, None] = {}
     for node in nodes:
         bid = node.bid_name
-        if node.foreign or not node.workers:
+        if node.foreign or not node.workers or (bid is not None and bid.job in others):
             continue
         if bid is not None:
             found[bid.job] = None
@@ -61,7 +62,8 @@ def list_node_names(nodes: Iterable[KnownNode]) -> tuple[str, ...]:
             for worker in range(node.workers):
                 found[write_ssh_name(bid.slot, worker, part=bid.part)] = None
         if split_bid_name(node.name) is None:  # another tool's, or named by the job
-            found.update(dict.fromkeys(slot_host_names(node.name, node.workers, 1)))
+            for worker in range(node.workers):
+                found[write_ssh_name(node.name, worker)] = None
     return tuple(found)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import InvalidInput
-from tpuherd.files import atomic_write, file_lock
+from tpuherd.files import atomic_write, file_lock, make_private_folder
 from tpuherd.model.stored_job import StoredJob
-from tpuherd.settings.project_access import ProjectScope
+from tpuherd.settings.folders import home_folder
+from tpuherd.settings.project_access import ProjectScope, get_user_name
 from tpuherd.ssh_config.config_text import NamePlan, SshFiles, SshProject, plan_names, write_config
 from tpuherd.ssh_config.host_names import list_job_names
 from tpuherd.ssh_config.user_file import UserConfig
@@ -84,7 +85,7 @@ def choose_suffix(wanted: str, key: str, projects: Iterable[SshProject]) -> str:
 @contextmanager
 def edit_projects(files: SshFiles) -> Iterator[None]:
     """Hold the lock of all our files for ssh."""
-    files.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_folder(files.folder)
     with file_lock(files.folder / LOCK):
         yield
 
@@ -114,14 +115,17 @@ def write_all(files: SshFiles, user: UserConfig) -> NamePlan:
     return plan
 
 
-def refresh_job_names(place: ProjectScope, home: Path, jobs: Iterable[StoredJob]) -> None:
-    """Change the names of a project's jobs, if it has names for ssh at all."""
+def refresh_job_names(
+    place: ProjectScope, environ: Mapping[str, str], jobs: Iterable[StoredJob]
+) -> None:
+    """Change the names of the user's jobs in a project, if it has names for ssh at all."""
     files = ssh_files(place.folders.config)
     if not files.config.exists():
         return
-    names = list_job_names(jobs)
+    user = get_user_name(place.folders.config, environ)
+    names = list_job_names(one for one in jobs if one.user in ("", user))
     with edit_projects(files):
         for project in load_projects(files):
             if project.key == place.logs_folder.name and project.jobs != names:
                 save_project(files, replace(project, jobs=names))
-                write_all(files, UserConfig(home))
+                write_all(files, UserConfig(home_folder(environ)))

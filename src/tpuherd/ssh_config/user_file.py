@@ -32,7 +32,7 @@ class UserConfig:
             raise InvalidInput(f"{self.path} can't be read ({error.strerror})") from error
         if "\0" in text:
             raise InvalidInput(
-                f"{self.path} is not a text file", hint="move it away, or mend it, and try again"
+                f"{self.path} is not a text file", hint="move it away, or fix it, and try again"
             )
         return text
 

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tpuherd.errors import HerdError, InvalidInput, OperationFailed, Superseded
+from tpuherd.files import make_private_folder
 from tpuherd.ports import LeaseHolder
 from tpuherd.settings.project_access import OWNER, SHARED_LOGIN, ProjectScope, get_owner_id
 from tpuherd.settings.project_settings import adopt_owner
@@ -25,7 +26,7 @@ from tpuherd.store.database import Database
 from tpuherd.store.job_table import put_setting, read_setting
 from tpuherd.store.open_database import MOVED, connect_server
 from tpuherd.store.postgres import PostgresServer
-from tpuherd.store.schema import TABLES, migrate_schema, raise_next_number
+from tpuherd.store.schema import TABLES, MalformedRows, migrate_schema, raise_next_number
 
 ARRIVED = "arrived"  #: the setting with the token of the last move into PostgreSQL
 BATCH = 1_000
@@ -89,10 +90,10 @@ def fill_server(
         moved_marker.open_bare_file(folder / NAME) as source,
         server.write_transaction() as target,
     ):
-        arrived = read_setting(target, ARRIVED)
+        arrived = read_setting(target, ARRIVED, MalformedRows())
         if arrived is not None and arrived.get("token") == token:
             return
-        left = read_setting(target, MOVED)
+        left = read_setting(target, MOVED, MalformedRows())
         if left is None and target.execute("SELECT 1 FROM events LIMIT 1").fetchone():
             raise InvalidInput(
                 "that database already has jobs of this project, and two stores can't be merged",
@@ -132,7 +133,7 @@ def fill_file(server: PostgresServer, folder: Path, token: str) -> None:
     """Copy the server's tables into a new file, and put it in its place."""
     draft = folder / DRAFT
     with explain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
         draft.unlink(missing_ok=True)
         with closing(sqlite3.connect(draft, isolation_level=None)) as target:
             draft.chmod(0o600)

@@ -39,6 +39,7 @@ class Driver(Protocol):
     """An open database. Its errors are ours, with a sentence and a hint."""
 
     recovery_message: str  #: the message if a damaged store was set aside on opening
+    is_shared: bool  #: whether other accounts write to it
 
     def read_transaction(self) -> AbstractContextManager[Connection]: ...
 
@@ -62,12 +63,20 @@ class Driver(Protocol):
         """Whether the process that took this lease is known to be dead."""
         ...
 
+    def end_expired_leader(self) -> None:
+        """End what a leader whose lease is over would still keep locked."""
+        ...
+
     def show_life(self, connection: Connection, epoch: int) -> None:
         """Hold a lock of this epoch for as long as this process lives, within a transaction."""
         ...
 
     def raise_next_number(self, connection: Connection, number: int) -> None:
         """Make the next event's number larger than this one, within a transaction."""
+        ...
+
+    def back_up(self) -> None:
+        """Make a backup if that is not left to a server; a failure is recorded as a problem."""
         ...
 
     def close(self) -> None: ...

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tpuherd.errors import OperationFailed
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import LeaseHolder
 from tpuherd.store import event_table as log
 from tpuherd.store import job_table, lease, packed_events
 from tpuherd.store.connection import Connection, Driver
+from tpuherd.store.schema import MalformedRows
 from tpuherd.store.secret_files import SecretFiles
 from tpuherd.store.sqlite_file import SqliteFile
 from tpuherd.store.trouble_files import TroubleStore
@@ -30,14 +32,15 @@ class Database:
         self._changes = 0
         self._epoch: int | None = None  #: of the lease that this process took
         self.secrets = SecretFiles(folder / "secrets")
-        self.troubles = TroubleStore(folder)
+        self.malformed = MalformedRows(shared=self._driver.is_shared, now=now)
+        self.troubles = TroubleStore(folder, self.malformed.list_troubles)
 
     def change_counter(self) -> int:
         return self._driver.count_changes() + self._changes
 
     def stored_jobs(self) -> Mapping[str, StoredJob]:
         with self._driver.read_transaction() as connection:
-            return job_table.read_jobs(connection)
+            return job_table.read_jobs(connection, self.malformed)
 
     def job_revisions(self) -> Mapping[str, tuple[int, float]]:
         """What differs for each job once it was changed, or removed and submitted again."""
@@ -46,7 +49,7 @@ class Database:
 
     def find_job(self, job: str) -> StoredJob | None:
         with self._driver.read_transaction() as connection:
-            return job_table.read_jobs(connection, job).get(job)
+            return job_table.read_jobs(connection, self.malformed, job).get(job)
 
     def check_format(self) -> None:
         """Raise if the store was moved away or migrated by a newer herd since it was opened."""
@@ -62,7 +65,7 @@ class Database:
         with self._write() as connection:
             written = job_table.put_job(connection, stored_job, expected)
             log.append_events(connection, events)
-        self._changes += 1
+        self._note_change()
         return written
 
     def add_jobs(self, new: Sequence[StoredJob], events: Sequence[HistoryEvent]) -> None:
@@ -70,17 +73,17 @@ class Database:
             for stored_job in new:
                 job_table.put_job(connection, stored_job, expected=0)
             log.append_events(connection, events)
-        self._changes += 1
+        self._note_change()
 
     def remove_job(self, job: str, events: Sequence[HistoryEvent] = ()) -> None:
         with self._write() as connection:
             job_table.remove_job(connection, job)
             log.append_events(connection, events)
-        self._changes += 1
+        self._note_change()
 
     def load_setting(self, name: str) -> Mapping[str, Any] | None:
         with self._driver.read_transaction() as connection:
-            return job_table.read_setting(connection, name)
+            return job_table.read_setting(connection, name, self.malformed)
 
     def put_setting(
         self, name: str, document: Mapping[str, Any], events: Sequence[HistoryEvent] = ()
@@ -88,7 +91,7 @@ class Database:
         with self._write() as connection:
             job_table.put_setting(connection, name, document)
             log.append_events(connection, events)
-        self._changes += 1
+        self._note_change()
 
     def change_setting(
         self,
@@ -98,10 +101,10 @@ class Database:
     ) -> None:
         """Write what `change` makes of it: nobody else writes in between."""
         with self._write() as connection:
-            new = change(job_table.read_setting(connection, name))
+            new = change(job_table.read_setting(connection, name, self.malformed))
             job_table.put_setting(connection, name, new)
             log.append_events(connection, events)
-        self._changes += 1
+        self._note_change()
 
     def append_events(
         self,
@@ -139,7 +142,7 @@ class Database:
         with self._driver.read_transaction() as connection:
             if newest and limit is not None:
                 after = log.number_before_newest(connection, chosen, after=after, limit=limit)
-            yield from log.read_events(connection, chosen, after=after, limit=limit)
+            yield from log.read_events(connection, chosen, self.malformed, after=after, limit=limit)
 
     def events_before(
         self, before: int, *, job: str | None, slot: str | None, limit: int
@@ -148,7 +151,9 @@ class Database:
         chosen = log.event_condition(job=job, slot=slot, kinds=None, before=before)
         with self._driver.read_transaction() as connection:
             after = log.number_before_newest(connection, chosen, after=0, limit=limit)
-            return list(log.read_events(connection, chosen, after=after, limit=limit))
+            return list(
+                log.read_events(connection, chosen, self.malformed, after=after, limit=limit)
+            )
 
     def latest_event_time(self) -> float:
         """Time of the last events; a later engine never records an earlier time."""
@@ -162,6 +167,7 @@ class Database:
 
     def take_lease(self, holder: LeaseHolder, now: float, ttl_s: float) -> int | None:
         self._epoch = None
+        self._driver.end_expired_leader()
         with self._driver.write_transaction() as connection:
             now = self._driver.shared_time(connection, now)
             if self._living_holder(connection, now) is not None:
@@ -173,7 +179,7 @@ class Database:
         return epoch
 
     def renew_lease(self, epoch: int, now: float) -> None:
-        with self._driver.write_transaction() as connection:
+        with self._write() as connection:
             lease.renew_lease(connection, epoch, self._driver.shared_time(connection, now))
 
     def release_lease(self, epoch: int) -> None:
@@ -212,17 +218,34 @@ class Database:
                 new,
             )
 
+    def back_up(self) -> None:
+        """Make a backup, as after each change of a job; not of a store on a server.
+
+        Raises StoreDamaged; another failure is recorded as a problem.
+        """
+        self._driver.back_up()
+
     def close(self) -> None:
         """Close it. This does not release the lease: the engine does that itself."""
         self._driver.close()
 
+    def _note_change(self) -> None:
+        self._changes += 1
+        self._driver.back_up()
+
     @contextmanager
     def _write(self) -> Iterator[Connection]:
         """One transaction, refused if another engine has taken over from this one."""
-        with self._driver.write_transaction() as connection:
+        try:
+            with self._driver.write_transaction() as connection:
+                if self._epoch is not None:
+                    lease.check_lease(connection, self._epoch)
+                yield connection
+        except OperationFailed:  # locked, maybe by the engine that has taken over, which hangs
             if self._epoch is not None:
-                lease.check_lease(connection, self._epoch)
-            yield connection
+                with self._driver.read_transaction() as connection:
+                    lease.check_lease(connection, self._epoch)
+            raise
 
     def _living_holder(self, connection: Connection, now: float) -> LeaseHolder | None:
         """The holder, unless its lease has expired or its process is known to be dead."""

@@ -4,16 +4,20 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from tpuherd.history.event_kinds import has_required_facts
+from tpuherd.history.fact_types import find_wrong_fact
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.store.connection import Connection
 from tpuherd.store.packed_events import EventCondition, number_before_packed, read_packed
-from tpuherd.store.schema import corrupt_error
+from tpuherd.store.schema import MalformedRows, corrupt_error, decode_row, is_time
 
 COLUMNS = "seq, at, kind, job, slot, facts"
 PAGE = 500  #: rows per read, so that no read transaction lasts long
 LATEST = 200  #: recent events among which the latest is sought
+MALFORMED = "malformed"  #: the kind that readers see instead: one that they do not know
 #: What a user's command records, if the engine has something to do for it.
 CHANGE_KINDS = ("job.submitted", "job.changed", "job.resumed", "job.stopped", "job.removed")
+MACHINE_TIMED = (*CHANGE_KINDS, "engine.crashed")  #: written by the clock of some machine
 
 
 def append_events(connection: Connection, events: Iterable[HistoryEvent]) -> int:
@@ -33,17 +37,6 @@ def has_change_since(connection: Connection, number: int) -> bool:
         (number, *CHANGE_KINDS),
     ).fetchone()
     return row is not None
-
-
-def restore_events(connection: Connection, events: Iterable[tuple[int, HistoryEvent]]) -> None:
-    """Write events with their old numbers into a new store, within a transaction."""
-    connection.executemany(
-        f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            (number, one.at, one.kind, one.job, one.slot, json.dumps(dict(one.facts)))
-            for number, one in events
-        ),
-    )
 
 
 def prune_events(
@@ -80,9 +73,13 @@ def last_number(connection: Connection) -> int:
 
 
 def latest_time(connection: Connection) -> float:
-    """The latest time of recent events; of several, as commands write theirs by another clock."""
-    rows = connection.execute("SELECT at FROM events ORDER BY seq DESC LIMIT ?", (LATEST,))
-    return max((at for (at,) in rows if isinstance(at, int | float)), default=0.0)
+    """The latest time of recent events that an engine wrote by its own clock."""
+    marks = ", ".join("?" * len(MACHINE_TIMED))
+    rows = connection.execute(
+        f"SELECT at FROM events WHERE kind NOT IN ({marks}) ORDER BY seq DESC LIMIT ?",
+        (*MACHINE_TIMED, LATEST),
+    )
+    return max((at for (at,) in rows if is_time(at)), default=0.0)
 
 
 def event_condition(
@@ -112,11 +109,15 @@ def event_condition(
 def read_events(
     connection: Connection,
     condition: EventCondition,
+    malformed: MalformedRows,
     *,
     after: int,
     limit: int | None,
 ) -> Iterator[tuple[int, HistoryEvent]]:
-    """The events after this number, in order, packed ones first."""
+    """The events after this number, in order, packed ones first.
+
+    Who asks for a kind gets no events that lack facts of their kind.
+    """
     where, values, *_ = condition
     # With the index on kind SQLite would sort all remaining rows for every page.
     source = "events" if "job" in where else "events NOT INDEXED"
@@ -132,25 +133,42 @@ def read_events(
         if packed is not None:
             after, rows = packed
         for row in rows:
-            yield parse_event_row(row)
-        left = None if left is None else left - len(rows)
+            seq, event = parse_event_row(row, malformed)
+            whole = event.kind != MALFORMED and has_required_facts(event)
+            if condition.kinds is None or whole:
+                left = None if left is None else left - 1
+                yield seq, event
         if packed is None:
             if len(rows) < many:
                 return
             after = rows[-1][0]
 
 
-def parse_event_row(row: tuple[Any, ...]) -> tuple[int, HistoryEvent]:
-    """A row's event and number. The database does not check contents: a malformed row is damage."""
+def parse_event_row(row: tuple[Any, ...], malformed: MalformedRows) -> tuple[int, HistoryEvent]:
+    """A row's event and number, without its facts if they are malformed, so that it changes
+    nothing. The database does not check contents.
+    """
     seq, at, kind, job, slot, facts = row
-    try:
-        known = json.loads(facts)
-    except (ValueError, TypeError) as error:
-        raise corrupt_error(f"event {seq}") from error
     words = all(isinstance(one, str) for one in (kind, job, slot))
-    if not (words and isinstance(at, int | float) and isinstance(known, dict)):
+    if not (words and isinstance(at, int | float)):
         raise corrupt_error(f"event {seq}")
-    return seq, HistoryEvent(at=at, kind=kind, job=job, slot=slot, facts=known)
+    known = decode_row(facts)
+    head, _, tail = slot.rpartition("-")
+    if known is None or not is_time(at) or (slot and not (head == job and is_place(tail))):
+        wrong, at, kind, slot = "row", at if is_time(at) else 0.0, MALFORMED, ""
+    else:
+        wrong = find_wrong_fact(kind, known)
+    if wrong:
+        what = f"the {wrong} of event {seq}{f' of {job[:60]}' if job else ''}"
+        malformed.add(what, "it is left out", damage=known is None)
+        known = {"why": f"{what} has contents that herd never writes: it is left out"}
+        kind = kind if has_required_facts(HistoryEvent(at=at, kind=kind)) else MALFORMED
+    return seq, HistoryEvent(at=at, kind=kind, job=job, slot=slot, facts=known or {})
+
+
+def is_place(text: str) -> bool:
+    """Whether it is the number of a slot."""
+    return text.isascii() and text.isdigit() and len(text) < 10
 
 
 def read_history(connection: Connection) -> tuple[int, bytes] | None:

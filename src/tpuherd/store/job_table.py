@@ -1,6 +1,7 @@
 """The tables of jobs, one row per job, and of what the users of a store agree on."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -9,14 +10,23 @@ from tpuherd.errors import Superseded
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store.connection import Connection
-from tpuherd.store.schema import corrupt_error
+from tpuherd.store.schema import MalformedRows, corrupt_error, decode_row, is_time
 
 COLUMNS = "job, goal, document, snapshot, made_at, changed_at, revision, who, patient, owned_by"
 CHANGED = ", ".join(f"{one} = excluded.{one}" for one in COLUMNS.split(", ")[1:])
 REPLACE = f"ON CONFLICT (job) DO UPDATE SET {CHANGED}"
+#: The names of files, hosts and nodes begin with it.
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,200}", re.ASCII)
+GOALS = frozenset(map(str, Goal))
+COPIES_MAX = 10_000
+#: Fields that are read without the rest of the document.
+WORDS = ("accelerator", "tier", "run", "zones")
+TABLES = ("env", "secrets", "sweep")
 
 
-def read_jobs(connection: Connection, job: str | None = None) -> Mapping[str, StoredJob]:
+def read_jobs(
+    connection: Connection, malformed: MalformedRows, job: str | None = None
+) -> Mapping[str, StoredJob]:
     """All jobs by name, or only the job of this name."""
     chosen, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
     rows = connection.execute(f"SELECT * FROM jobs {chosen} ORDER BY job", values)
@@ -24,7 +34,8 @@ def read_jobs(connection: Connection, job: str | None = None) -> Mapping[str, St
     # A table that was not migrated, as it is only read, does not say whose each job is.
     places = [there.index(one) if one in there else None for one in COLUMNS.split(", ")]
     ordered = (tuple("" if at is None else row[at] for at in places) for row in rows)
-    return {row[0]: parse_job_row(row) for row in ordered}
+    found = (parse_job_row(row, malformed) for row in ordered)
+    return {one.job: one for one in found if one is not None}
 
 
 def read_revisions(connection: Connection) -> Mapping[str, tuple[int, float]]:
@@ -33,22 +44,32 @@ def read_revisions(connection: Connection) -> Mapping[str, tuple[int, float]]:
     return {job: (revision, made_at) for job, revision, made_at in rows}
 
 
-def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
-    """A row's job. The database does not check contents: a malformed row is damage."""
+def parse_job_row(row: tuple[Any, ...], malformed: MalformedRows) -> StoredJob | None:
+    """A row's job, without its fields if they are malformed: then its nodes are left alone.
+
+    None if no job can have this name. The database does not check contents.
+    """
     job, goal, document, snapshot, made_at, changed_at, revision, who, patient, user = row
-    try:
-        content = json.loads(document)
-        wanted = Goal(goal)
-    except (ValueError, TypeError) as error:
-        raise corrupt_error(f"the job {job!r}") from error
-    words = all(isinstance(one, str) for one in (job, snapshot, who, user))
+    words = all(isinstance(one, str) for one in (job, goal, snapshot, who, user))
     numbers = all(isinstance(one, int | float) for one in (made_at, changed_at, revision))
-    if not (words and numbers and isinstance(content, dict)):
+    if not (words and numbers):
         raise corrupt_error(f"the job {job!r}")
+    if NAME.fullmatch(job) is None:
+        malformed.add(f"a job named {job[:60]!r}", "it is left out")
+        return None
+    content = decode_row(document)
+    damage = content is None or goal not in GOALS
+    wrong = "row" if damage else find_wrong_field(content or {})
+    if not (is_time(made_at) and is_time(changed_at)):
+        wrong, made_at, changed_at = "time", 0.0, 0.0
+    if wrong:
+        effect = f"its nodes are left alone, and `herd down {job}` deletes them"
+        malformed.add(f"the {wrong} of the job {job}", effect, damage=damage)
+        content = {"name": job}
     return StoredJob(
         job=job,
-        goal=wanted,
-        document=content,
+        goal=Goal(goal) if goal in GOALS else Goal.RUN,
+        document=content or {},
         snapshot=snapshot,
         made_at=made_at,
         changed_at=changed_at,
@@ -57,6 +78,23 @@ def parse_job_row(row: tuple[Any, ...]) -> StoredJob:
         patient=bool(patient),
         user=user,
     )
+
+
+def find_wrong_field(document: Mapping[str, Any]) -> str:
+    """Return the name of a field that would end a command which shows all jobs; "" if none is."""
+    for name, value in document.items():
+        if name in ("copies", "slices"):
+            fits = isinstance(value, int) and 1 <= value <= COPIES_MAX
+        elif name in WORDS:
+            many = value if isinstance(value, list) else [value]
+            fits = all(isinstance(one, str) for one in many)
+        elif name == "max_cost":
+            fits = not isinstance(value, int | float) or abs(value) < 1e300
+        else:
+            fits = name not in TABLES or isinstance(value, dict)
+        if not fits:
+            return name
+    return ""
 
 
 def put_job(connection: Connection, stored: StoredJob, expected: int | None) -> StoredJob:
@@ -91,17 +129,14 @@ def remove_job(connection: Connection, job: str) -> None:
     connection.execute("DELETE FROM jobs WHERE job = ?", (job,))
 
 
-def read_setting(connection: Connection, name: str) -> Mapping[str, Any] | None:
+def read_setting(
+    connection: Connection, name: str, malformed: MalformedRows
+) -> Mapping[str, Any] | None:
     """What all users of the store agree on under this name; None: nothing yet."""
     row = connection.execute("SELECT document FROM settings WHERE name = ?", (name,)).fetchone()
-    if row is None:
-        return None
-    try:
-        content = json.loads(row[0])
-    except (ValueError, TypeError) as error:
-        raise corrupt_error(f"the setting {name!r}") from error
-    if not isinstance(content, dict):
-        raise corrupt_error(f"the setting {name!r}")
+    content = None if row is None else decode_row(row[0])
+    if row is not None and content is None:
+        malformed.add(f"the setting {name}", "it does not count", damage=True)
     return content
 
 

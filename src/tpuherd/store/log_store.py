@@ -22,13 +22,14 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import OperationFailed
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.ports import Host
 from tpuherd_host.agent.log_records import (
     GAP,
@@ -122,11 +123,12 @@ class LogStore:
         self.folder = folder
         self._places = ("", 1)  #: the log for which a writer was opened last, and its hosts
         self._described = ("", frozenset[LogHost]())  #: the log described last, and its hosts
+        self._known: dict[str, tuple[int, LogInfo]] = {}  #: by id, with the time of its last change
 
     def write_info(self, about: LogInfo) -> None:
         """Save what it is; call again when it has ended."""
         home = self._log_folder(about.id)
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(home)
         atomic_write(home / "about.json", json.dumps(asdict(about)))
 
     def describe_log(self, about: LogInfo) -> None:
@@ -141,14 +143,19 @@ class LogStore:
         self._described = (about.id, known.union(new))
 
     def list_logs(self) -> list[LogInfo]:
-        """All logs, the oldest first."""
-        found = []
-        for file in self.folder.glob("*/about.json"):
+        """All logs, the oldest first; only what has changed since the last call is read."""
+        known, self._known = self._known, {}
+        for home in self.folder.iterdir() if self.folder.is_dir() else ():
+            file = home / "about.json"
             try:
-                found.append(parse_log_info(json.loads(file.read_bytes())))
+                changed = file.stat().st_mtime_ns
+                before = known.get(home.name)
+                if before is None or before[0] != changed:
+                    before = changed, parse_log_info(json.loads(file.read_bytes()))
+                self._known[home.name] = before
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # from another version, or being removed right now
-        return sorted(found, key=lambda one: one.started)
+        return sorted((about for _, about in self._known.values()), key=lambda one: one.started)
 
     def find_log(self, id: str) -> LogInfo | None:
         """The log of this id; None if there is no such log."""
@@ -213,6 +220,9 @@ class LogStore:
         """The folder of a log, checked to be within ours."""
         return self.folder / check_folder_name(id)
 
+    def host_folder(self, id: str, place: LogHost) -> Path:
+        return self._log_folder(id) / place.folder_name
+
     def read_records(
         self, id: str, place: LogHost, start: int = 0, *, known: int = 0
     ) -> Iterator[tuple[int, Record]]:
@@ -221,7 +231,7 @@ class LogStore:
 
         `known`: an offset at which a record ends; what is before it is not read.
         """
-        home = self._log_folder(id) / place.folder_name
+        home = self.host_folder(id, place)
         dropped = (home / DROPPED).exists()
         for offset, path in list_segments(home):
             for end, record in read_segment(offset, path, start, known):
@@ -257,9 +267,24 @@ class LogCursor:
         self._store = store
         self._since = since
         self._offsets: dict[tuple[str, LogHost], int] = {}
+        self._marks: dict[tuple[str, LogHost], tuple[Path, Path, tuple[int, int]]] = {}
+
+    def _has_grown(self, id: str, place: LogHost) -> bool:
+        """Whether its files may differ from those of the last call: cheaper than reading them."""
+        key, known = (id, place), self._marks.get((id, place))
+        with suppress(OSError):
+            if known is not None and file_mark(*known[:2]) == known[2]:
+                return False
+            folder = self._store.host_folder(id, place)
+            if segments := list_segments(folder):
+                last = segments[-1][1]
+                self._marks[key] = folder, last, file_mark(folder, last)
+        return True
 
     def read_new(self, id: str, place: LogHost) -> Iterator[tuple[float, int, bytes]]:
         """The time, port and text of each new record that is not older than `since`."""
+        if not self._has_grown(id, place):
+            return
         start = self._offsets.get((id, place), 0)
         for offset, record in self._store.read_records(id, place, start, known=start):
             self._offsets[id, place] = offset
@@ -326,7 +351,7 @@ class LogWriter:
 
     def _open_folder(self) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(self._folder)
             lock = self._folder / "lock"
             self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -371,6 +396,11 @@ class LogWriter:
         self.lost = not isinstance(error, BlockingIOError)
         self.close()
         self.silent = True
+
+
+def file_mark(folder: Path, last: Path) -> tuple[int, int]:
+    """What changes when a log grows: a segment is added, or the last one gets longer."""
+    return folder.stat().st_mtime_ns, last.stat().st_size
 
 
 def list_segments(folder: Path) -> list[tuple[int, Path]]:

@@ -7,10 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 from tpuherd.errors import InvalidInput
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.store import job_table
+from tpuherd.store.backup import BACKUPS, back_up
 from tpuherd.store.corruption import ASIDE, NAME, explain_errors
+from tpuherd.store.schema import MalformedRows
 
 MARKER_FILE = "moved.json"  #: {"to", "token"}: where the store went, and the id of that move
 ARRIVED = "arrived"  #: the token of the last move that arrived here
@@ -44,7 +46,7 @@ def refuse_moved(folder: Path) -> None:
 def leave_marker(folder: Path, *, to: str, token: str) -> None:
     """Write the marker: from now on the store here refuses to open."""
     with explain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
         atomic_write(folder / MARKER_FILE, json.dumps({"to": to, "token": token}))
 
 
@@ -83,7 +85,7 @@ def has_jobs(folder: Path) -> bool:
 def read_stored_jobs(folder: Path) -> list[StoredJob]:
     """The jobs of a store with a marker, which Database refuses to open."""
     with explain_errors(folder), open_bare_file(folder / NAME) as connection:
-        return list(job_table.read_jobs(connection).values())
+        return list(job_table.read_jobs(connection, MalformedRows()).values())
 
 
 def open_bare_file(file: Path) -> "closing[sqlite3.Connection]":
@@ -92,11 +94,12 @@ def open_bare_file(file: Path) -> "closing[sqlite3.Connection]":
 
 
 def install_copy(folder: Path, copy: Path, token: str) -> None:
-    """Make the copy the store here; an earlier store without jobs is set aside."""
+    """Make the copy the store here; an earlier store without jobs is set aside with its backups."""
     with explain_errors(folder):
-        for ending in ASIDE:
+        for ending in (*ASIDE, *BACKUPS):
             if (folder / f"{NAME}{ending}").exists():
                 (folder / f"{NAME}{ending}").replace(folder / f"{NAME}.before{ending}")
         copy.replace(folder / NAME)
         atomic_write(folder / ARRIVED, token)
         (folder / MARKER_FILE).unlink(missing_ok=True)
+    back_up(folder)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tpuherd.jobfile.notify_fields import NOTIFY
 from tpuherd.model.receivers import Receiver
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.notify.ready_receivers import ReadyReceiver, resolve_receivers
 from tpuherd.store.secret_files import SecretFiles
 
@@ -41,15 +42,22 @@ def project_receivers(secrets: SecretReader) -> tuple[ReadyReceiver, ...]:
     raw: Any = []
     with suppress(ValueError):
         raw = json.loads(values.get(RECEIVERS, "[]"))
-    return resolve_receivers(NOTIFY.read(raw, lambda *_: None) or (), values)
+    return resolve_receivers(NOTIFY.read(raw, lambda *_: None) or (), values, of_job=False)
 
 
 def job_receivers(
-    job: str, document: Mapping[str, Any], secrets: SecretReader, project: Sequence[ReadyReceiver]
+    stored_job: StoredJob,
+    secrets: SecretReader,
+    project: Sequence[ReadyReceiver],
+    *,
+    others: bool,
 ) -> tuple[ReadyReceiver, ...]:
     """Return a job's own receivers, or else those of the project."""
-    raw = document.get("notify")
+    raw = stored_job.document.get("notify")
     if raw is None:
         return tuple(project)
     specs = NOTIFY.read(raw, lambda *_: None) or ()
-    return resolve_receivers(specs, secrets.get(notify_key(job))) if specs else ()
+    if not specs:
+        return ()
+    values = secrets.get(notify_key(stored_job.job))
+    return resolve_receivers(specs, values, of_job=True, others=others)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpuherd.errors import InvalidInput, NotAllowed
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.settings.project_access import (
     OWNER,
     SHARED_LOGIN,
@@ -97,6 +97,6 @@ def refuse_other_login(store: Database, place: ProjectAccess) -> None:
 def share_text(file: Path, text: str) -> None:
     """Keep what the users of a store share where those find it who do not open the store."""
     with explain_errors(file.parent):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(file.parent)
         if not file.exists() or file.read_text() != text:
             atomic_write(file, text)

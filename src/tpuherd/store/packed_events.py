@@ -13,9 +13,9 @@ from tpuherd.store.schema import corrupt_error
 EVENT_COLUMNS = "seq, at, kind, job, slot, facts"
 COLUMNS = "last, first, jobs, kinds, content"
 PACKED = 1_000  #: events in one row
+BYTES_MAX = 1 << 30  #: of the events in one row
 
 EventRow = tuple[Any, ...]
-PackedRow = tuple[int, int, str, str, bytes]
 
 
 class EventCondition(NamedTuple):
@@ -92,8 +92,8 @@ def number_before_packed(
 def may_fit(condition: EventCondition, jobs: str, kinds: str) -> bool:
     """Whether there may be a wanted event among those of these jobs and kinds."""
     try:
-        known_jobs, known_kinds = json.loads(jobs), json.loads(kinds)
-    except (ValueError, TypeError) as error:
+        known_jobs, known_kinds = frozenset(json.loads(jobs)), frozenset(json.loads(kinds))
+    except (ValueError, TypeError, RecursionError) as error:
         raise corrupt_error("a row of packed events") from error
     if condition.job is not None and condition.job not in known_jobs:
         return False
@@ -106,13 +106,21 @@ def read_content(connection: Connection, last: int) -> list[EventRow]:
 
 
 def unpack_rows(content: object) -> list[EventRow]:
-    """The rows in a packed one. The database does not check contents: a malformed one is damage."""
+    """The rows in a packed one. The database does not check contents. A malformed one is damage:
+    it has events of many jobs, and no engine may act without them.
+    """
     try:
-        rows = json.loads(zlib.decompress(content))  # type: ignore[arg-type]
-        assert all(isinstance(row, list) and len(row) == 6 for row in rows)
-    except (zlib.error, ValueError, TypeError, AssertionError) as error:
+        text = zlib.decompressobj().decompress(content, BYTES_MAX)  # type: ignore[arg-type]
+        rows = [tuple(row) for row in json.loads(text)]
+        assert all(map(is_event_row, rows))
+    except (zlib.error, ValueError, TypeError, RecursionError, AssertionError) as error:
         raise corrupt_error("a row of packed events") from error
-    return [tuple(row) for row in rows]
+    return rows
+
+
+def is_event_row(row: EventRow) -> bool:
+    types = int, int | float, str, str, str, str
+    return len(row) == 6 and all(map(isinstance, row, types)) and abs(row[0]) < 1 << 63
 
 
 def choose_rows(rows: Sequence[EventRow], condition: EventCondition, after: int) -> list[EventRow]:
@@ -124,8 +132,3 @@ def choose_rows(rows: Sequence[EventRow], condition: EventCondition, after: int)
             f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition.where} AND seq > ? ORDER BY seq",
             (*condition.values, after),
         ).fetchall()
-
-
-def restore_packed(connection: Connection, packed: Sequence[PackedRow]) -> None:
-    """Write packed rows into a new store, within a transaction."""
-    connection.executemany(f"INSERT INTO packed_events ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", packed)

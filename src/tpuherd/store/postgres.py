@@ -18,7 +18,6 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from tpuherd.clock import WallClock
 from tpuherd.errors import (
     HerdError,
     InvalidInput,
@@ -52,18 +51,20 @@ TEXT_MAX = 300
 NO_SPACE = "No space left on device"  #: of a login, for which libpq has no code
 #: Errors of a server or connection that is gone, or not there yet.
 GONE = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow,
-        errors.ConnectionException, errors.TooManyConnections)  # fmt: skip
+        errors.ConnectionException, errors.TooManyConnections,
+        errors.IdleInTransactionSessionTimeout)  # fmt: skip
 LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
 #: What libpq says of a refused login or a missing database, for which it has no code.
 LOGIN_WORDS = ("password authentication failed", "no password supplied", "pg_hba.conf",
-               "authentication failed", 'role "')  # fmt: skip
+               "authentication failed", 'role "', "CONNECT privilege")  # fmt: skip
 #: What libpq says of an option of the URL, and of a server without the TLS that was asked for.
 BAD_OPTION = re.compile(r"invalid (\w+ value|URI|connection option|port number|integer value)")
 TLS_WORDS = ("does not support SSL", "certificate", "no encryption")
-BUSY = (errors.LockNotAvailable, errors.QueryCanceled, errors.DeadlockDetected)
-OTHER_TABLES = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName,
-                errors.DatatypeMismatch)  # fmt: skip
-ALIKE_S = 1.0  #: clocks that differ by less than this count as equal
+BUSY = (errors.LockNotAvailable, errors.DeadlockDetected)
+OTHER_TABLES = (errors.UndefinedColumn, errors.DatatypeMismatch)
+#: What a role sees that may not use the schema: the same as of a schema that is gone.
+NO_TABLES = (errors.UndefinedTable, errors.InvalidSchemaName)
+BATCH = 500  #: rows that are written by one query
 #: Both sides notice within about ten seconds that the other's machine is gone.
 KEEPALIVE: dict[str, Any] = {
     "connect_timeout": 10, "keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2,
@@ -89,9 +90,13 @@ BEGIN = (
     " RETURNING format, pg_current_xact_id()::text"
 )
 HELD = (
-    "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+    "FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
     " AND classid = %s::bigint::oid AND objid = %s::bigint::oid"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+EXPIRED = (
+    "SELECT epoch FROM lease WHERE until > 0"  # 0: it was released
+    " AND until <= extract(epoch FROM clock_timestamp())::float8"
 )
 Raw = psycopg.Connection[tuple[Any, ...]]
 
@@ -100,6 +105,7 @@ class PostgresServer:
     """A connection to the server, made anew by the next use after it broke."""
 
     recovery_message = ""
+    is_shared = True
 
     def __init__(self, address: StoreAddress, name: str) -> None:
         self._address = address
@@ -148,11 +154,22 @@ class PostgresServer:
     def shared_time(self, connection: Connection, now: float) -> float:
         """The server's time: the clocks of machines differ."""
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
-        ahead = float(row[0]) - WallClock().now()
-        return now if abs(ahead) < ALIKE_S else now + ahead
+        return float(row[0])
 
     def is_dead(self, connection: Connection, holder: LeaseHolder) -> bool:
-        return connection.execute(HELD, self._lock_keys(holder.epoch)).fetchone() is None
+        keys = self._lock_keys(holder.epoch)
+        return connection.execute(f"SELECT 1 {HELD}", keys).fetchone() is None
+
+    def end_expired_leader(self) -> None:
+        """End the connection of a leader whose lease is over: paused within a write, it would keep
+        all others from writing. A role that may not do so waits for the server's timeout.
+        """
+        with explain_server_errors(self._address):
+            raw = self._live_connection()
+            for (epoch,) in raw.execute(EXPIRED).fetchall():
+                with suppress(errors.InsufficientPrivilege):
+                    ended = f"SELECT pg_terminate_backend(pid) {HELD} AND pid <> pg_backend_pid()"
+                    raw.execute(ended.encode(), self._lock_keys(epoch))
 
     def show_life(self, connection: Connection, epoch: int) -> None:
         connection.execute("SELECT pg_advisory_unlock_all()")
@@ -165,6 +182,9 @@ class PostgresServer:
             connection.execute(
                 "SELECT setval(pg_get_serial_sequence('events', 'seq'), ?::bigint)", (least,)
             )
+
+    def back_up(self) -> None:
+        """Nothing: backups of a server are its administrator's."""
 
     def close(self) -> None:
         self._raw.close()
@@ -181,7 +201,11 @@ class PostgresServer:
                     " ON CONFLICT (name) DO NOTHING", (name, json.dumps({"id": ours})),
                 )  # fmt: skip
                 row = connection.execute(read, (name,)).fetchone()
-        return str(json.loads(row[0])["id"])
+        found = (schema.decode_row(row[0]) or {}).get("id")
+        if not isinstance(found, str):  # all act by it: no one may make another
+            with explain_server_errors(self._address):
+                raise schema.corrupt_error(f"the setting {name}")
+        return found
 
     # ---- how ---------------------------------------------------------------------------------
 
@@ -240,9 +264,14 @@ class PostgresConnection:
         return self._raw.execute(words, translate_values(values) if values else None)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
-        batch = [translate_values(row) for row in rows]
-        with self._raw.cursor() as cursor:
-            cursor.executemany(translate_statement(sql).encode(), batch)
+        """Write the rows as few simple queries: after psycopg's executemany, which uses a pipeline,
+        the server's limit for an idle transaction is not armed.
+        """
+        words = translate_statement(sql).encode()
+        with psycopg.ClientCursor(self._raw) as cursor:
+            queries = [cursor.mogrify(words, translate_values(row)) for row in rows]
+        for start in range(0, len(queries), BATCH):
+            self._raw.execute("; ".join(queries[start : start + BATCH]).encode(), prepare=False)
 
 
 def log_in(address: StoreAddress, name: str) -> Raw:
@@ -343,6 +372,11 @@ def explained_error(address: StoreAddress, error: psycopg.Error) -> HerdError:
         return NotAllowed(f"{store} can't be used so ({said})", hint="ask its owner to GRANT it")
     if isinstance(error, BUSY):
         return OperationFailed(f"{store} is locked by another process", hint="try again")
+    if isinstance(error, NO_TABLES):
+        return NotAllowed(
+            f"{store} has no tables that this role may see ({said})",
+            hint="ask its owner for GRANT USAGE ON SCHEMA; if it has it, restore a backup",
+        )
     if isinstance(error, OTHER_TABLES):
         return OperationFailed(
             f"{store} has other tables than herd makes ({said})",
@@ -365,4 +399,4 @@ def error_text(address: StoreAddress, error: psycopg.Error) -> str:
     said = lines[0] if error.sqlstate and lines else lines[-1] if lines else type(error).__name__
     if address.password:
         said = said.replace(address.password, "…")
-    return said[:TEXT_MAX]
+    return said.removeprefix("DETAIL:").strip()[:TEXT_MAX]

@@ -1,10 +1,14 @@
 """The tables of the store, and which formats of it this herd reads."""
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
 from tpuherd.errors import InvalidInput, Superseded
+from tpuherd.model.trouble import STORE, TroubleRecord
 from tpuherd.store.connection import Connection
 
 #: The format of the first of the steps below; older ones, with other words, are refused.
@@ -46,6 +50,8 @@ STEPS: Sequence[str] = (
     "ALTER TABLE lease ADD COLUMN least_leader INTEGER NOT NULL DEFAULT 0",
 )
 FORMAT = OLDEST + len(STEPS) - 1  #: of the stores that this herd writes
+LISTED_MAX = 5  #: malformed rows that a sentence names
+TIME_MAX = 1e11  #: the year 5138: what is later was written by no herd
 
 
 TABLES = frozenset(("jobs", "events", "lease", "history", "states", "packed_events", "settings"))
@@ -128,6 +134,45 @@ def corrupt_error(what: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(f"{what} is malformed")
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
+
+
+@dataclass(kw_only=True, slots=True)
+class MalformedRows:
+    """Rows with contents that herd never writes, found by reading.
+
+    A row that can't be read at all is damage of a file, which its backup replaces. In a database
+    that others write to it concerns its own job only, as does a row in which a value is wrong.
+    """
+
+    shared: bool = False
+    now: float = 0.0
+    found: dict[str, str] = field(default_factory=dict)  #: what is wrong, and what becomes of it
+
+    def add(self, what: str, effect: str, *, damage: bool = False) -> None:
+        if damage and not self.shared:
+            raise corrupt_error(what)
+        if len(self.found) < LISTED_MAX:
+            self.found[what] = effect
+
+    def list_troubles(self) -> list[TroubleRecord]:
+        if not self.found:
+            return []
+        listed = "; ".join(f"{what}: {effect}" for what, effect in self.found.items())
+        sentence = f"rows have contents that herd never writes ({listed})"
+        return [TroubleRecord(source=STORE, sentence=sentence, since=self.now, at=self.now)]
+
+
+def decode_row(text: Any) -> dict[str, Any] | None:
+    """Return the JSON object in a row; None if it is none."""
+    try:
+        content = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def is_time(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value < TIME_MAX
 
 
 def raise_next_number(connection: Connection, number: int) -> None:

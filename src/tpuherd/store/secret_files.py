@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.store.corruption import explain_errors
 
 
@@ -19,7 +19,7 @@ class SecretFiles:
         with explain_errors(self.folder):
             home = self.folder / job
             for folder in (self.folder, home):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(folder)
             atomic_write(home / name, value, durable=True)
 
     def get(self, job: str) -> Mapping[str, str]:

@@ -1,4 +1,6 @@
-"""Sets a damaged store aside under another name and carries over what can be read of it.
+"""Sets a damaged store aside under another name and restores its backup in its place.
+
+Without a sound backup, the new store is blank and the engine rebuilds it from the cloud.
 
 That happens while no other process has the store open: each holds a shared lock while it does. Any
 step may be interrupted by kill -9: the mark stays until the last step, and the next process that
@@ -7,24 +9,24 @@ opens the store continues where this one stopped.
 
 import json
 import os
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from tpuherd.clock import WallClock
 from tpuherd.errors import StoreDamaged
-from tpuherd.files import atomic_write, try_lock
+from tpuherd.files import atomic_write, sync_file, try_lock
 from tpuherd.model.slots_and_plan import HistoryEvent
-from tpuherd.store import event_table as log
-from tpuherd.store import job_table
+from tpuherd.ports import Store
+from tpuherd.store.backup import HOLD, RestoredStore, record_restoration, restore_backup
 from tpuherd.store.corruption import ASIDE, MARK, NAME, OPENED, explain_errors
-from tpuherd.store.damaged_file import ReadableContents, read_damaged_file
-from tpuherd.store.packed_events import PACKED, restore_packed
-from tpuherd.store.schema import migrate_schema, raise_next_number
 from tpuherd.targets import fold_names
 
 SET_ASIDE = "store.set_aside"  #: the event of a store that follows a damaged one
+HELD = (
+    "nothing is requested, deleted or restarted until you type herd engine acknowledge, because"
+    " the store was restored from a backup"
+)
 NOTICE = "store.notice"  #: the messages that reading commands show until they are acknowledged
 BOOKS = "books"  #: a cache computed from the events, which are others now
 LET_GO_S = 10.0  #: how long other processes may take to notice the mark and close the store
@@ -50,8 +52,8 @@ def wait_for_sole_use(folder: Path) -> int | None:
 
 
 def set_aside(folder: Path, now: float) -> str:
-    """Move a damaged store away and build a new one from what can be read. Returns the message for
-    the user; "" if another process did it first. If it is killed, the next process finishes it.
+    """Move a damaged store away and restore its backup. Returns the message for the user; "" if
+    another process did it first. If it is killed, the next process finishes it.
     """
     held = wait_for_sole_use(folder)
     if held is None:
@@ -66,7 +68,7 @@ def set_aside(folder: Path, now: float) -> str:
             sentence = rebuild_store(folder, aside, now)
         for draft in folder.glob(".*.new"):  # of an atomic_write that was killed
             draft.unlink(missing_ok=True)
-        sync_folder(folder)
+        sync_file(folder)
         (folder / MARK).unlink()
     finally:
         os.close(held)
@@ -93,58 +95,44 @@ def rebuild_store(folder: Path, aside: Path, now: float) -> str:
         file, there = folder / f"{NAME}{ending}", Path(f"{aside}{ending}")
         if file.exists() and not there.exists():
             file.replace(there)
-    found = read_damaged_file(aside, folder / f"{NAME}.reading")
     draft = folder / f"{NAME}.new"
-    for ending in ASIDE:
+    for ending in (*ASIDE, "-journal"):
         Path(f"{draft}{ending}").unlink(missing_ok=True)
-    sentence = loss_summary(aside, found)
-    facts = {"why": sentence, "file": str(aside), "jobs": [one.job for one in found.jobs],
-             "lost_jobs": list(found.lost_jobs),
-             "whole": not (found.lost_events or found.blind or found.lost_jobs)}  # fmt: skip
-    event = HistoryEvent(at=now, kind=SET_ASIDE, facts=facts)
-    write_new_store(draft, found, event)
+    restored = restore_backup(folder, draft)
+    sentence = describe_loss(aside, restored)
+    facts: dict[str, Any] = {"why": sentence, "file": str(aside), "jobs": list(restored.jobs)}
+    if restored.made_at is not None:
+        facts["backup_at"] = restored.made_at
+    record_restoration(draft, HistoryEvent(at=now, kind=SET_ASIDE, facts=facts), restored)
     notices = json.dumps(read_notices(folder) | {aside.name: sentence})
     atomic_write(folder / NOTICE, notices, durable=True)
     (folder / BOOKS).unlink(missing_ok=True)
+    sync_file(draft)
     draft.replace(folder / NAME)
     return sentence
 
 
-def write_new_store(draft: Path, found: ReadableContents, event: HistoryEvent) -> None:
-    """Create a store with what was read and an event that says what was lost."""
-    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        draft.chmod(0o600)
-        migrate_schema(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        for job in found.jobs:
-            job_table.put_job(connection, job, expected=0)
-            connection.execute(
-                "UPDATE jobs SET revision = ? WHERE job = ?", (job.revision, job.job)
-            )
-        connection.executemany("INSERT INTO settings VALUES (?, ?)", found.settings)
-        restore_packed(connection, found.packed)
-        log.restore_events(connection, found.events)
-        raise_next_number(connection, max((row[0] for row in found.packed), default=0))
-        if found.history is not None:
-            raise_next_number(connection, found.history[0])
-            connection.execute("INSERT INTO history VALUES (1, ?, ?)", found.history)
-        log.append_events(connection, [event])
-        connection.execute("COMMIT")
-
-
-def loss_summary(aside: Path, found: ReadableContents) -> str:
-    """The message about what was carried over and what was lost."""
-    jobs = fold_names(one.job for one in found.jobs) or "none"
-    lost = [f"up to {found.lost_events} events"] if found.lost_events else []
-    lost += ["an unknown number of later events"] if found.blind else []
-    lost += [f"the jobs {fold_names(found.lost_jobs)}"] if found.lost_jobs else []
-    unread = f"; it could not read {' and '.join(lost)}" if lost else ""
-    events = len(found.events) + PACKED * len(found.packed)
+def describe_loss(aside: Path, restored: RestoredStore) -> str:
+    """The message: what happened, from when the backup is, and what to type."""
+    moved = f"the store was damaged; the damaged file is now {aside}. "
+    if restored.made_at is None:
+        return (
+            f"{moved}There was no sound backup: the engine takes over the jobs that have nodes or"
+            " requests in the cloud, and other jobs have to be submitted again. To dismiss this"
+            " notice: herd engine acknowledge"
+        )
+    when = datetime.fromtimestamp(restored.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
-        f"the store was damaged; the damaged file is now {aside}. herd carried over what it could"
-        f" read (jobs: {jobs}; {events} events){unread}. The engine adds what the cloud"
-        " shows"
+        f"{moved}Its backup of {when} was restored (jobs: {fold_names(restored.jobs) or 'none'})."
+        " Running attempts continue, but nothing is requested, deleted or restarted: check herd ls,"
+        " take down the jobs that had ended or been deleted since, then type"
+        " herd engine acknowledge"
     )
+
+
+def awaits_acknowledgement(store: Store) -> bool:
+    """Whether a backup was restored, and the user has not said yet that its jobs are right."""
+    return bool(store.load_setting(HOLD))
 
 
 def read_notices(folder: Path) -> dict[str, str]:
@@ -158,18 +146,12 @@ def read_notices(folder: Path) -> dict[str, str]:
     return {str(name): str(sentence) for name, sentence in found.items()}
 
 
-def acknowledge_notices(folder: Path) -> int:
-    """Stop repeating the messages; returns how many there were."""
-    many = len(read_notices(folder))
+def acknowledge_restoration(store: Store, folder: Path) -> bool:
+    """Let the engine act on a restored store, and stop repeating the messages; return whether there
+    was anything to acknowledge."""
+    is_held, notices = awaits_acknowledgement(store), read_notices(folder)
+    if is_held:
+        store.put_setting(HOLD, {})
     with explain_errors(folder):
         (folder / NOTICE).unlink(missing_ok=True)
-    return many
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that renames in it are on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return is_held or bool(notices)

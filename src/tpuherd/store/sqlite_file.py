@@ -13,8 +13,9 @@ from pathlib import Path
 
 from tpuherd import files
 from tpuherd.errors import HerdError, Superseded
-from tpuherd.files import file_lock
+from tpuherd.files import file_lock, make_private_folder
 from tpuherd.ports import LeaseHolder
+from tpuherd.store.backup import back_up
 from tpuherd.store.connection import Connection
 from tpuherd.store.corruption import (
     MARK,
@@ -22,9 +23,9 @@ from tpuherd.store.corruption import (
     OPENING,
     explain_errors,
     refuse_marked,
+    refuse_wrong_headers,
     share_open_lock,
 )
-from tpuherd.store.damaged_file import refuse_wrong_heads
 from tpuherd.store.lease import engine_lock_file, is_lock_free
 from tpuherd.store.moved_marker import refuse_moved
 from tpuherd.store.schema import migrate_schema, raise_next_number, refuse_migrated, refuse_newer
@@ -42,6 +43,8 @@ SETTINGS = f"""
 class SqliteFile:
     """The open file. Use it only in the thread that opened it."""
 
+    is_shared = False
+
     def __init__(self, folder: Path, now: float) -> None:
         self._folder = folder
         self._file = folder / NAME
@@ -49,7 +52,7 @@ class SqliteFile:
         self._opened: int | None = None
         self._lock: int | None = None
         with explain_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(folder)
             refuse_moved(folder)
             if (folder / MARK).exists():
                 self.recovery_message = set_aside(folder, now)
@@ -105,6 +108,9 @@ class SqliteFile:
             engine_lock_file(self._folder, holder.epoch)
         )
 
+    def end_expired_leader(self) -> None:
+        """Nothing: only its process can release the lock of a file."""
+
     def show_life(self, connection: Connection, epoch: int) -> None:
         self._release_engine_lock()
         for old in self._folder.glob("engine-*.lock"):
@@ -113,6 +119,9 @@ class SqliteFile:
 
     def raise_next_number(self, connection: Connection, number: int) -> None:
         raise_next_number(connection, number)
+
+    def back_up(self) -> None:
+        back_up(self._folder)
 
     def close(self) -> None:
         self._release_engine_lock()
@@ -125,7 +134,7 @@ class SqliteFile:
 
     def _open_file(self) -> None:
         with explain_errors(self._folder), file_lock(self._folder / OPENING):
-            refuse_wrong_heads(self._folder)
+            refuse_wrong_headers(self._folder)
             held = share_open_lock(self._folder)
             try:
                 self._connection = connect_file(self._file)

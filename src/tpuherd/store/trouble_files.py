@@ -6,7 +6,7 @@ on a full disk and with a damaged database.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,8 +20,9 @@ TEXT_MAX = 400  #: for a sentence, and for its hint
 class TroubleStore:
     """The troubles of one store. Recording or ending one may raise OSError."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, found: Callable[[], Iterable[TroubleRecord]] = tuple) -> None:
         self.folder = folder
+        self._found = found  #: what this process has found by itself
 
     def record_trouble(self, source: str, sentence: str, *, hint: str = "", now: float) -> None:
         """Record that it occurred, or that it persists."""
@@ -43,7 +44,7 @@ class TroubleStore:
 
     def read(self) -> list[TroubleRecord]:
         """All current troubles."""
-        return list(self._read_all())
+        return [*self._read_all(), *self._found()]
 
     def _read_all(self) -> Iterator[TroubleRecord]:
         for source in TITLES:

@@ -174,12 +174,14 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
 
 
 def is_surely_over(history: SlotHistory) -> bool:
-    """Whether no surviving host can still be running the slot's last attempt."""
+    """Whether no host can still be running the slot's last attempt: all have reported its end, or
+    the cloud has said that its node is stopped or gone.
+    """
     attempt = history.attempt
     if attempt is None or attempt.sure:
         return True
     bid = history.bids.get(attempt.bid)
-    return bid is None or bid.lost_at is not None
+    return bid is None or bid.nodes_deleted_at is not None
 
 
 def is_staying(bid: BidRecord) -> bool:

@@ -1,18 +1,19 @@
 """Copies files and folders to and from many hosts."""
 
 import asyncio
+import errno
 import hashlib
 import os
 import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import HerdError, InvalidInput, NotFound, OperationFailed
+from tpuherd.errors import DiskFilled, HerdError, InvalidInput, NotFound, OperationFailed
 from tpuherd.ports import Link, RpcRequest, Stream
 from tpuherd.sync.name_case import require_distinct_names
 from tpuherd.sync.ship import (
@@ -44,13 +45,15 @@ from tpuherd_host.agent.snapshots.stream import (
 )
 from tpuherd_host.agent.snapshots.tree import (
     error_text,
-    make_folders,
     merge_tree,
+    needed_folders,
     write_row,
 )
 
 PIECE = 1 << 20
 AT_ONCE = 8  #: hosts to copy from at the same time
+SPARED = 20  #: this part of the free disk stays free
+BODY_MAX = 1 << 28  #: bytes of a list of files: about two million of them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +64,58 @@ class CopyResult:
     failed: dict[str, str]  #: by host, the reason
     skipped: dict[str, tuple[str, ...]]  #: by host, what is neither file, folder nor symlink
     bytes_down: int
+
+
+@dataclass(kw_only=True, slots=True)
+class WriteLimit:
+    """How much one host may still write here: the free disk less a twentieth.
+
+    Sizes are counted as they seem, since some disks compress; the disk is asked, too, since other
+    hosts write at the same time.
+    """
+
+    folder: Path
+    bytes_left: int
+    entries_left: int
+    bytes_spared: int  #: that stay free
+
+    @classmethod
+    def from_free_disk(cls, folder: Path) -> "WriteLimit":
+        disk = os.statvfs(folder)
+        free = disk.f_bavail * disk.f_frsize
+        entries = disk.f_favail if disk.f_files else free // disk.f_frsize
+        spared = free // SPARED
+        return cls(
+            folder=folder,
+            bytes_left=free - spared,
+            entries_left=entries - entries // SPARED,
+            bytes_spared=spared,
+        )
+
+    def count_entry(self) -> None:
+        """Count a new file, link or folder."""
+        self.entries_left -= 1
+        self.count_bytes(0)
+
+    def count_bytes(self, size: int) -> None:
+        """Count what is about to be written; DiskFilled at the limit."""
+        self.bytes_left -= size
+        disk = os.statvfs(self.folder)
+        free = disk.f_bavail * disk.f_frsize - size
+        if min(self.bytes_left, self.entries_left) < 0 or free < self.bytes_spared:
+            raise self.make_error()
+
+    def count_pieces(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.count_bytes(len(piece))
+            yield piece
+
+    def make_error(self) -> DiskFilled:
+        return DiskFilled(
+            f"the copy was stopped before it fills this machine's disk; what came is in"
+            f" {self.folder}",
+            hint="make room there, and try again",
+        )
 
 
 # ---- to hosts ------------------------------------------------------------------------------------
@@ -196,6 +251,19 @@ async def fetch_files(
     return many, tuple(reply.get("skipped", ()))
 
 
+async def collect_paths(paths: Sequence[str], link: Link, into: Path, folder: str) -> None:
+    """Copy what a host has of these paths and patterns, as one tree with one limit."""
+    into.mkdir(parents=True, exist_ok=True)
+    limit = WriteLimit.from_free_disk(into)
+    for path in paths:
+        with suppress(NotFound):  # this host did not write it
+            await receive_stream(
+                link,
+                RpcRequest(name="give", arguments={"paths": [path]}),
+                lambda come: unpack_files(come, into, folder, limit),
+            )
+
+
 async def receive_stream(
     link: Link, verb: RpcRequest, take: Callable[[Callable[[], bytes]], None]
 ) -> tuple[int, Mapping[str, Any]]:
@@ -227,18 +295,34 @@ async def next_piece(stream: Stream) -> bytes:
     return b""
 
 
-def unpack_files(come: Callable[[], bytes], place: Path, folder: str | None = None) -> None:
-    """Unpack the stream into a temporary folder, then move it in place, so that an interrupted copy
-    leaves nothing half written. No link below the place is followed."""
-    source = ContentReader(decode_blocks(read_blocks(come)))
+def read_rows(source: ContentReader) -> tuple[int, list[bytes]]:
+    """Read how many contents a stream has, and its rows."""
     head = source.read_head()
-    rows = check_rows(unpack_rows(source.read_bytes(int(head["body"]))))
+    size = int(head["body"])
+    if size > BODY_MAX:
+        raise BadRows("more files than one copy can have")
+    return int(head["give"]), unpack_rows(source.read_bytes(size))
+
+
+def unpack_files(
+    come: Callable[[], bytes],
+    place: Path,
+    folder: str | None = None,
+    limit: WriteLimit | None = None,
+) -> None:
+    """Unpack the stream into a temporary folder, then move it in place, so that an interrupted copy
+    leaves nothing half written; at the limit, what came whole. No link below the place is followed.
+    """
+    source = ContentReader(decode_blocks(read_blocks(come)))
+    give, packed = read_rows(source)
+    rows = check_rows(packed)
     tops = sorted({one.path.split(b"/")[0] for one in rows})
     inner = folder is not None or place.is_dir() or len(tops) > 1
     if not inner and rows[0].is_link:
         raise BadRows(f"a link in the place of {place}")
     above = place if inner else place.parent
     above.mkdir(parents=True, exist_ok=True)
+    limit = limit or WriteLimit.from_free_disk(above)
     require_distinct_names(above, [one.path for one in rows], "copy them into different folders")
     names = {} if inner else {tops[0]: os.fsencode(place.name)}
     with (
@@ -246,7 +330,15 @@ def unpack_files(come: Callable[[], bytes], place: Path, folder: str | None = No
         open_subtree(tree, os.fsencode(folder)) if folder else nullcontext(tree) as dest,
         temporary_tree(dest) as staged,
     ):
-        write_files(staged, source, int(head["give"]), rows)
+        came: list[ManifestRow] = []
+        try:
+            for one in write_files(staged, source, give, rows, limit):
+                came.append(one)
+        except (DiskFilled, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            merge_tree(staged, dest, came, names)
+            raise limit.make_error() from error
         merge_tree(staged, dest, rows, names)
 
 
@@ -262,11 +354,22 @@ def temporary_tree(above: SafeTree) -> Iterator[SafeTree]:
 
 
 def write_files(
-    tree: SafeTree, source: ContentReader, give: int, rows: Sequence[ManifestRow]
-) -> None:
-    """Write every received file to the path of its row."""
-    make_folders(tree, rows)
+    tree: SafeTree,
+    source: ContentReader,
+    give: int,
+    rows: Sequence[ManifestRow],
+    limit: WriteLimit,
+) -> Iterator[ManifestRow]:
+    """Write every received file to the path of its row; yield each row that is whole."""
+    folders = {one.path: one for one in rows if one.is_folder}
+    for path in sorted(needed_folders(rows) - {b""}):
+        limit.count_entry()
+        tree.open_folder(path, make=True)
+        if path in folders:
+            yield folders[path]
     for _ in range(give):
         one = rows[source.read_number()]
-        write_row(tree, one, source.read_pieces(one.size))
+        limit.count_entry()
+        write_row(tree, one, limit.count_pieces(source.read_pieces(one.size)))
+        yield one
     source.drain()

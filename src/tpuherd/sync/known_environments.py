@@ -1,30 +1,38 @@
-"""Remembers on this machine which snapshot is which environment, by job, key and platform."""
+"""Remembers on this machine what a job's own hosts installed, by job, key and platform.
+
+A copy of an environment, here or in a bucket, is used only if its contents have the noted digest.
+"""
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
-from tpuherd.files import atomic_write
+from msgspec import MsgspecError, json
+
+from tpuherd.files import atomic_write, make_private_folder
+from tpuherd.model.node_spec import EnvironmentNote
 from tpuherd.sync.snapshot_store import Archive
 
 FOLDER = "environments"
 
 
-def note_environment(archive: Archive, job: str, key: str, platform: str, snapshot: str) -> None:
-    """Remember the snapshot; a host's platform may be any text."""
+def note_environment(archive: Archive, job: str, key: str, note: EnvironmentNote) -> None:
+    """Remember what a host installed; its platform may be any text."""
     folder = archive.folder / FOLDER
-    folder.mkdir(exist_ok=True, mode=0o700)
-    file = folder / f"{plain_name(job)}@{key}-{plain_name(platform)}"
-    atomic_write(file, f"{platform}\n{snapshot}\n".encode())
+    make_private_folder(folder)
+    name = f"{plain_name(job)}@{key}-{plain_name(note.platform)[:60]}"
+    atomic_write(folder / name, json.encode(note))
 
 
-def known_environments(archive: Archive, job: str, key: str) -> Mapping[str, str]:
-    """Return the snapshots of a job's environment by platform."""
+def known_environments(archive: Archive, job: str, key: str) -> Mapping[str, EnvironmentNote]:
+    """Return what is noted of a job's environment, by platform; what can't be read is not."""
     found = {}
     for file in (archive.folder / FOLDER).glob(f"{plain_name(job)}@{key}-*"):
-        platform, _, snapshot = file.read_text().strip().rpartition("\n")
-        found[platform] = snapshot
+        with suppress(MsgspecError, OSError):
+            note = json.decode(file.read_bytes(), type=EnvironmentNote)
+            found[note.platform] = note
     return found
 
 
 def plain_name(text: str) -> str:
-    return re.sub(r"[^\w.-]", "_", text)[:100]
+    return re.sub(r"[^\w.-]", "_", text)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tpuherd.errors import NotFound, OperationFailed
 from tpuherd.ports import Link, RpcRequest
-from tpuherd.sync.copy_files import receive_stream
+from tpuherd.sync.copy_files import read_rows, receive_stream
 from tpuherd.sync.ship import deliver_payload
 from tpuherd.sync.shipment import Payload, Shipment, ShipOptions
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd.sync.take_snapshot import Snapshot
 from tpuherd_host.agent.snapshots.blobs import PIECE
-from tpuherd_host.agent.snapshots.manifest import BadRows, pack_row, rows_id, unpack_rows
+from tpuherd_host.agent.snapshots.manifest import BadRows, pack_row, rows_id
 from tpuherd_host.agent.snapshots.stream import ContentReader, decode_blocks, read_blocks
 
 
@@ -60,7 +60,7 @@ async def fetch_rows(id: str, source: Link, archive: Archive) -> list[bytes]:
 
     def take(come: Callable[[], bytes]) -> None:
         reader = ContentReader(decode_blocks(read_blocks(come)))
-        found.extend(unpack_rows(reader.read_bytes(int(reader.read_head()["body"]))))
+        found.extend(read_rows(reader)[1])
         reader.drain()
         if rows_id(found).hex() != id:
             raise BadRows("it is another snapshot")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from tpuherd.errors import InvalidInput, NotFound, OperationFailed
+from tpuherd.files import make_private_folder
 
 HERDIGNORE = ".herdignore"
 PIECE = 1 << 20
@@ -22,10 +23,11 @@ ELSEWHERE = {
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_LITERAL_PATHSPECS",
 }  # fmt: skip
 
-#: Overrides of user settings, so that git compares ctimes and inodes and scans by itself.
-STRICT = (
-    "-c", "core.trustctime=true", "-c", "core.checkStat=default", "-c", "core.fsmonitor=false",
-)  # fmt: skip
+#: A folder's own settings name no program to run: the folder may be a stranger's.
+NO_PROGRAMS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+FILTERS = r"^filter\..*\.(clean|smudge|process|required)$"
+#: Overrides of user settings, so that git compares ctimes and inodes.
+STRICT = ("-c", "core.trustctime=true", "-c", "core.checkStat=default")
 CHECKSUM = 20  #: bytes at the end of an index file
 ITSELF = (b"H 100", b"H 120")  #: tags of files and symlinks that git does compare
 
@@ -61,7 +63,7 @@ def run_git(*words: str | Path, folder: Path, environment: Environment) -> bytes
     """Git's output; OperationFailed with the line that names the cause if it fails."""
     try:
         done = subprocess.run(
-            ["git", *words],
+            ["git", *NO_PROGRAMS, *words],
             cwd=folder,
             env=clean_environment(environment),
             stdin=subprocess.DEVNULL,
@@ -154,13 +156,29 @@ def tracked_paths(
 def changed_paths(folder: Path, environment: Environment) -> set[bytes]:
     """The paths whose files differ from the index."""
     words = [*STRICT, "diff-files", "--name-only", "-z", "--relative", "--ignore-submodules=all"]
-    return split_paths(run_git(*words, "--", ".", folder=folder, environment=environment))
+    without = turn_filters_off(folder, environment)
+    return split_paths(run_git(*words, "--", ".", folder=folder, environment=without))
+
+
+def turn_filters_off(folder: Path, environment: Environment) -> Environment:
+    """The environment in which no filter of git's settings runs; files then differ at most more."""
+    words = "config", "-z", "--name-only", "--get-regexp", FILTERS
+    try:
+        names = split_paths(run_git(*words, folder=folder, environment=environment))
+    except OperationFailed:
+        return environment  # there is none
+    first = int(environment.get("GIT_CONFIG_COUNT") or 0)
+    found = {**environment, "GIT_CONFIG_COUNT": str(first + len(names))}
+    for number, name in enumerate(sorted(names), first):
+        found[f"GIT_CONFIG_KEY_{number}"] = os.fsdecode(name)
+        found[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.endswith(b".required") else ""
+    return found
 
 
 def ensure_bare_repo(folder: Path, environment: Environment) -> None:
     """Create a bare repository if it does not exist."""
     if not (folder / "HEAD").exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
         run_git("init", "-q", "--bare", folder, folder=folder, environment=environment)
 
 
@@ -232,7 +250,7 @@ def read_contents(
     with tempfile.TemporaryFile() as asked:
         asked.write("".join(f"{name}\n" for name in wanted).encode())
         asked.seek(0)
-        words = ["git", "cat-file", "--batch"]
+        words = ["git", *NO_PROGRAMS, "cat-file", "--batch"]
         with subprocess.Popen(
             words,
             cwd=folder,

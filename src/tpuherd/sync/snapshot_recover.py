@@ -3,14 +3,13 @@
 from collections.abc import Callable
 
 from tpuherd.ports import Link, RpcRequest
-from tpuherd.sync.copy_files import receive_stream
+from tpuherd.sync.copy_files import WriteLimit, read_rows, receive_stream
 from tpuherd.sync.snapshot_store import Archive
 from tpuherd_host.agent.snapshots.manifest import (
     BadRows,
     check_rows,
     content_sizes,
     rows_id,
-    unpack_rows,
 )
 from tpuherd_host.agent.snapshots.stream import (
     ContentReader,
@@ -30,17 +29,17 @@ async def recover_snapshot(id: str, link: Link, archive: Archive) -> None:
 
 def store_snapshot(id: str, source: ContentReader, archive: Archive) -> None:
     """Store a snapshot from its stream; raises if contents do not match their ids."""
-    head = source.read_head()
-    rows = unpack_rows(source.read_bytes(int(head["body"])))
+    give, rows = read_rows(source)
     if rows_id(rows).hex() != id:
         raise BadRows("it is another snapshot")
     wanted = content_sizes(check_rows(rows))
     ids = [row[-32:] for row in rows]
     with archive.blobs.shared_lock():
         with archive.blobs.new_pack() as pack:
-            for _ in range(int(head["give"])):
+            limit = WriteLimit.from_free_disk(archive.blobs.folder)
+            for _ in range(give):
                 content = ids[source.read_number()]
-                pack.add(source.read_pieces(wanted[content]), content)
+                pack.add(limit.count_pieces(source.read_pieces(wanted[content])), content)
         source.drain()
         if archive.blobs.missing_ids(wanted):
             raise BadRows("contents are missing")

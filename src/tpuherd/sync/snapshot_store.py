@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tpuherd.errors import OperationFailed
-from tpuherd.files import atomic_write
+from tpuherd.files import atomic_write, make_private_folder
 from tpuherd.sync.snapshot_git import IndexStamp, Listing
 from tpuherd.sync.upload_check import UploadRisk
 from tpuherd_host.agent.snapshots.blobs import BlobsInUse, BlobStore
@@ -73,7 +73,7 @@ class Archive:
         self.repositories = folder / "repositories"
         self.pins_folder = folder / "pins"
         for each in (self.rows_folder, self.seen_folder, self.repositories, self.pins_folder):
-            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_folder(each)
         self.blobs = BlobStore(folder / "blobs")
         self.last: dict[Path, StoredSnapshot] = {}  #: by tree, its last snapshot
         self.grounds: dict[Path, GitIndexTrust] = {}

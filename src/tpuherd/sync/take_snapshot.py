@@ -131,7 +131,7 @@ def make_snapshot(
 
 
 def load_snapshot(id: str, archive: Archive) -> Snapshot | None:
-    """A snapshot from the archive; None if it is no longer complete there."""
+    """A snapshot from the archive; None if it is not complete there, or not what it was."""
     rows = archive.load_rows(id)
     if rows is None:
         return None
@@ -140,7 +140,8 @@ def load_snapshot(id: str, archive: Archive) -> Snapshot | None:
         archive.blobs.reload_indexes()  # another process may have added it meanwhile
     if archive.blobs.missing_ids(ids):
         return None
-    return make_snapshot(archive.add(rows), id[:12], (), archive)
+    stored = archive.add(rows)
+    return make_snapshot(stored, id[:12], (), archive) if stored.id == id else None
 
 
 def resolve_root(path: Path) -> Path:

@@ -10,8 +10,6 @@ from tpuherd.views.printable import show_controls
 from tpuherd.views.text_width import cut_text
 from tpuherd.views.trouble_line import read_problem, trouble_line
 
-PROBLEMS_MAX = 3
-
 
 def summary_text(overview: Json, width: int, now: float) -> Text:
     """One line about everything."""
@@ -40,4 +38,4 @@ def problem_text(overview: Json, now: float) -> Text:
     """What affects all jobs, a line each."""
     lines = [trouble_line(read_problem(row), now) for row in overview["problems"]]
     lines += overview.get("notices", ())
-    return Text("\n".join(f"✗ {show_controls(line)}" for line in lines[:PROBLEMS_MAX]), "bold red")
+    return Text("\n".join(f"✗ {show_controls(line)}" for line in lines), "bold red")

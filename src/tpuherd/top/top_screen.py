@@ -26,7 +26,7 @@ TITLES = {"why": "why", "logs": "logs", "events": "events"}
 RunHerd = Callable[[Sequence[str]], Awaitable[str]]
 
 
-class TopScreen(App[None]):
+class TopScreen(App[int]):
     """Jobs, slots, hosts and chips, live; below them what is known of the chosen row."""
 
     CSS_PATH = "top.tcss"

@@ -1,6 +1,6 @@
 """`herd events` and `herd why` on a terminal: signs for what went wrong, and hanging indents."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tpuherd.model.slots_and_plan import HistoryEvent
@@ -8,6 +8,7 @@ from tpuherd.targets import fold_names
 from tpuherd.views.event_lines import event_line
 from tpuherd.views.finding_lines import cause_lines
 from tpuherd.views.format_text import wrap_text
+from tpuherd.views.job_pages import withheld_line
 from tpuherd.views.phase_signs import DONE, NO_SIGN, RESTING, WARNING, WORKING, WRONG, PhaseSign
 from tpuherd.views.printable import show_controls
 from tpuherd.views.text_width import cell_width, pad_text, paint_text
@@ -68,26 +69,10 @@ def event_screen(
     return wrap_text(line, width, min(cell_width(head) + 2, width // 3))
 
 
-def why_screen(
-    content: Mapping[str, Any],
-    recent: Sequence[tuple[str, HistoryEvent]],
-    *,
-    current: bool,
-    colour: bool,
-    width: int,
-) -> str:
-    """`herd why`: what each slot does or waits for, why it failed, and the latest events."""
-    lines = [
-        wrap_text(line, width) for line in reason_lines(content, current=current, colour=colour)
-    ]
-    if recent:
-        wide = max(len(when) for when, _ in recent)
-        lines.append("")
-        lines += [
-            event_screen(when.rjust(wide), event, colour=colour, width=width)
-            for when, event in recent
-        ]
-    return "\n".join(lines)
+def why_screen(content: Mapping[str, Any], *, current: bool, colour: bool, width: int) -> str:
+    """`herd why`: what each slot does or waits for, and the cause of a failure."""
+    lines = reason_lines(content, current=current, colour=colour)
+    return "\n".join(wrap_text(line, width) for line in lines)
 
 
 def reason_lines(content: Mapping[str, Any], *, current: bool, colour: bool) -> Iterator[str]:
@@ -102,6 +87,8 @@ def reason_lines(content: Mapping[str, Any], *, current: bool, colour: bool) -> 
         yield f"{paint_text(sign.sign, sign.tint, colour=colour)} {title}: {sentence}".lstrip()
         causes = {findings[name]["id"]: findings[name] for name in names if name in findings}
         yield from (f"    {line}" for cause in causes.values() for line in cause_lines(cause))
+    for row in content["withheld"]:
+        yield f"{paint_text(WARNING.sign, WARNING.tint, colour=colour)} {withheld_line(row)}"
     if not current:
         mark = paint_text(WARNING.sign, WARNING.tint, colour=colour)
         yield (

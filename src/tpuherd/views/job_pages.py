@@ -169,10 +169,10 @@ def attempt_lines(attempt: Json) -> Iterator[str]:
     if attempt["first_failing"]:
         code = "" if attempt["exit"] is None else f", exit {attempt['exit']}"
         yield f"       first failing host: {attempt['first_failing']}{code}"
-        for line in attempt["lines"][-LINES:]:
-            yield f"       | {line}"
     if attempt["finding"]:
         yield from (f"       {line}" for line in cause_lines(attempt["finding"]))
+    elif attempt["first_failing"]:
+        yield from (f"       | {line}" for line in attempt["lines"][-LINES:])
 
 
 def startup_text(row: Json) -> str:
@@ -223,8 +223,12 @@ def ordered_times(seconds: Mapping[str, float]) -> list[tuple[str, float, float 
             if time > LEAST_S]  # fmt: skip
 
 
-def why_text(content: Json, recent: Sequence[tuple[str, str]], *, current: bool) -> str:
-    """`herd why`: what each slot does or waits for, why it failed, and the latest events."""
+def withheld_line(row: Json) -> str:
+    return f"{row['receiver']} gets no messages: {row['why']}"
+
+
+def why_text(content: Json, *, current: bool) -> str:
+    """`herd why`: what each slot does or waits for, and the cause of a failure."""
     slots, findings = content["slots"], content["findings"]
     same: dict[str, list[str]] = {}
     for name, sentence in slots.items():
@@ -234,11 +238,9 @@ def why_text(content: Json, recent: Sequence[tuple[str, str]], *, current: bool)
         lines.append(f"{fold_names(names)}: {sentence}")
         causes = {findings[name]["id"]: findings[name] for name in names if name in findings}
         lines += [f"  {line}" for cause in causes.values() for line in cause_lines(cause)]
+    lines += [withheld_line(one) for one in content["withheld"]]
     if not current:
         lines.append(
             "No engine is running, so this may be out of date. Start one with `herd engine start`."
         )
-    if recent:
-        width = max(len(when) for when, _ in recent)
-        lines += ["", *(f"  {when.rjust(width)}  {what}" for when, what in recent)]
     return "\n".join(lines)

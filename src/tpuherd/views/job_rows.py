@@ -42,6 +42,7 @@ WORDS: Mapping[GoodputState, str] = {
     GoodputState.DETECT: "recovering",
     GoodputState.PROCESS_DOWN: "failing",
     GoodputState.HUNG: "failing",
+    GoodputState.UNKNOWN: "silent",
     GoodputState.IDLE: "idle",
     GoodputState.STOPPED: "stopped",
     GoodputState.DONE: "done",
@@ -99,8 +100,12 @@ def slot_phase(account: SlotAccount | None) -> str:
         return "waiting"
     if account.state is GoodputState.STOPPED and account.bids:
         return LEAVING
-    if account.state in AT_NODES and any(bid.unhealthy_at for bid in live_bids(account.bids)):
-        return "unhealthy"
+    if account.state in AT_NODES:
+        live = live_bids(account.bids)
+        if any(bid.unhealthy_at for bid in live):
+            return "unhealthy"
+        if any(bid.silent_at for bid in live):
+            return WORDS[GoodputState.UNKNOWN]
     return WORDS[account.state]
 
 
@@ -123,7 +128,7 @@ def job_row(scene: StoreView, job: str) -> Json:
         "phases": phases,
         "slots": len(wanted_slots(stored_job)) if stored_job else 0,
         "slices": int(stored_job.document.get("slices") or 1) if stored_job else 1,
-        "ready": sum(bid.ready_at is not None for bid in bids),
+        "ready": sum(bid.ready_at is not None and bid.silent_at is None for bid in bids),
         "idle": sum(bid.idle_at is not None for bid in bids),
         "type": sorted({bid.offer.type for bid in bids}),
         "zones": sorted({bid.offer.zone for bid in bids}),
@@ -234,6 +239,7 @@ def bid_stage(bid: BidRecord) -> tuple[str, float]:
             bid.unhealthy_at,
             f"unhealthy ({bid.unhealthy_state})" if bid.unhealthy_state else "unhealthy",
         ),
+        (bid.silent_at, "silent"),
         (bid.ready_at, "ready"),
         (bid.granted_at, "being created"),
     )

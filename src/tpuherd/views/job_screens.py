@@ -245,7 +245,7 @@ def sentence_lines(slots: Sequence[Json], *, colour: bool) -> Iterator[str]:
 
 
 def slot_advice(slot: Json) -> tuple[str, ...]:
-    """The cause of a failure and what mends it, while it matters."""
+    """The cause of a failure and how to fix it, while it matters."""
     if phase_sign(slot["phase"]) is not WRONG or not slot["attempts"]:
         return ()
     last = slot["attempts"][-1]

@@ -99,7 +99,7 @@ def begin_map(found: MapRows, facts: Mapping[str, Any]) -> None:
     """Begin anew, or let items that failed wait again."""
     found.exit = None
     if "again" in facts and found.digest == facts["items"]:
-        for number in facts["again"]:
+        for number in found.rows.keys() & facts["again"]:
             found.rows[number] = ItemRow(attempts=found.rows[number].attempts)
         return
     found.digest = facts["items"]

@@ -25,6 +25,7 @@ PHASE_SIGNS: Mapping[str, PhaseSign] = {
     "gave up": WRONG,
     "unhealthy": WRONG,
     "failed": WRONG,
+    "silent": WRONG,
     "recovering": WARNING,
     "queued": COMING,
     "waiting": COMING,

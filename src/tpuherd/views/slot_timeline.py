@@ -25,6 +25,7 @@ STATE_TITLES: Mapping[GoodputState, str] = {
     GoodputState.DETECT: "loss not noticed yet",
     GoodputState.PROCESS_DOWN: "failed",
     GoodputState.HUNG: "hung",
+    GoodputState.UNKNOWN: "silent",
     GoodputState.IDLE: "idle",
     GoodputState.STOPPED: "stopped",
     GoodputState.DONE: "done",

@@ -49,6 +49,7 @@ BAR_PARTS: Mapping[GoodputState, BarPart] = {
     GoodputState.DETECT: DOWN,
     GoodputState.PROCESS_DOWN: DOWN,
     GoodputState.HUNG: DOWN,
+    GoodputState.UNKNOWN: DOWN,
     GoodputState.IDLE: IDLE,
     GoodputState.STOPPED: OVER,
     GoodputState.DONE: OVER,

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tpuherd.model.trouble import CLOUD, ENGINE, LOGIN, NOTIFY, STORE, TroubleRecord
+from tpuherd.model.trouble import BACKUP, CLOUD, ENGINE, LOGIN, NOTIFY, STORE, TroubleRecord
 from tpuherd.views.format_text import format_span
 
 TITLES = {
     CLOUD: "the cloud",
     STORE: "the job store",
+    BACKUP: "the store's backup",
     ENGINE: "the engine",
     LOGIN: "your login",
     NOTIFY: "messages to you",

@@ -1,6 +1,8 @@
 """Decides who may use the page: whoever has the token, from a page of this server only.
 
-A browser gets the token once, in the address that `herd ui` prints, and then has it as a cookie.
+A browser gets the token once, in the address that `herd ui` prints, and then has a cookie: the
+session of this process, which ends with it. Browsers send cookies to all ports of a machine, so it
+counts from this user of the machine only, as far as the kernel tells who connects.
 A name that leads here by a foreign DNS entry, a script of another page and a frame are refused.
 """
 
@@ -29,6 +31,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+STRANGER = "tpuherd.stranger"  #: in a scope: whether another user of this machine has connected
 CACHING = "no-cache"  #: unless an answer says otherwise
 COMMAND = "herd ui"
 LOCKED = """<!doctype html>
@@ -50,6 +53,7 @@ class AccessRules:
     """Who may use the page."""
 
     token: str
+    session: str  #: of this process; the value of its cookie
     port: int
     names: frozenset[str] = LOOPBACK  #: by which a browser may call this server
     any_address: bool = False  #: also by any IP address: it listens on more than loopback
@@ -94,13 +98,13 @@ class AccessGuard:
         said = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if not said:
             return None
-        if not is_token(said[0], self._rules):
+        if not is_equal(said[0], self._rules.token):
             return HTMLResponse(LOCKED, status_code=401)
         # From another site's link, only a visit that begins here carries a strict cookie.
         foreign = headers.get("sec-fetch-site") == "cross-site"
         answer = HTMLResponse(ENTERING) if foreign else RedirectResponse("/", status_code=303)
         answer.set_cookie(
-            self._rules.cookie, self._rules.token, httponly=True, samesite="strict", path="/"
+            self._rules.cookie, self._rules.session, httponly=True, samesite="strict", path="/"
         )
         return answer
 
@@ -149,9 +153,10 @@ def refuse_without_token(
     """Refuse a request without the token, in the form that its sender reads."""
     bearer = headers.get("authorization", "")
     kind, _, said = bearer.partition(" ")
-    if kind.lower() == "bearer" and is_token(said.strip(), rules):
+    if kind.lower() == "bearer" and is_equal(said.strip(), rules.token):
         return None
-    if is_token(cookie_value(headers.get("cookie", ""), rules.cookie), rules):
+    session = cookie_value(headers.get("cookie", ""), rules.cookie)
+    if is_equal(session, rules.session) and not scope.get(STRANGER):
         return None
     if scope["path"] == "/":
         return HTMLResponse(LOCKED, status_code=401)
@@ -163,8 +168,8 @@ def cookie_value(header: str, name: str) -> str:
     return cookie_parser(header).get(name, "")
 
 
-def is_token(said: str, rules: AccessRules) -> bool:
-    return compare_digest(said.encode("utf-8", "replace"), rules.token.encode())
+def is_equal(said: str, secret: str) -> bool:
+    return compare_digest(said.encode("utf-8", "replace"), secret.encode())
 
 
 def refuse(status: int, sentence: str, *, hint: str = "") -> Response:

@@ -1,7 +1,7 @@
-"""The token of the page: one for each user of a machine, kept so that open pages outlive a restart.
+"""The token of the page: one for each user of a machine, kept so that its address stays valid.
 
-Whoever can read the file is this user. Delete it to make every address and cookie invalid: the next
-`herd ui` writes a new one.
+Whoever can read the file is this user. Delete it to make every address invalid: the next `herd ui`
+writes a new one. Cookies are of one process.
 """
 
 import os
@@ -10,7 +10,7 @@ import secrets
 from pathlib import Path
 
 from tpuherd.errors import NotAllowed
-from tpuherd.files import atomic_write, file_lock
+from tpuherd.files import atomic_write, file_lock, make_private_folder
 
 NAME = "ui-token"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -20,7 +20,7 @@ def kept_token(folder: Path) -> str:
     """Return the token in this folder; write a new one if there is none that others can't read."""
     file = folder / NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_folder(folder)
         with file_lock(folder / f"{NAME}.lock"):
             found = read_private_file(file)
             if TOKEN.fullmatch(found) is None:

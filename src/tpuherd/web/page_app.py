@@ -1,7 +1,7 @@
 """The routes of the page: static files, JSON of what there is, and streams of what changes."""
 
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,8 +27,6 @@ RETRY = b"retry: 1000\n\n"  #: how soon a browser comes back
 NUMBER_MAX = 2.0**53
 #: Not left to the machine's tables, because browsers run no script of another type.
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def create_page_app(services: PageServices) -> Starlette:

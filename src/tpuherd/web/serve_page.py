@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -13,7 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tpuherd.errors import InvalidInput
-from tpuherd.web.access_guard import LOOPBACK, AccessGuard, AccessRules
+from tpuherd.peer_uid import is_stranger
+from tpuherd.web.access_guard import LOOPBACK, STRANGER, AccessGuard, AccessRules
 from tpuherd.web.json_answers import StoreUnavailable
 from tpuherd.web.live_feed import LiveFeed
 from tpuherd.web.page_app import create_page_app
@@ -60,7 +62,13 @@ def access_rules(token: str, host: str, listener: socket.socket) -> AccessRules:
     is_open = not ipaddress.ip_address(address).is_loopback
     if is_open:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-    return AccessRules(token=token, port=port, names=frozenset(names), any_address=is_open)
+    return AccessRules(
+        token=token,
+        session=secrets.token_urlsafe(32),
+        port=port,
+        names=frozenset(names),
+        any_address=is_open,
+    )
 
 
 async def serve_page(
@@ -90,6 +98,8 @@ async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncItera
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("client") and scope.get("server"):
+            scope[STRANGER] = is_stranger(tuple(scope["client"]), tuple(scope["server"]))
         with suppress(asyncio.CancelledError):  # the server ends: the connection is cut
             await app(scope, receive, send)
 

@@ -1,10 +1,12 @@
 """Read from /proc which processes run and which task they belong to."""
 
+import ctypes
 import os
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 #: Variables that mark a process as ours: the agent's folder and the task.
 AGENT, MARK = "HERD_AGENT", "HERD_WORK"
+PR_SET_NAME = 15
 
 
 class Process(NamedTuple):
@@ -93,6 +95,25 @@ def task_processes(agent: str, work: str, leader: int, spare: Iterable[int]) -> 
     }
     found = with_descendants(seeds, among) - set(spare)
     return [among[pid] for pid in sorted(found) if not among[pid].gone]
+
+
+def rename_process(name: str) -> None:
+    """Show this name instead of Python's in the process table: `pkill python3` spares this process.
+
+    `killall` and `pkill` read the name, `pkill -f` the arguments, which the kernel reads from our
+    memory: from field 48 of /proc/self/stat to field 49.
+    """
+    shown = name.encode()
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, shown, 0, 0, 0)
+        with open("/proc/self/stat", "rb") as file:
+            words = file.read().rpartition(b")")[2].split()
+        start, end = int(words[45]), int(words[46])
+    except (OSError, AttributeError, IndexError):
+        return
+    if end - start > len(shown):
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, shown, len(shown))
 
 
 def command_line(pid: int) -> str:

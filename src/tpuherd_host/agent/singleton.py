@@ -4,7 +4,7 @@ import fcntl
 import os
 import select
 
-from tpuherd_host.agent import startup
+from tpuherd_host.agent import processes, startup
 from tpuherd_host.agent.attach import FOLDER, command_environment, connect_to_agent
 from tpuherd_host.agent.effects import process_supervisor
 from tpuherd_host.agent.event_loop import EventLoop
@@ -15,6 +15,7 @@ LEAVING_TRIES = 500
 
 def serve(version: str) -> int:
     """Run an agent until it ends; return at once if another one runs."""
+    processes.rename_process("herd-agent")
     home = os.path.expanduser("~")
     folder = os.path.join(home, FOLDER)
     os.makedirs(folder, 0o700, exist_ok=True)

@@ -21,8 +21,11 @@ from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import AgentState
 from tpuherd_host.agent.state_machine.task_lifecycle import adopt_previous, orphan_task
 
-#: `systemctl` asks the host's init. The shell lets it outlive the SIGTERM of the shutdown.
-ASK_INIT = ("sh", "-c", "trap '' TERM; exec systemctl is-system-running")
+#: `systemctl` asks the host's init: whether it shuts down, then what it does at the end of that.
+#: The shell lets it outlive the SIGTERM of the shutdown.
+QUESTION = """trap '' TERM
+[ "$(systemctl is-system-running)" = stopping ] && echo stopping && exec systemctl list-jobs"""
+ASK_INIT = ("sh", "-c", QUESTION)
 ASK_INIT_S = 5.0
 
 
@@ -38,6 +41,8 @@ def live(loop: EventLoop, supervisor: Tuple[socket.socket, int], ready: Callable
     ready()
     loop.run_loop()
     os.unlink(SOCKET)
+    if loop.leaving:  # nothing runs: the shutdown need not wait for the supervisor
+        os.kill(loop.supervisor_pid, signal.SIGKILL)
 
 
 def open_listener() -> socket.socket:
@@ -78,7 +83,8 @@ def adopt_tasks(loop: EventLoop) -> None:
 def start_background(loop: EventLoop) -> None:
     """Start the watchers of the metadata server, and handle signals.
 
-    A SIGTERM may be a user's `pkill python3`: it counts only while the host shuts down.
+    A SIGTERM may be anybody's `kill`: it counts only while the host shuts down, as an agent that
+    starts in that time finds out by itself.
     """
 
     where = server_address(loop.paths.environment)
@@ -86,25 +92,28 @@ def start_background(loop: EventLoop) -> None:
     def tell(key: str, value: str) -> None:
         loop.post_event(messages.HostNotice(key, value))
 
-    def report_shutdown() -> None:
-        if is_shutting_down(loop.paths.environment):
-            tell("shutdown", "TERM")
+    def report_shutdown(leaves: bool) -> None:
+        how = ask_shutdown(loop.paths.environment)
+        if how:
+            tell("shutdown", how)
             preemption_notice.report_current("preempted", where, tell)
-            loop.start_leaving()
+            if leaves:
+                loop.start_leaving()
 
     def on_terminate(*_: Any) -> None:
-        _thread.start_new_thread(report_shutdown, ())
+        _thread.start_new_thread(report_shutdown, (True,))
 
     for number in (signal.SIGPIPE, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, on_terminate)
     _thread.stack_size(256 << 10)
     preemption_notice.start_watchers(where, tell)
+    _thread.start_new_thread(report_shutdown, (False,))
     listen_for_reports(loop)
 
 
-def is_shutting_down(environment: Mapping[str, str]) -> bool:
-    """Whether the host's init says that it is going down; without an answer it is not."""
+def ask_shutdown(environment: Mapping[str, str]) -> str:
+    """Return how the host's init says that it goes down: TERM, REBOOT; without an answer ""."""
     try:
         told = subprocess.run(
             ASK_INIT,
@@ -115,8 +124,10 @@ def is_shutting_down(environment: Mapping[str, str]) -> bool:
             timeout=ASK_INIT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return told.stdout.strip() == b"stopping"
+        return ""
+    if not told.stdout.startswith(b"stopping"):
+        return ""
+    return "REBOOT" if b"reboot.target" in told.stdout else "TERM"
 
 
 def make_hello(version: str, home: str, boot: str) -> Dict[str, Any]:

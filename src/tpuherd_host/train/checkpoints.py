@@ -11,12 +11,14 @@ from tpuherd_host.train import checkpoint_commit as commits
 from tpuherd_host.train import process_env
 from tpuherd_host.train.checkpoint_commit import (
     EMPTY,
+    Beginning,
     Commit,
     DamagedCheckpoint,
     ModelMismatch,
     step_folder,
 )
 from tpuherd_host.train.fetched_copy import find_copy, remove_copy
+from tpuherd_host.train.join_pod import FAILED, exit_now
 from tpuherd_host.train.lazy_import import MissingPackage, is_installed
 from tpuherd_host.train.native_format import NativeFormat, load_tree
 from tpuherd_host.train.orbax_format import OrbaxFormat
@@ -68,14 +70,18 @@ class Checkpoints:
         *,
         keep: int | Retention = 2,
         form: str = "",
+        run: str = "",
+        launched: int = 0,
     ) -> None:
+        self.run = run
+        self.launched = launched  #: when this attempt was, in ms; 0: not by an engine
         self.circle = circle or ProcessGroup()
         self.place: Place = place(location)
         self.retention = Retention(newest=max(1, keep)) if isinstance(keep, int) else keep
         self.form = check_format(form or OWN, location)
         self.forms: Mapping[str, CheckpointFormat] = {
             ORBAX: OrbaxFormat(self.place, self.circle),
-            OWN: NativeFormat(self.place, self.circle),
+            OWN: NativeFormat(self.place, self.circle, launched),
         }
         self.newest = 0  #: of the whole ones, as far as this process knows
         self.took_s = 0.0
@@ -85,6 +91,8 @@ class Checkpoints:
         self.commits: dict[int, Commit] = {}  #: of complete steps, as far as process 0 read them
         self.marks: Mapping[str, int] = {}  #: the best step and the newest milestone
         self.skipped: set[int] = set()  #: damaged: removed once there is a newer whole one
+        self.beginnings: list[Beginning] = []  #: of attempts, when this one began
+        self.left_behind: set[int] = set()  #: saved after a successor began: removed likewise
         self.busy: threading.Thread | None = None
         self.trouble: Exception | None = None
 
@@ -149,9 +157,18 @@ class Checkpoints:
         `partial` loads the arrays that both have, and logs each that only one of them has.
         """
         try:
-            return self._load_newest(like, partial=partial)
+            found = self._load_newest(like, partial=partial)
         finally:
             remove_copy(self.place)
+        if self.launched and self.circle.index == 0:
+            start = found.commit.step if found else 0
+            mine = Beginning(launched=self.launched, run=self.run, start=start)
+            self.beginnings.append(mine)
+            try:
+                commits.write_beginning(self.place, mine)
+            except OSError as trouble:
+                process_env.log_message(f"that this attempt begins could not be saved: {trouble}")
+        return found
 
     def _load_newest(self, like: Any, *, partial: bool) -> LoadedCheckpoint | None:
         leads = self.circle.index == 0
@@ -183,7 +200,7 @@ class Checkpoints:
         """Return what loading gives here: the tree, the damage, the mismatch, or a failure that
         says nothing about the checkpoint."""
         try:
-            whole = self.place.read(step_folder(step) + commits.NAME)
+            whole = commits.read_whole(self.place, step)
             commit = commits.parse_commit(whole)
             shapes = commits.array_shapes(like)
             other = commits.find_difference(commit.leaves, shapes, partial=partial)
@@ -231,10 +248,28 @@ class Checkpoints:
                 f"skipped the checkpoint of step {step}: its save was cut short"
             )
             self.place.remove(step_folder(step))
+        self._end_if_succeeded()
+        self.beginnings = commits.read_beginnings(self.place)
+        first = min((one.start for one in self.beginnings), default=max(whole, default=0))
+        self._read_commits({step for step in whole if step > first})
+        for step in sorted(self.left_behind):
+            process_env.log_message(
+                f"ignored the checkpoint of step {step}: its attempt saved it after the next one"
+                " had begun"
+            )
         if self.retention.best or self.retention.milestones:
             self._read_commits(whole)
             self._find_marks()
-        return sorted(whole, reverse=True)
+        return sorted(whole - self.left_behind, reverse=True)
+
+    def _end_if_succeeded(self) -> None:
+        """End this process if a later attempt has begun: this one was frozen, and taken for dead.
+
+        At once, so that nothing more is written to the place that the later one uses.
+        """
+        if self.launched and commits.has_successor(self.place, self.run, self.launched):
+            process_env.log_error("a later attempt of this run has begun, so this one ends")
+            exit_now(FAILED)
 
     def is_among_best(self, step: int, value: float) -> bool:
         """Whether a step with this value of the metric would be one of the best. For process 0."""
@@ -248,8 +283,10 @@ class Checkpoints:
 
     def _commit_step(self, commit: Commit) -> None:
         """Mark a step as complete."""
+        self._end_if_succeeded()
         self.place.write(step_folder(commit.step) + commits.NAME, [commit.to_json_bytes()])
         self.skipped.discard(commit.step)
+        self.left_behind.discard(commit.step)
         self.commits[commit.step] = commit
 
     def _remove_old_steps(self) -> None:
@@ -259,7 +296,7 @@ class Checkpoints:
             self._read_commits(whole)
             good = [commit for step, commit in self.commits.items() if step not in self.skipped]
             kept = self.retention.retained_steps(good)
-            for step in {*self.commits, *(self.skipped & whole)} - kept:
+            for step in {*self.commits, *((self.skipped | self.left_behind) & whole)} - kept:
                 # First what makes it complete: a rest of it is never taken for a checkpoint.
                 self.place.remove(step_folder(step) + commits.NAME)
                 self.place.remove(step_folder(step))
@@ -275,8 +312,11 @@ class Checkpoints:
             self.commits.pop(step, None)
         for step in sorted(whole - self.commits.keys()):
             try:
-                text = self.place.read(step_folder(step) + commits.NAME)
-                self.commits[step] = commits.parse_commit(text)
+                commit = commits.parse_commit(commits.read_whole(self.place, step))
+                if commits.is_left_behind(commit, self.beginnings):
+                    self.left_behind.add(step)
+                else:
+                    self.commits[step] = commit
             except (DamagedCheckpoint, FileNotFoundError):
                 continue
 

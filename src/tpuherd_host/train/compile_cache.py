@@ -88,7 +88,7 @@ class ProgramCache:
 
     def _fetch_missing(self, facts: Mapping[str, FileFacts]) -> None:
         assert self.folder is not None
-        fetch_programs(self.place, self.folder, facts)
+        fetch_programs(self.place, self.folder, facts, self.room)
         self.known |= program_names(facts)
 
 
@@ -96,12 +96,15 @@ def program_names(facts: Mapping[str, FileFacts]) -> set[str]:
     """Return the programs among these files: names without a folder."""
     found = {name.removeprefix(BEGINNING) for name in facts}
     return {
-        name for name in found if name.endswith(END) and name[0] not in "./" and "/" not in name
+        name
+        for name in found
+        if name.endswith(END) and name[0] not in "./" and "/" not in name and len(name) < 200
     }
 
 
-def fetch_programs(place: Place, folder: Path, facts: Mapping[str, FileFacts]) -> int:
-    """Fetch the programs that a folder lacks; return how many."""
+def fetch_programs(place: Place, folder: Path, facts: Mapping[str, FileFacts], room: int) -> int:
+    """Fetch the newest programs that fit and that a folder lacks; return how many."""
+    facts = {name: facts[name] for name in facts.keys() - outdated_files(facts, room)}
     here = Folder(str(folder))
 
     def fetch_one(name: str) -> int:

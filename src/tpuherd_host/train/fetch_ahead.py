@@ -21,6 +21,7 @@ from tpuherd_host.train.checkpoint_commit import (
     Commit,
     DamagedCheckpoint,
     parse_commit,
+    read_whole,
     split_steps,
     step_folder,
 )
@@ -31,7 +32,6 @@ from tpuherd_host.train.compile_cache import (
     MENDED,
     ROOM,
     fetch_programs,
-    outdated_files,
 )
 from tpuherd_host.train.fetched_copy import COPIES, copy_folder
 from tpuherd_host.train.storage import Place, above_run, of_run, place
@@ -72,10 +72,7 @@ def fetch_missing_programs(shared: Place, environ: Mapping[str, str], room: int)
     """Fetch the newest programs that others compiled; return how many."""
     folder = Path(environ.get("JAX_COMPILATION_CACHE_DIR") or FOLDER).expanduser()
     is_new = not folder.exists()
-    facts = shared.file_facts(BEGINNING)
-    for name in outdated_files(facts, room):
-        del facts[name]
-    fetched = fetch_programs(shared, folder, facts)
+    fetched = fetch_programs(shared, folder, shared.file_facts(BEGINNING), room)
     if is_new and fetched:
         (folder / MENDED).touch()  # none of them was written by a JAX that crashed
     return fetched
@@ -88,7 +85,7 @@ def fetch_checkpoint(run_place: Place, agent_folder: Path, process: int) -> dict
     if not steps:
         shutil.rmtree(copies, ignore_errors=True)
         return {}
-    text = run_place.read(step_folder(max(steps)) + NAME)
+    text = read_whole(run_place, max(steps))
     commit = parse_commit(text)
     parts = choose_parts(commit, process, free_room(agent_folder))
     folder = copy_folder(agent_folder, run_place.location)
@@ -110,7 +107,8 @@ def choose_parts(commit: Commit, process: int, room: int) -> dict[str, int]:
     and the first one's, which has what all processes hold. Only what fits."""
     folder, chosen = step_folder(commit.step), {}
     for number in dict.fromkeys((process, 0)):
-        name = f"{folder}part-{number}"
+        names = f"{folder}part-{number}", f"{folder}part-{number}-{commit.launched}"
+        name = next((one for one in names if one in commit.parts), names[0])
         size = commit.parts.get(name) if commit.form == OWN else None
         if isinstance(size, int) and 0 < size <= room:
             chosen[name] = size

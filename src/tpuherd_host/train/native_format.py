@@ -17,9 +17,11 @@ WRITE_S = 600.0
 class NativeFormat:
     """The default format of checkpoints, which needs only NumPy."""
 
-    def __init__(self, place: Place, circle: ProcessGroup) -> None:
+    def __init__(self, place: Place, circle: ProcessGroup, launched: int = 0) -> None:
         self.place = place
         self.circle = circle
+        #: In the names of parts, so that two attempts at one step never mix theirs.
+        self.ending = f"-{launched}" if launched else ""
 
     def start_save(self, step: int, tree: Any) -> Any:
         """Copy off the devices what this process writes."""
@@ -30,7 +32,7 @@ class NativeFormat:
         content, others = begun
         summary = ""
         if self.circle.index in others:
-            name = f"{step_folder(step)}part-{self.circle.index}"
+            name = f"{step_folder(step)}part-{self.circle.index}{self.ending}"
             pieces = encode_part(content)
             self.place.write(name, pieces)
             summary = json.dumps([name, sum(len(one) for one in pieces)])
@@ -86,6 +88,7 @@ def writer_processes(tree: Any) -> set[int]:
 
 
 def read_leaf(reader: PartReader, name: str, like: Any) -> Any:
+    reader.require_shape(name, numpy.shape(jax.random.key_data(like) if is_key(like) else like))
     if is_key(like):
         content = read_array(reader, name, jax.random.key_data(like))
         return jax.random.wrap_key_data(content, impl=jax.random.key_impl(like))

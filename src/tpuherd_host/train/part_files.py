@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
 
 from tpuherd_host.train.checkpoint_commit import DamagedCheckpoint
@@ -100,6 +101,11 @@ class PartReader:
             raise DamagedCheckpoint(f"{leaf} is missing from all parts")
         return entries[0][2]
 
+    def require_shape(self, leaf: str, shape: Sequence[int]) -> None:
+        """Raise DamagedCheckpoint if the parts have an array of another shape."""
+        if any(entry.whole != tuple(shape) for _, _, entry in self.at.get(leaf, ())):
+            raise DamagedCheckpoint(f"{leaf} has another shape in a part")
+
     def read_slice(self, leaf: str, index: Sequence[slice]) -> Any:
         """Assemble a slice of an array from all entries that it touches."""
         first = self.find_entry(leaf)
@@ -132,7 +138,8 @@ class PartReader:
             return LENGTH.size + length, [parse_entry(row) for row in rows]
         except FileNotFoundError:
             raise DamagedCheckpoint(f"{name} is missing") from None
-        except (ValueError, TypeError, KeyError, struct.error) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, SyntaxError,
+                struct.error) as error:  # fmt: skip
             raise DamagedCheckpoint(f"{name} can't be read: {error}") from error
 
     def _read_entry(self, name: str, offset: int, entry: SliceEntry) -> Any:
@@ -151,6 +158,15 @@ class PartReader:
 
 
 def parse_entry(row: Mapping[str, Any]) -> SliceEntry:
-    """Parse a row of the table; TypeError or KeyError if it is invalid."""
+    """Parse a row of the table; an error if it is invalid, as whoever writes it may lie."""
     boxes = {name: tuple(row[name]) for name in ("whole", "start", "shape")}
-    return SliceEntry(**{**row, **boxes})
+    entry = SliceEntry(**{**row, **boxes})
+    numbers = (*entry.whole, *entry.start, *entry.shape, entry.first, entry.length, entry.crc)
+    counts = all(isinstance(number, int) and number >= 0 for number in numbers)
+    if not (counts and isinstance(entry.leaf, str) and isinstance(entry.dtype, str)):
+        raise ValueError("a slice has values that no slice has")
+    dtype = numpy_type(entry.dtype)
+    size = prod(entry.shape) * dtype.itemsize
+    if dtype.hasobject or size != entry.length or len({*map(len, boxes.values())}) > 1:
+        raise ValueError(f"a slice of {entry.leaf} has another size than its type and shape")
+    return entry

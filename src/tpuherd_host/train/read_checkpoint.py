@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tpuherd_host.train import checkpoint_commit as commits
-from tpuherd_host.train.checkpoint_commit import Commit, DamagedCheckpoint, step_folder
+from tpuherd_host.train.checkpoint_commit import Beginning, Commit, DamagedCheckpoint, step_folder
 from tpuherd_host.train.lazy_import import numpy
 from tpuherd_host.train.part_files import BFLOAT16, PartReader
 from tpuherd_host.train.retention import Retention
@@ -55,6 +55,8 @@ def read_checkpoint(
             f"{', '.join(sorted(commit.leaves)[:8])}{', …' if len(commit.leaves) > 8 else ''}"
         )
     reader = PartReader(where, sorted(commit.parts))
+    for name in (name for name, kind in commit.types.items() if not kind.startswith("key")):
+        reader.require_shape(name, commit.leaves.get(name, ()))
     return {
         name: read_array(reader, name) for name in commit.leaves if not leaves or name in leaves
     }
@@ -84,7 +86,18 @@ def find_commit(location: str, step: int | str | None = None) -> Commit:
 
 
 def list_steps(where: Place) -> list[int]:
-    return sorted(commits.split_steps(where.names("step-"))[0])
+    """Return the steps of the run's line: what a frozen attempt saved when it thawed is not."""
+    whole, _ = commits.split_steps(where.names("step-"))
+    beginnings = commits.read_beginnings(where)
+    late = {step for step in whole if any(step > one.start for one in beginnings)}
+    return sorted(whole - {step for step in late if is_left_behind(where, step, beginnings)})
+
+
+def is_left_behind(where: Place, step: int, beginnings: Collection[Beginning]) -> bool:
+    try:
+        return commits.is_left_behind(read_commit(where, step), beginnings)
+    except (DamagedCheckpoint, FileNotFoundError):
+        return False
 
 
 def suggest_run(where: Place) -> str:
@@ -105,7 +118,7 @@ def best_steps(every: Collection[Commit]) -> list[int]:
 
 
 def read_commit(where: Place, step: int) -> Commit:
-    return commits.parse_commit(where.read(step_folder(step) + commits.NAME))
+    return commits.parse_commit(commits.read_whole(where, step))
 
 
 def read_array(reader: PartReader, name: str) -> Any:

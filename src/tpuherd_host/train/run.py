@@ -76,7 +76,11 @@ class Run:
         self.checkpoints: Checkpoints | None = None
         self._programs: ProgramCache | None = None
         if location and not self.pod.is_child:
-            self.checkpoints = Checkpoints(location, self.pod.circle, keep=keep, form=form)
+            launched = environ.get("HERD_LAUNCHED", "")
+            self.checkpoints = Checkpoints(
+                location, self.pod.circle, keep=keep, form=form, run=self.id,
+                launched=int(launched) if launched.isdecimal() else 0,
+            )  # fmt: skip
             shared = location if checkpoints else above_run(location, self.id)
             self._programs = ProgramCache(place(shared), cache_folder())
             self._programs.fetch()
@@ -274,6 +278,7 @@ class Run:
             step=kept.step,
             run=self.id,
             attempt=self.attempt,
+            launched=checkpoints.launched,
             made=process_env.wall_time(),
             trained_s=round(self._earlier_s + self._trained_s, 3),
             losses=self._losses,

@@ -5,7 +5,6 @@ step where it stopped. Every host has the same number of steps, so none waits fo
 of an epoch.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -85,13 +84,6 @@ class Split:
 
     def sample_weight(self, place: int) -> int:
         return 0 if place >= self.samples and self.tail == "pad" else 1
-
-    def iterate_steps(
-        self, step: int, until: int, *, worker: int = 0, workers: int = 1
-    ) -> Iterator[tuple[int, list[Sample]]]:
-        """Yield steps of a range; several workers take turns with whole batches."""
-        for at in range(step + worker, until, workers):
-            yield at, self.at(at)
 
 
 def check_split(split: Split) -> None:

@@ -44,10 +44,12 @@ def main(words: Sequence[str]) -> int:
             every = list_checkpoints(plain[0]) or [find_commit(plain[0])]
             shown = [asdict(one) | {"bytes": total_bytes(one)} for one in every]
             text = describe_checkpoints(every)
-    except (NoCheckpoint, DamagedCheckpoint, OSError) as error:
+    except (NoCheckpoint, DamagedCheckpoint, OSError, OverflowError, RecursionError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(f"{json.dumps(shown, indent=2) if '--json' in words else text}\n")
+    text = json.dumps(shown, indent=2) if "--json" in words else text
+    sys.stdout.write("".join(one if one.isprintable() or one == "\n" else "?" for one in text))
+    sys.stdout.write("\n")
     return 0
 
 
@@ -90,7 +92,7 @@ def array_bytes(kind: str, shape: Iterable[int]) -> int | None:
     """Return how many bytes an array takes, or None if its type is unknown here."""
     try:
         each = KEY_BYTES.get(kind) or int(numpy_type(kind).itemsize)
-    except TypeError:
+    except (TypeError, ValueError, AttributeError, SyntaxError):
         return None
     return prod(shape) * each
 

@@ -181,7 +181,10 @@ def tar_entries(path: Path) -> Iterator[tuple[str, int, int]]:
             if kind in SPECIAL or head[124] & 0x80:
                 yield from entries_by_library(path, at)
                 return
-            length = int(head[124:136].strip(b" \0") or b"0", 8)
+            digits = head[124:136].strip(b" \0") or b"0"
+            if digits.strip(b"01234567"):  # a negative length would lead back
+                raise InvalidSetup(f"{path} is damaged: a file in it has no valid length")
+            length = int(digits, 8)
             if kind in PLAIN:
                 name = head[:100].rstrip(b"\0")
                 if head[257:262] == b"ustar" and head[345] and head[263:265] == b"00":

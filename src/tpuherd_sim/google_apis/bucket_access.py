@@ -1,11 +1,13 @@
 """Who may do what with a bucket: its IAM policy, and whose request it is."""
 
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
 
 from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.project_roles import read_role
 from tpuherd_sim.google_apis.service_accounts import default_account, known_account
 from tpuherd_sim.google_apis.storage_roles import ALL_PERMISSIONS, ROLES, permitted
 from tpuherd_sim.model.compute_state import Bucket
@@ -16,14 +18,24 @@ from tpuherd_sim.tpu.router import Route
 
 #: Added to requests of hosts by the world itself: the host's key. No client can send it.
 HOST_HEADER = "x-sim-host"
-MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
-           "projectViewer")  # fmt: skip
 PUBLIC = ("allUsers", "allAuthenticatedUsers")
+MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
+           "projectViewer", *PUBLIC)  # fmt: skip
 
 
 def storage_error(http: int, message: str) -> ApiError:
     """Return an error of the Storage API, which has no status field."""
     return ApiError(http, "", message)
+
+
+def unserved_error(what: str) -> ApiError:
+    """Return the error for what this world would have to ignore."""
+    return storage_error(400, f"{what} is not supported by the simulated world; omit it.")
+
+
+def bytes_etag(number: int) -> str:
+    """Return a number as Google's etags are: base64, which clients decode and encode again."""
+    return b64encode(number.to_bytes(8, "big")).decode()
 
 
 def default_bindings(project: str) -> dict[str, tuple[str, ...]]:
@@ -82,14 +94,19 @@ def check_permission(world: World, bucket: Bucket, request: Request, permission:
     )
 
 
-def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
-    """Return the bucket of the path if the caller has the permission."""
-    bucket = world.services.buckets.get(call.path["bucket"])
+def named_bucket(world: World, request: Request, name: str, permission: str) -> Bucket:
+    """Return a bucket if the caller has the permission."""
+    bucket = world.services.buckets.get(name)
     if bucket is None:
         raise storage_error(404, "The specified bucket does not exist.")
     if permission:
-        check_permission(world, bucket, call.request, permission)
+        check_permission(world, bucket, request, permission)
     return bucket
+
+
+def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
+    """Return the bucket of the path if the caller has the permission."""
+    return named_bucket(world, call.request, call.path["bucket"], permission)
 
 
 # -- the policy -----------------------------------------------------------------------------------
@@ -110,7 +127,7 @@ def policy_json(bucket: Bucket) -> Json:
 
 def policy_etag(bucket: Bucket) -> str:
     """Return the version of the policy, which a writer must send back."""
-    return f"CA{bucket.policy_version}="
+    return bytes_etag(bucket.policy_version)
 
 
 def get_policy(world: World, call: ApiCall, now: float) -> Json:
@@ -134,27 +151,25 @@ def with_policy(bucket: Bucket, bindings: Mapping[str, tuple[str, ...]]) -> Buck
 
 def read_bindings(world: World, sent: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
-    for one in sent if isinstance(sent, list) else [None]:
-        role = one.get("role") if isinstance(one, dict) else None
-        members = one.get("members", []) if isinstance(one, dict) else None
-        if not isinstance(role, str) or role not in ROLES:
-            raise storage_error(400, f"Role {role} is not supported for this resource.")
+    bindings: list[Any] = sent if isinstance(sent, list) else [None]
+    for one in bindings:
+        role = read_role(one, ROLES)
+        members = one.get("members", [])
         if not isinstance(members, list) or not all(isinstance(who, str) for who in members):
             raise storage_error(400, "Invalid argument: members must be a list of names.")
         for member in members:
-            check_member(world, member)
+            check_member(world, member, MEMBERS)
         found[role] = tuple(dict.fromkeys((*found.get(role, ()), *members)))
     return {role: members for role, members in found.items() if members}
 
 
-def check_member(world: World, member: str) -> None:
-    kind, _, name = member.partition(":")
-    if member in PUBLIC:
-        return
-    if kind not in MEMBERS or not name:
-        raise storage_error(400, f"Invalid argument: unknown member {member}.")
+def check_member(world: World, member: object, kinds: Collection[str]) -> None:
+    kind, _, name = str(member).partition(":")
+    if not isinstance(member, str) or kind not in kinds or (kind in PUBLIC) == bool(name):
+        text = f"Invalid argument: The member {member} is of an unknown type."
+        raise ApiError(400, "INVALID_ARGUMENT", text)
     if kind == "serviceAccount" and not known_account(world, name):
-        raise storage_error(400, f"Service account {name} does not exist.")
+        raise ApiError(400, "INVALID_ARGUMENT", f"Service account {name} does not exist.")
 
 
 def test_permissions(world: World, call: ApiCall, now: float) -> Json:
@@ -169,14 +184,7 @@ def test_permissions(world: World, call: ApiCall, now: float) -> Json:
     return {**answer, "permissions": found} if found else answer
 
 
-def check_access(world: World, call: ApiCall, now: float) -> Json:
-    """Answer the world's own question whether a host may do this; refuse in Google's words."""
-    find_bucket(world, call, call.path["permission"])
-    return {}
-
-
 ROUTES = (
-    Route("GET", "/sim/v1/buckets/{bucket}/permissions/{permission}", check_access),
     Route("GET", "/storage/v1/b/{bucket}/iam", get_policy),
     Route("PUT", "/storage/v1/b/{bucket}/iam", set_policy),
     Route("GET", "/storage/v1/b/{bucket}/iam/testPermissions", test_permissions),

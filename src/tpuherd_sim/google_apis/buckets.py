@@ -1,26 +1,36 @@
 """Cloud Storage's buckets: their metadata, not their objects."""
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tpuherd.catalogue import bucket_locations, regions
 from tpuherd_sim.google_apis import bucket_access
-from tpuherd_sim.google_apis.bucket_access import find_bucket, storage_error
+from tpuherd_sim.google_apis.bucket_access import find_bucket, storage_error, unserved_error
 from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.objects import (
+    UNMET,
+    drop_bucket_objects,
+    encode_varint,
+    read_params,
+)
 from tpuherd_sim.google_apis.pagination import paginate_items
+from tpuherd_sim.google_apis.storage_roles import CLASSES
 from tpuherd_sim.model.compute_state import Bucket, format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-CLASSES = frozenset(
-    {
-        "STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE",
-        "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY",
-    }
+#: What this world would have to ignore.
+UNSERVED = (
+    "acl", "autoclass", "billing", "cors", "defaultEventBasedHold", "defaultObjectAcl",
+    "encryption", "hierarchicalNamespace", "ipFilter", "lifecycle", "logging", "objectRetention",
+    "retentionPolicy", "website",
 )  # fmt: skip
+SOFT_S = (7 * 86400, 90 * 86400)
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 
 
 def bucket_json(world: World, bucket: Bucket) -> Json:
@@ -30,11 +40,11 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
         "selfLink": f"https://www.googleapis.com/storage/v1/b/{bucket.name}",
         "name": bucket.name,
         "projectNumber": str(world.settings.project_number),
-        "metageneration": "1",
+        "metageneration": str(bucket.metageneration),
         "location": bucket.location,
         "locationType": bucket.kind,
         "storageClass": bucket.storage_class,
-        "etag": "CAE=",
+        "etag": b64encode(b"\x08" + encode_varint(bucket.metageneration)).decode(),
         "timeCreated": format_compute_time(bucket.created),
         "updated": format_compute_time(bucket.created),
         "iamConfiguration": {
@@ -42,7 +52,13 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
             "uniformBucketLevelAccess": {"enabled": bucket.uniform},
             "publicAccessPrevention": bucket.public_access,
         },
+        "softDeletePolicy": {
+            "retentionDurationSeconds": str(bucket.soft_delete_s),
+            "effectiveTime": format_compute_time(bucket.created),
+        },
     }
+    if bucket.versioned:
+        answer["versioning"] = {"enabled": True}
     if bucket.kind != "region":
         answer["rpo"] = "DEFAULT"
     if bucket.regions:
@@ -89,25 +105,65 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
             "The requested bucket name is not available. The bucket namespace is shared by all "
             "users of the system. Please select a different name and try again.",
         )
-    storage_class = body.get("storageClass") or "STANDARD"
-    if storage_class not in CLASSES:
-        raise storage_error(400, f"Invalid storage class: '{storage_class}'")
     location, kind, placed = bucket_placement(body)
-    uniform, public_access = access_settings(body)
     bucket = Bucket(
         name=name,
         project=project,
         location=location,
         kind=kind,
         regions=placed,
-        storage_class=storage_class,
         created=now,
-        labels=bucket_labels(body),
-        uniform=uniform,
-        public_access=public_access,
+        **{"storage_class": "STANDARD", **read_settings(body)},
     )
     world.services.buckets[name] = bucket
     return bucket_json(world, bucket)
+
+
+def patch_bucket(world: World, call: ApiCall, now: float) -> Json:
+    """Change a bucket's labels, class, access, versions or soft deletion; the rest stays."""
+    query = read_params(call, "ifMetagenerationMatch", "ifMetagenerationNotMatch")
+    bucket = find_bucket(world, call, "storage.buckets.update")
+    match, other = query.get("ifMetagenerationMatch"), query.get("ifMetagenerationNotMatch")
+    number = str(bucket.metageneration)
+    if (match or number) != number or other == number:
+        raise storage_error(412, UNMET)
+    changes = read_settings(call.body, bucket)
+    changed = replace(bucket, **changes, metageneration=bucket.metageneration + 1)
+    world.services.buckets[bucket.name] = changed
+    return bucket_json(world, changed)
+
+
+def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
+    """Return the fields of a bucket that its writer sets; refuse what would be ignored."""
+    for name in UNSERVED:
+        if body.get(name) not in (None, False, [], {}, {"enabled": False}):
+            raise unserved_error(f"The field {name}")
+    found: dict[str, Any] = {}
+    if body.get("storageClass"):
+        found["storage_class"] = str(body["storageClass"])
+        if found["storage_class"] not in CLASSES:
+            raise storage_error(400, f"Invalid storage class: '{found['storage_class']}'")
+    if "labels" in body:
+        given = body["labels"] or {}
+        if not isinstance(given, dict):
+            raise storage_error(400, "Invalid labels: both names and values must be text.")
+        given = {**(before.labels if before else {}), **given}
+        left = {key: text for key, text in given.items() if text is not None}
+        found["labels"] = bucket_labels(left)
+    if "iamConfiguration" in body:
+        found["uniform"], found["public_access"] = access_settings(body, before)
+    versioning, policy = body.get("versioning") or {}, body.get("softDeletePolicy") or {}
+    if not isinstance(versioning, dict) or not isinstance(policy, dict):
+        raise storage_error(400, "Invalid argument: versioning or softDeletePolicy.")
+    if "enabled" in versioning:
+        found["versioned"] = versioning["enabled"] is True
+    seconds = str(policy.get("retentionDurationSeconds", ""))
+    if seconds not in ("", "0") and not (
+        re.fullmatch("[0-9]{1,9}", seconds) and SOFT_S[0] <= int(seconds) <= SOFT_S[1]
+    ):
+        text = "Invalid argument: retentionDurationSeconds must be 0, or between 7 and 90 days."
+        raise storage_error(400, text)
+    return found | ({"soft_delete_s": int(seconds)} if seconds else {})
 
 
 def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
@@ -145,14 +201,13 @@ def dual_region_pair(location: str, custom: Any) -> tuple[str, ...]:
     return tuple(name.upper() for name in chosen)
 
 
-def bucket_labels(body: Json) -> Mapping[str, str]:
-    given = body.get("labels") or {}
-    if not isinstance(given, dict) or not all(isinstance(one, str) for one in given.values()):
+def bucket_labels(given: Mapping[str, Any]) -> Mapping[str, str]:
+    if not all(isinstance(one, str) for one in given.values()):
         raise storage_error(400, "Invalid labels: both names and values must be text.")
     return given
 
 
-def access_settings(body: Json) -> tuple[bool, str]:
+def access_settings(body: Json, before: Bucket | None) -> tuple[bool, str]:
     """Return whether access is uniform (the default here), and whether public access is
     prevented.
     """
@@ -160,10 +215,11 @@ def access_settings(body: Json) -> tuple[bool, str]:
     uniform = given.get("uniformBucketLevelAccess") or {} if isinstance(given, dict) else None
     if not isinstance(uniform, dict) or not isinstance(uniform.get("enabled", True), bool):
         raise storage_error(400, "Invalid argument: iamConfiguration.")
-    public_access = given.get("publicAccessPrevention", "inherited")
+    usual = (before.uniform, before.public_access) if before else (True, "inherited")
+    public_access = given.get("publicAccessPrevention", usual[1])
     if public_access not in ("inherited", "enforced"):
         raise storage_error(400, "Invalid argument: publicAccessPrevention.")
-    return uniform.get("enabled", True), public_access
+    return uniform.get("enabled", usual[0]), public_access
 
 
 def check_own_project(world: World, call: ApiCall) -> None:
@@ -175,8 +231,23 @@ def check_own_project(world: World, call: ApiCall) -> None:
         raise storage_error(404, "The requested project was not found.")
 
 
+def storage_layout(world: World, call: ApiCall, now: float) -> Json:
+    """Return a bucket's location, and that its names are no folders."""
+    bucket = find_bucket(world, call, "storage.objects.list")
+    shown = bucket_json(world, bucket)
+    kept = ("location", "locationType", "customPlacementConfig")
+    return {
+        "kind": "storage#storageLayout",
+        "bucket": bucket.name,
+        **{name: shown[name] for name in kept if name in shown},
+        "hierarchicalNamespace": {"enabled": False},
+    }
+
+
 def delete_bucket(world: World, call: ApiCall, now: float) -> Response:
-    del world.services.buckets[find_bucket(world, call, "storage.buckets.delete").name]
+    bucket = find_bucket(world, call, "storage.buckets.delete")
+    drop_bucket_objects(world, bucket)
+    del world.services.buckets[bucket.name]
     return Response(status=204)
 
 
@@ -184,6 +255,9 @@ ROUTES = (
     Route("GET", "/storage/v1/b", list_buckets),
     Route("POST", "/storage/v1/b", insert_bucket),
     Route("GET", "/storage/v1/b/{bucket}", get_bucket),
+    Route("PATCH", "/storage/v1/b/{bucket}", patch_bucket),
+    Route("PUT", "/storage/v1/b/{bucket}", patch_bucket),
     Route("DELETE", "/storage/v1/b/{bucket}", delete_bucket),
+    Route("GET", "/storage/v1/b/{bucket}/storageLayout", storage_layout),
     *bucket_access.ROUTES,
 )

@@ -70,10 +70,6 @@ def wait_operation(world: World, call: ApiCall, now: float) -> Response:
     )
 
 
-ALL = "/compute/v1/projects/{project}/global/operations"
+WAIT = "/compute/v1/projects/{project}/global/operations/{operation}/wait"
 
-ROUTES = (
-    Route("GET", ALL, OPERATIONS.answer_list),
-    Route("GET", f"{ALL}/{{operation}}", OPERATIONS.answer_get),
-    Route("POST", f"{ALL}/{{operation}}/wait", wait_operation),
-)
+ROUTES = (Route("POST", WAIT, wait_operation),)

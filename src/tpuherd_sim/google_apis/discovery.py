@@ -1,7 +1,7 @@
 """Discovery documents of the Cloud TPU API."""
 
 from tpuherd.catalogue import discovery
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, google_host
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
@@ -20,7 +20,7 @@ def discovery_document(call: ApiCall, version: str) -> Json:
         ) from None
     answer = {name: value for name, value in known.items() if name not in ("date", "source")}
     host = call.request.headers.get("host", "")
-    if host and not host.partition(":")[0].endswith("googleapis.com"):
+    if host and not google_host(call.request):
         answer["rootUrl"] = answer["baseUrl"] = f"http://{host}/"
     return answer
 
@@ -37,7 +37,5 @@ def get_document_by_path(world: World, call: ApiCall, now: float) -> Json:
     return discovery_document(call, call.path["version"])
 
 
-ROUTES = (
-    Route("GET", "/$discovery/rest", get_document_by_query),
-    Route("GET", "/discovery/v1/apis/{api}/{version}/rest", get_document_by_path),
-)
+QUERY_ROUTES = (Route("GET", "/$discovery/rest", get_document_by_query),)
+PATH_ROUTES = (Route("GET", "/discovery/v1/apis/{api}/{version}/rest", get_document_by_path),)

@@ -5,9 +5,9 @@ it is enabled again, it goes on refusing for a moment, as Google's APIs do.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from tpuherd_sim.google_apis.pagination import query_integer
+from tpuherd_sim.google_apis.pagination import parse_filter, take_page
 from tpuherd_sim.google_apis.project_policy import (
     TPU_AGENT_ROLE,
     check_own_project,
@@ -32,7 +32,6 @@ SERVICES = tuple(
 TITLES = {TPU: "Cloud TPU API", COMPUTE: "Compute Engine API"}
 TAKES_S = 2.0  #: to enable an API
 SPREADS_S = 5.0  #: until it answers everywhere
-PAGE_MAX = 500
 TYPES = "type.googleapis.com/google.api.serviceusage"
 
 
@@ -106,24 +105,13 @@ def get_service(world: World, call: ApiCall, now: float) -> Json:
 
 def list_services(world: World, call: ApiCall, now: float) -> Json:
     numbered_project_path(world, call)
-    wanted = call.query.get("filter", "").replace(" ", "").removeprefix("state:")
     found = [service_json(world, name) for name in SERVICES]
-    chosen = [one for one in found if not wanted or one["state"] == wanted]
-    return paginate_items("services", chosen, call.query)
-
-
-def paginate_items(field: str, items: list[Json], query: Mapping[str, str]) -> Json:
-    size = min(query_integer(query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
-    start = query_integer(query, "pageToken", 0)
-    chosen = items[start : start + size]
-    answer: Json = {field: chosen} if chosen else {}
-    if start + size < len(items):
-        answer["nextPageToken"] = str(start + size)
-    return answer
+    chosen = filter(parse_filter(call.query.get("filter", "")), found)
+    return take_page("services", list(chosen), call.query)
 
 
 def enable_service(world: World, call: ApiCall, now: float) -> Json:
-    return enable_all(world, (known_service(world, call),), now)
+    return enable_all(world, call, (known_service(world, call),), now)
 
 
 def enable_services(world: World, call: ApiCall, now: float) -> Json:
@@ -132,15 +120,15 @@ def enable_services(world: World, call: ApiCall, now: float) -> Json:
     names = call.body.get("serviceIds") or []
     if not isinstance(names, list) or not names:
         raise ApiError(400, "INVALID_ARGUMENT", "'serviceIds' must list services.")
-    return enable_all(world, tuple(check_service_name(name) for name in names), now)
+    return enable_all(world, call, tuple(check_service_name(name) for name in names), now)
 
 
-def enable_all(world: World, names: tuple[str, ...], now: float) -> Json:
+def enable_all(world: World, call: ApiCall, names: tuple[str, ...], now: float) -> Json:
     """Enable what is disabled; nothing to do is an operation that is done."""
     missing = [name for name in names if not is_service_enabled(world, name)]
     for name in missing:
         world.services.disabled[name] = now + scale_duration(world, SPREADS_S)
-    return record_service_operation(world, names, now, takes_s=TAKES_S if missing else 0.0)
+    return record_service_operation(world, call, names, now, takes_s=TAKES_S if missing else 0.0)
 
 
 def disable_service(world: World, call: ApiCall, now: float) -> Json:
@@ -152,20 +140,20 @@ def disable_service(world: World, call: ApiCall, now: float) -> Json:
         raise ApiError(400, "FAILED_PRECONDITION", text)
     takes_s = TAKES_S if is_service_enabled(world, name) else 0.0
     world.services.disabled[name] = None
-    return record_service_operation(world, (name,), now, takes_s=takes_s)
+    return record_service_operation(world, call, (name,), now, takes_s=takes_s)
 
 
 # -- operations -----------------------------------------------------------------------------------
 
 
 def record_service_operation(
-    world: World, names: tuple[str, ...], now: float, *, takes_s: float
+    world: World, call: ApiCall, names: tuple[str, ...], now: float, *, takes_s: float
 ) -> Json:
     """Record a change of services and return its operation."""
     number, services = world.settings.project_number, world.services
     if takes_s == 0:
         done = ServiceOperation(name="operations/noop.DONE_OPERATION", services=names, ended=now)
-        return service_operation_json(world, done, now)
+        return service_operation_json(world, call, done, now)
     text = f"{world.settings.seed}:{now}:{names}:{len(services.service_operations)}"
     tail = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     change = ServiceOperation(
@@ -174,10 +162,12 @@ def record_service_operation(
         ended=now + scale_duration(world, takes_s),
     )
     services.service_operations[change.name] = change
-    return service_operation_json(world, change, now)
+    return service_operation_json(world, call, change, now)
 
 
-def service_operation_json(world: World, change: ServiceOperation, now: float) -> Json:
+def service_operation_json(
+    world: World, call: ApiCall, change: ServiceOperation, now: float
+) -> Json:
     if now < change.ended:
         return {"name": change.name}
     shown = [service_json(world, name) for name in change.services]
@@ -187,7 +177,7 @@ def service_operation_json(world: World, change: ServiceOperation, now: float) -
     return {
         "name": change.name,
         "done": True,
-        "response": {"@type": f"{TYPES}.v1.{kind}", **content},
+        "response": {"@type": f"{TYPES}.{call.version}.{kind}", **content},
     }
 
 
@@ -196,7 +186,7 @@ def get_service_operation(world: World, call: ApiCall, now: float) -> Json:
     change = world.services.service_operations.get(name)
     if change is None:
         raise ApiError(404, "NOT_FOUND", f"Operation {name} was not found.")
-    return service_operation_json(world, change, now)
+    return service_operation_json(world, call, change, now)
 
 
 def generate_identity(world: World, call: ApiCall, now: float) -> Json:

@@ -230,9 +230,7 @@ ALL = "/compute/v1/projects/{project}/global/firewalls"
 ONE = f"{ALL}/{{firewall}}"
 
 ROUTES = (
-    Route("GET", ALL, FIREWALLS.answer_list),
     Route("POST", ALL, insert_firewall),
-    Route("GET", ONE, FIREWALLS.answer_get),
     Route("PATCH", ONE, patch_firewall),
     Route("PUT", ONE, update_firewall),
     Route("DELETE", ONE, delete_firewall),

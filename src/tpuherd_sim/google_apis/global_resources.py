@@ -1,11 +1,10 @@
-"""What all kinds of global Compute resources share: lookup, get and list."""
+"""What all kinds of global Compute resources share: lookup, lists and new names."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tpuherd_sim.google_apis.links import own_project_path, requested_name
-from tpuherd_sim.google_apis.pagination import list_response
 from tpuherd_sim.model.compute_errors import already_exists_error, not_found_error
 from tpuherd_sim.model.http_types import ApiCall, Json
 from tpuherd_sim.model.world import World
@@ -36,12 +35,6 @@ class GlobalResources(Generic[R]):
             raise already_exists_error(f"{home}/global/{self.noun}s/{name}")
         return name
 
-    def answer_get(self, world: World, call: ApiCall, now: float) -> Json:
-        """Get one."""
-        return self.render(world, self.find(world, call), now)
-
-    def answer_list(self, world: World, call: ApiCall, now: float) -> Json:
-        """List all."""
-        home = own_project_path(world, call)
-        rows = [self.render(world, one, now) for one in self.all_of(world).values()]
-        return list_response(f"{self.noun}List", f"{home}/global/{self.noun}s", rows, call)
+    def render_all(self, world: World, now: float) -> list[Json]:
+        """Return all, as they are listed."""
+        return [self.render(world, one, now) for one in self.all_of(world).values()]

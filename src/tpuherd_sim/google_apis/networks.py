@@ -2,11 +2,8 @@
 
 from tpuherd.catalogue import regions
 from tpuherd_sim.google_apis.compute_operations import record_operation
-from tpuherd_sim.google_apis.compute_zones import known_region
 from tpuherd_sim.google_apis.global_resources import GlobalResources
 from tpuherd_sim.google_apis.links import own_project_path, resource_url
-from tpuherd_sim.google_apis.pagination import list_response
-from tpuherd_sim.model.compute_errors import not_found_error
 from tpuherd_sim.model.compute_state import Network, format_compute_time, new_numeric_id
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
@@ -87,38 +84,15 @@ def subnetwork_json(world: World, network: Network, region: str) -> Json:
     }
 
 
-def get_subnetwork(world: World, call: ApiCall, now: float) -> Json:
-    home, region, name = (
-        own_project_path(world, call),
-        known_region(world, call),
-        call.path["subnetwork"],
-    )
-    network = world.services.networks.get(name)
-    if network is None or not network.auto:
-        raise not_found_error(f"{home}/regions/{region}/subnetworks/{name}")
-    return subnetwork_json(world, network, region)
-
-
-def list_subnetworks(world: World, call: ApiCall, now: float) -> Json:
-    home, region = own_project_path(world, call), known_region(world, call)
-    subnetworks = [
-        subnetwork_json(world, network, region)
-        for network in world.services.networks.values()
-        if network.auto
-    ]
-    return list_response(
-        "subnetworkList", f"{home}/regions/{region}/subnetworks", subnetworks, call
-    )
+def all_subnetworks(world: World, now: float) -> list[Json]:
+    """Return the subnetworks of all networks in automatic mode."""
+    auto = [network for network in world.services.networks.values() if network.auto]
+    return [subnetwork_json(world, network, region) for network in auto for region in regions()]
 
 
 ALL = "/compute/v1/projects/{project}/global/networks"
-SUBNETWORKS = "/compute/v1/projects/{project}/regions/{region}/subnetworks"
 
 ROUTES = (
-    Route("GET", ALL, NETWORKS.answer_list),
     Route("POST", ALL, insert_network),
-    Route("GET", f"{ALL}/{{network}}", NETWORKS.answer_get),
     Route("DELETE", f"{ALL}/{{network}}", delete_network),
-    Route("GET", SUBNETWORKS, list_subnetworks),
-    Route("GET", f"{SUBNETWORKS}/{{subnetwork}}", get_subnetwork),
 )

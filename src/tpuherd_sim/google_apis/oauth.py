@@ -4,8 +4,8 @@ import hashlib
 import json
 from urllib.parse import parse_qsl
 
-from tpuherd_sim.google_apis.project_policy import check_own_project
-from tpuherd_sim.google_apis.service_accounts import default_account
+from tpuherd_sim.google_apis.bucket_access import caller_name
+from tpuherd_sim.google_apis.project_policy import CLOUD_SCOPE, check_own_project
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.errors import JSON_HEADERS
@@ -13,7 +13,6 @@ from tpuherd_sim.tpu.router import Route
 from tpuherd_sim.tpu.timestamps import format_timestamp
 
 LIFE_S = 3599
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 #: The required parameter of each grant type.
 GRANTS = {
     "urn:ietf:params:oauth:grant-type:jwt-bearer": "assertion",
@@ -45,7 +44,7 @@ def issue_token(world: World, call: ApiCall, now: float) -> Json | Response:
         "token_type": "Bearer",
     }
     if grant != "urn:ietf:params:oauth:grant-type:jwt-bearer":
-        answer["scope"] = SCOPE
+        answer["scope"] = CLOUD_SCOPE
     if grant == "authorization_code":
         answer["refresh_token"] = f"1//world-{hashlib.blake2b(seed, digest_size=8).hexdigest()}"
     return answer
@@ -63,10 +62,10 @@ def get_token_info(world: World, call: ApiCall, now: float) -> Json | Response:
     return {
         "azp": f"{world.settings.project_number}",
         "aud": f"{world.settings.project_number}",
-        "scope": SCOPE,
+        "scope": CLOUD_SCOPE,
         "exp": str(int(now) + LIFE_S),
         "expires_in": str(LIFE_S),
-        "email": default_account(world),
+        "email": caller_name(world, call.request),
         "email_verified": "true",
         "access_type": "online",
     }
@@ -112,7 +111,7 @@ def get_project_v3(world: World, call: ApiCall, now: float) -> Json:
     }
 
 
-ROUTES = (
+TOKEN_ROUTES = (
     *(
         Route("POST", path, issue_token)
         for path in ("/token", "/o/oauth2/token", "/oauth2/v4/token", "/oauth2/v3/token")
@@ -123,11 +122,15 @@ ROUTES = (
         for path in ("/tokeninfo", "/oauth2/v1/tokeninfo", "/oauth2/v3/tokeninfo")
     ),
     *(Route("POST", path, revoke_token) for path in ("/revoke", "/o/oauth2/revoke")),
+)
+ACCOUNT_ROUTES = (
     Route(
         "GET",
         "/v1/projects/{project}/serviceAccounts/{account}/allowedLocations",
         get_allowed_locations,
     ),
+)
+PROJECT_ROUTES = (
     Route("GET", "/v1/projects/{project}", get_project),
     Route("GET", "/v3/projects/{project}", get_project_v3),
 )

@@ -11,6 +11,7 @@ from tpuherd_sim.model.compute_errors import invalid_value_error
 from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World, log_event
+from tpuherd_sim.model.world_parts import default_account_email
 from tpuherd_sim.tpu.router import Route
 
 KEY = r"[a-zA-Z0-9_-]{1,128}"
@@ -42,7 +43,7 @@ def get_project(world: World, call: ApiCall, now: float) -> Json:
         "name": settings.project,
         "commonInstanceMetadata": metadata,
         "selfLink": resource_url(world, ""),
-        "defaultServiceAccount": f"{settings.project_number}-compute@developer.gserviceaccount.com",
+        "defaultServiceAccount": default_account_email(settings.project_number),
         "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
         "defaultNetworkTier": "PREMIUM",
         "vmDnsSetting": "ZONAL_ONLY",

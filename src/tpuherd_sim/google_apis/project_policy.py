@@ -1,24 +1,47 @@
 """Who may do what in the project: its IAM policy.
 
-The policy is stored and answers `testIamPermissions`; other requests are not checked against it.
+The policy is stored, answers `testIamPermissions`, and says what hosts may do by their service
+account. The world's user owns the project: their other requests are not checked against it.
 """
 
 import re
 from typing import Any
+from urllib.parse import unquote
 
+from tpuherd_sim.google_apis.bucket_access import (
+    HOST_HEADER,
+    bytes_etag,
+    caller_name,
+    check_member,
+)
 from tpuherd_sim.google_apis.links import is_own_project
-from tpuherd_sim.google_apis.project_roles import ROLES, permitted_names
-from tpuherd_sim.google_apis.service_accounts import default_account, known_account
+from tpuherd_sim.google_apis.project_roles import ROLES, permitted_names, read_role
+from tpuherd_sim.google_apis.service_accounts import default_account
 from tpuherd_sim.model.compute_state import ProjectBinding
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request
 from tpuherd_sim.model.world import World
-from tpuherd_sim.tpu.router import Route
+from tpuherd_sim.tpu.errors import error_info, permission_denied_error
+from tpuherd_sim.tpu.host_reports import find_worker
+from tpuherd_sim.tpu.router import Route, RouteMatch
 
 MEMBER_KINDS = ("user", "serviceAccount", "group", "domain", "principal", "principalSet")
 PERMISSION = re.compile(r"[a-z][A-Za-z0-9]*(\.[A-Za-z0-9]+){1,3}")
 PERMISSIONS_MAX = 100
 CONDITIONS = 3  #: the version of policies that may have conditions
 TPU_AGENT_ROLE = "roles/cloudtpu.serviceAgent"
+#: The APIs that ask for permissions, by a part of their paths.
+APIS = {
+    "/sim/": "sim", "/compute/": "compute", "/storage/": "storage", "/locations": "tpu",
+    "/serviceAccounts": "iam", "/services": "serviceusage", "/operations/": "serviceusage",
+    "/users/": "oslogin", "/projects/": "resourcemanager",
+}  # fmt: skip
+#: Methods whose permissions have other names; "" for those that need none.
+RENAMED = {
+    "b.create": "buckets.create", "b.list": "buckets.list", "nodes.patch": "nodes.update",
+    "setCommonInstanceMetadata.create": "projects.setCommonInstanceMetadata",
+    "wait.create": "globalOperations.get", "projects.testIamPermissions": "",
+}  # fmt: skip
+CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
 def check_own_project(world: World, call: ApiCall) -> None:
@@ -55,7 +78,7 @@ def store_policy(world: World, bindings: tuple[ProjectBinding, ...]) -> None:
 
 def policy_etag(world: World) -> str:
     """Return the version of the policy, which a writer must send back."""
-    return f"BwX{world.services.policy_version:07d}="
+    return bytes_etag(world.services.policy_version)
 
 
 def project_policy_json(world: World) -> Json:
@@ -64,7 +87,8 @@ def project_policy_json(world: World) -> Json:
         shown: Json = {"role": one.role, "members": list(one.members)}
         bindings.append(shown | ({"condition": dict(one.condition)} if one.condition else {}))
     version = CONDITIONS if any(one.condition for one in current_policy(world)) else 1
-    return {"version": version, "etag": policy_etag(world), "bindings": bindings}
+    content: Json = {"bindings": bindings} if bindings else {}
+    return {"version": version, "etag": policy_etag(world), **content}
 
 
 def get_project_policy(world: World, call: ApiCall, now: float) -> Json:
@@ -95,30 +119,19 @@ def set_project_policy(world: World, call: ApiCall, now: float) -> Json:
 
 def read_project_bindings(world: World, sent: Any) -> tuple[ProjectBinding, ...]:
     found: list[ProjectBinding] = []
-    for one in sent if isinstance(sent, list) else [None]:
-        role = one.get("role") if isinstance(one, dict) else None
-        members = one.get("members", []) if isinstance(one, dict) else None
-        condition = one.get("condition") or {} if isinstance(one, dict) else {}
-        if not isinstance(role, str) or role not in ROLES:
-            text = f"Role {role} is not supported for this resource."
-            raise ApiError(400, "INVALID_ARGUMENT", text)
+    bindings: list[Any] = sent if isinstance(sent, list) else [None]
+    for one in bindings:
+        role = read_role(one, ROLES)
+        members = one.get("members", [])
+        condition = one.get("condition") or {}
         if not isinstance(members, list) or not isinstance(condition, dict):
             raise ApiError(400, "INVALID_ARGUMENT", "Invalid argument: malformed binding.")
         for member in members:
-            check_project_member(world, member)
+            check_member(world, member, MEMBER_KINDS)
         if members:
             known = tuple(dict.fromkeys(members))
             found.append(ProjectBinding(role=role, members=known, condition=condition))
     return tuple(found)
-
-
-def check_project_member(world: World, member: object) -> None:
-    kind, _, name = str(member).partition(":")
-    if not isinstance(member, str) or kind not in MEMBER_KINDS or not name:
-        text = f"Invalid argument: The member {member} is of an unknown type."
-        raise ApiError(400, "INVALID_ARGUMENT", text)
-    if kind == "serviceAccount" and not known_account(world, name):
-        raise ApiError(400, "INVALID_ARGUMENT", f"Service account {name} does not exist.")
 
 
 def test_project_permissions(world: World, call: ApiCall, now: float) -> Json:
@@ -134,10 +147,69 @@ def test_project_permissions(world: World, call: ApiCall, now: float) -> Json:
         if not PERMISSION.fullmatch(name):
             text = f"Permission {name} is not valid for this resource."
             raise ApiError(400, "INVALID_ARGUMENT", text)
-    user = f"serviceAccount:{default_account(world)}"
-    roles = [one.role for one in current_policy(world) if user in one.members and not one.condition]
-    held = permitted_names(roles, asked)
+    held = held_permissions(world, call.request, asked)
     return {"permissions": held} if held else {}
+
+
+# -- what hosts may do ----------------------------------------------------------------------------
+
+
+def held_permissions(world: World, request: Request, asked: list[str]) -> list[str]:
+    """Return those permissions that the caller has: a host's account, or the world's user."""
+    who = f"serviceAccount:{caller_name(world, request)}"
+    roles = [one.role for one in current_policy(world) if who in one.members and not one.condition]
+    return permitted_names(roles, asked)
+
+
+def permission_name(found: RouteMatch) -> str:
+    """Return the permission that a method needs in the project, such as tpu.nodes.delete; "" if it
+    needs none, its bucket's policy decides, or the parts of a batch are asked.
+    """
+    api = next((api for part, api in APIS.items() if part in f"{found.route.template}/"), "")
+    name = RENAMED.get(found.name, found.name)
+    if found.version == "batch" or "bucket" in found.path or not api or not name:
+        return ""
+    collection, _, verb = name.partition(".")
+    return f"{api}.{collection.lower() if api == 'tpu' else collection}.{verb}"
+
+
+def check_host(world: World, request: Request, found: RouteMatch) -> None:
+    """Refuse what a host may not do: what its account has no permission for, or its node no scope.
+    A node that names no scopes has all of them.
+    """
+    key = request.headers.get(HOST_HEADER)
+    permission = "" if key is None else permission_name(found)
+    if key is None or not permission:
+        return
+    api = permission.partition(".")[0]
+    if api == "sim":
+        raise ApiError(404, "NOT_FOUND", "Method not found.")
+    worker = find_worker(world, key)
+    account = worker[0].spec.get("serviceAccount", {}) if worker else {}
+    if api != "storage" and CLOUD_SCOPE not in (account.get("scope") or [CLOUD_SCOPE]):
+        info = error_info(
+            "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "googleapis.com", service=f"{api}.googleapis.com"
+        )
+        text = "Request had insufficient authentication scopes."
+        raise ApiError(403, "PERMISSION_DENIED", text, details=(info,) if api != "compute" else ())
+    if not held_permissions(world, request, [permission]):
+        raise host_refusal(api, permission, request, found)
+
+
+def host_refusal(api: str, permission: str, request: Request, found: RouteMatch) -> ApiError:
+    """Return the error in the words of each API; those of IAM and what is like it are assumed."""
+    collection, _, verb = found.name.partition(".")
+    path = unquote(request.path).partition("/projects/")[2]
+    place = "projects/" + path.removesuffix(f":{verb}").removesuffix(f"/{collection}")
+    if api == "tpu":
+        return permission_denied_error(permission, place)
+    if api == "compute":
+        return ApiError(403, "", f"Required '{permission}' permission for '{place}'")
+    text = f"Permission '{permission}' denied on resource (or it may not exist)."
+    if api == "storage":
+        return ApiError(403, "", text)
+    info = error_info("IAM_PERMISSION_DENIED", "iam.googleapis.com", permission=permission)
+    return ApiError(403, "PERMISSION_DENIED", text, details=(info,))
 
 
 ROUTES = tuple(

@@ -3,10 +3,12 @@
 import re
 
 from tpuherd_sim.google_apis.links import is_own_project
-from tpuherd_sim.google_apis.pagination import query_integer
+from tpuherd_sim.google_apis.pagination import take_page
 from tpuherd_sim.model.compute_state import ServiceAccount, new_numeric_id
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_parts import default_account_email
+from tpuherd_sim.tpu.errors import resource_info
 from tpuherd_sim.tpu.router import Route
 
 ID = re.compile(r"[a-z](?:[-a-z0-9]{4,28}[a-z0-9])")
@@ -17,7 +19,7 @@ ANY_PROJECT = "-"
 
 def default_account(world: World) -> str:
     """Return the account of nodes that name none, and of the world's user."""
-    return f"{world.settings.project_number}-compute@developer.gserviceaccount.com"
+    return default_account_email(world.settings.project_number)
 
 
 def known_account(world: World, email: str) -> bool:
@@ -45,26 +47,26 @@ def account_json(world: World, account: ServiceAccount) -> Json:
 
 def check_project(world: World, call: ApiCall) -> None:
     if call.path["project"] != ANY_PROJECT and not is_own_project(world, call.path["project"]):
-        raise ApiError(
-            403,
-            "PERMISSION_DENIED",
-            "Permission 'iam.serviceAccounts.list' denied on resource (or it may not exist).",
-        )
+        permission = "iam.serviceAccounts.list"
+        text = f"Permission '{permission}' denied on resource (or it may not exist)."
+        raise ApiError(403, "PERMISSION_DENIED", text)
 
 
 def create_account(world: World, call: ApiCall, now: float) -> Json:
     check_project(world, call)
     id, details = call.body.get("accountId"), call.body.get("serviceAccount") or {}
-    if not isinstance(id, str) or not ID.fullmatch(id) or not isinstance(details, dict):
-        raise ApiError(400, "INVALID_ARGUMENT", "The account ID is invalid.")
+    if not isinstance(id, str) or not 6 <= len(id) <= 30:
+        text = f'The account ID "{id or ""}" does not have a length between 6 and 30.'
+        debug = {"@type": "type.googleapis.com/google.rpc.DebugInfo", "detail": text}
+        raise ApiError(400, "INVALID_ARGUMENT", text, details=(debug,))
+    if not ID.fullmatch(id) or not isinstance(details, dict):
+        raise ApiError(400, "INVALID_ARGUMENT", "The account ID is invalid.")  # words assumed
     project = world.settings.project
     email = f"{id}@{project}.iam.gserviceaccount.com"
+    name = f"projects/{project}/serviceAccounts/{email}"
     if email in world.services.accounts:
-        raise ApiError(
-            409,
-            "ALREADY_EXISTS",
-            f"Service account {id} already exists within project projects/{project}.",
-        )
+        text = f"Service account {id} already exists within project projects/{project}."
+        raise ApiError(409, "ALREADY_EXISTS", text, details=(resource_info(name),))
     account = ServiceAccount(
         email=email,
         id=new_numeric_id(world.services.dice),
@@ -93,13 +95,8 @@ def get_account(world: World, call: ApiCall, now: float) -> Json:
 
 def list_accounts(world: World, call: ApiCall, now: float) -> Json:
     check_project(world, call)
-    size = min(query_integer(call.query, "pageSize", PAGE_MAX), PAGE_MAX) or PAGE_MAX
-    start = query_integer(call.query, "pageToken", 0)
     found = [account_json(world, one) for _, one in sorted(world.services.accounts.items())]
-    answer: Json = {"accounts": found[start : start + size]} if found[start:] else {}
-    if start + size < len(found):
-        answer["nextPageToken"] = str(start + size)
-    return answer
+    return take_page("accounts", found, call.query, most=PAGE_MAX)
 
 
 def delete_account(world: World, call: ApiCall, now: float) -> Json:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from urllib.parse import quote as escape
 
 from tpuherd.catalogue import regions, zones
-from tpuherd_sim.google_apis.enabled_services import TPU, known_service, paginate_items
+from tpuherd_sim.google_apis.enabled_services import TPU, known_service
+from tpuherd_sim.google_apis.pagination import take_page
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.quota_and_stock import (
@@ -81,7 +82,7 @@ def list_metrics(world: World, call: ApiCall, now: float) -> Json:
     """List the quotas of an API; only Cloud TPU has any here."""
     known_service(world, call)
     found = list(quota_metrics(world)) if call.path["service"] == TPU else []
-    return paginate_items("metrics", found, call.query)
+    return take_page("metrics", found, call.query)
 
 
 def get_metric(world: World, call: ApiCall, now: float) -> Json:

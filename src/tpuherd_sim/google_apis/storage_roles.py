@@ -2,6 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
+#: Storage classes of buckets and objects.
+CLASSES = frozenset(
+    {
+        "STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE",
+        "MULTI_REGIONAL", "REGIONAL", "DURABLE_REDUCED_AVAILABILITY",
+    }
+)  # fmt: skip
 OBJECTS = frozenset(
     f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update")
 )

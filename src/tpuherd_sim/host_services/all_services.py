@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from socket import socket
 
@@ -13,19 +14,18 @@ from tpuherd_sim.google_apis.bucket_access import HOST_HEADER
 from tpuherd_sim.host_services import libtpu_metrics, metadata_server, packages
 from tpuherd_sim.host_services.accept import accept_connections
 from tpuherd_sim.host_services.guest_agent import GuestAgent
-from tpuherd_sim.host_services.http1 import serve_http
 from tpuherd_sim.host_services.libtpu_metrics import RuntimeMetrics
 from tpuherd_sim.host_services.metadata_server import MetadataServer
 from tpuherd_sim.host_services.package_proxy import PackageProxy
 from tpuherd_sim.host_services.packages import PackageSources, write_package_config
-from tpuherd_sim.hosts.bucket_address import STORAGE_PORT
+from tpuherd_sim.hosts.api_address import API_PORT
 from tpuherd_sim.hosts.host_protocols import Host, WorldApi
-from tpuherd_sim.http.app import UPLOAD_BYTES_MAX
-from tpuherd_sim.http.gcs_objects import TREES, ObjectStore
-from tpuherd_sim.model.http_types import Request, Response
+from tpuherd_sim.http.app import App, create_app
+from tpuherd_sim.http.object_contents import ObjectContents
+from tpuherd_sim.http.server import guard_app, make_config, serve_connection
 
 log = logging.getLogger(__name__)
-BUCKETS_ADDRESS = ("169.254.169.254", STORAGE_PORT)  #: named by the hosts' environment
+APIS_ADDRESS = ("169.254.169.254", API_PORT)  #: named by the hosts' environment
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +35,7 @@ class ServiceSettings:
     keys_folder: Path  #: the same as the SSH server's
     internet: bool = True
     packages: PackageSources = field(default_factory=PackageSources)
-    objects: Path | None = None  #: the folder of the bucket objects
+    contents: ObjectContents | None = None  #: the bytes of objects in buckets
     clock: Clock = field(default_factory=WallClock)
     #: Whether to answer a connection: anyone can reach hosts that have no network of their own.
     admit: Callable[[socket], bool] = lambda end: True
@@ -54,10 +54,9 @@ async def run_host_services(
             settings.packages, internet=settings.internet
         ).serve_connection,
     }
-    if settings.objects is not None:
-        places[BUCKETS_ADDRESS] = BucketGateway(
-            world_api, settings.objects, (host.view.key, clock)
-        ).serve_connection
+    if settings.contents is not None:
+        config = make_config(host_app(settings.contents, host.view.key, clock))
+        places[APIS_ADDRESS] = partial(serve_connection, config=config)
     agent = GuestAgent(host, world_api, settings.keys_folder, clock)
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -93,20 +92,8 @@ async def try_listen(host: Host, place: tuple[str, int]) -> socket | None:
         return None
 
 
-class BucketGateway:
-    """Cloud Storage as one host reaches it, with the rights of its node's service account."""
-
-    def __init__(self, world_api: WorldApi, folder: Path, host: tuple[str, Clock]) -> None:
-        self.world_api = world_api
-        self.objects = ObjectStore(world_api, folder)
-        self.key, self.clock = host
-
-    async def serve_connection(self, end: socket) -> None:
-        await serve_http(end, self.answer_request, self.clock.now, UPLOAD_BYTES_MAX)
-
-    async def answer_request(self, request: Request) -> Response:
-        """Answer requests for objects and buckets; refuse everything else."""
-        if not request.path.startswith(TREES):
-            return Response(status=404, body=b"Not Found")
-        request = replace(request, headers={**request.headers, HOST_HEADER: self.key})
-        return await self.objects.answer_request(request) or self.world_api.handle_request(request)
+def host_app(contents: ObjectContents, key: str, clock: Clock) -> App:
+    """Return Google's APIs as one host reaches them, with the rights of its service account."""
+    live_world = contents.live_world
+    app = create_app(live_world, clock, contents=contents, caller={HOST_HEADER: key})
+    return guard_app(app, live_world.current_time)

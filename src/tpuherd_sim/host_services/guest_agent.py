@@ -65,7 +65,7 @@ class GuestAgent:
             view = self.world_api.host_view(self.key)
             if view is not None and view.soft_off > self.soft_off:
                 self.soft_off = view.soft_off
-                await self.shut_down(view.shutdown_script)
+                await self.shut_down(view.shutdown_script, reboot=view.restarting)
             for name in set(self.world_api.login_keys(self.key)) - self.accounts:
                 await self.make_account(name)
         except OSError:
@@ -91,8 +91,8 @@ class GuestAgent:
         except OSError:
             return  # the host ended, or its root user broke its files
 
-    async def shut_down(self, script: str | None) -> None:
-        """Handle the power button: run the shutdown script, then send SIGTERM to all processes."""
+    async def shut_down(self, script: str | None, *, reboot: bool) -> None:
+        """Run the shutdown script, then send SIGTERM to all processes."""
         process = await self.start_script("shutdown-script", script)
         if process is not None:
             try:
@@ -100,7 +100,7 @@ class GuestAgent:
                     await process.wait()
             except TimeoutError:
                 pass
-        await self.host.terminate_all()
+        await self.host.terminate_all(reboot=reboot)
 
     async def start_script(self, name: str, content: str | None) -> Process | None:
         """Start a script as root; its output goes to a log file."""

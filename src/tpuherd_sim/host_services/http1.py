@@ -18,9 +18,8 @@ RequestHandler = Callable[[Request], Awaitable[Response]]
 class HttpConnection(asyncio.Protocol):
     """One connection; requests are answered in order."""
 
-    def __init__(self, answer: RequestHandler, now: Callable[[], float], most: int) -> None:
+    def __init__(self, answer: RequestHandler, now: Callable[[], float]) -> None:
         self.answer = answer
-        self.most = most
         self.now = now  #: for the Date header
         self.over = asyncio.Event()
         self.parser = httptools.HttpRequestParser(self)
@@ -62,7 +61,7 @@ class HttpConnection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         self.body += body
-        if len(self.body) > self.most:
+        if len(self.body) > BODY_BYTES_MAX:
             self.transport.abort()
 
     def on_message_complete(self) -> None:
@@ -101,14 +100,10 @@ class HttpConnection(asyncio.Protocol):
         self.transport.write(head.encode("latin-1") + b"\r\n" + body)
 
 
-async def serve_http(
-    end: socket.socket, answer: RequestHandler, now: Callable[[], float], most: int = BODY_BYTES_MAX
-) -> None:
+async def serve_http(end: socket.socket, answer: RequestHandler, now: Callable[[], float]) -> None:
     """Serve one connection until it closes."""
     loop = asyncio.get_running_loop()
-    _, conversation = await loop.connect_accepted_socket(
-        lambda: HttpConnection(answer, now, most), end
-    )
+    _, conversation = await loop.connect_accepted_socket(lambda: HttpConnection(answer, now), end)
     answering = asyncio.ensure_future(conversation.serve_requests())
     leaving = asyncio.ensure_future(conversation.over.wait())
     try:

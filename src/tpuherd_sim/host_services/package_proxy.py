@@ -11,7 +11,6 @@ from tpuherd_sim.host_services.accept import close_writer
 from tpuherd_sim.host_services.packages import PackageSources
 
 PORTS = (80, 443)
-HEAD_BYTES_MAX = 1 << 16
 PIECE = 1 << 18
 PATIENCE_S = 30.0
 #: Addresses of this machine and its neighbours.

@@ -92,7 +92,7 @@ class Host(Protocol):
         """Send a signal to a process, to its session, or (pid -1) to all processes of the host."""
         ...
 
-    async def terminate_all(self) -> None:
+    async def terminate_all(self, *, reboot: bool = False) -> None:
         """Send SIGTERM to all processes, and SIGHUP to those on a terminal, like systemd at
         soft-off.
         """

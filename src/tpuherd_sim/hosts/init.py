@@ -16,7 +16,8 @@ from tpuherd_sim.hosts.program_sandbox import NamespaceSandbox, Sandbox, SharedS
 
 PROCESSES_MAX, FILES_MAX = 8192, 1 << 16
 REBOOT, OFF, HALT = 5, 4, 3  #: signals of systemd's init, counted from SIGRTMIN
-STOPPING = "/run/stopping"  #: there from the begin of a shutdown on; the host's systemctl reads it
+#: There from the begin of a shutdown on, with its target; the host's systemctl reads it.
+STOPPING = "/run/stopping"
 FAREWELL_MS = 500  #: between SIGTERM and the end
 
 Reply = tuple[Message, list[int]]
@@ -53,9 +54,9 @@ def run_shared(link: socket.socket, plan: Message) -> None:
     syscalls.die_with_parent(signal.SIGTERM)
     syscalls.set_process_name("tpuherd-host")
     try:
+        landlock.restrict_host(plan)  # first, as programs may have left links in its folder
         place = SharedSandbox(plan)
         place.file_path(STOPPING).unlink(missing_ok=True)
-        landlock.restrict_host(plan)
     except OSError as error:
         messages.send_message(link, {"event": "failed", "why": str(error)[:500]})
         return
@@ -156,16 +157,16 @@ class Init:
                 return True
             messages.send_message(self.link, {"event": "exit", "pid": pid, "status": status})
 
-    def announce_end(self) -> None:
-        """Let the host's systemctl say that the host is stopping."""
+    def announce_end(self, *, reboot: bool) -> None:
+        """Let the host's systemctl say that the host is stopping, and what comes then."""
         mark = self.place.file_path(STOPPING)
         with suppress(OSError):  # a full disk, or a root user who broke the files
             mark.parent.mkdir(exist_ok=True)
-            mark.touch()
+            mark.write_text("reboot.target\n" if reboot else "poweroff.target\n")
 
     def shut_down(self, how: int) -> None:
         """Send SIGTERM to all processes, wait a moment and power off."""
-        self.announce_end()
+        self.announce_end(reboot=how == syscalls.RB_AUTOBOOT)
         try:
             os.kill(-1, signal.SIGTERM)
             waiting = select.poll()
@@ -246,8 +247,8 @@ class Init:
             raise OSError(status, os.strerror(status))
         return {}, [link.detach()]
 
-    def terminate_all(self, _: Message, __: list[int]) -> Reply:
-        self.announce_end()
+    def terminate_all(self, ask: Message, _: list[int]) -> Reply:
+        self.announce_end(reboot=bool(ask["reboot"]))
         spawn.terminate_all(self.place)
         return {}, []
 

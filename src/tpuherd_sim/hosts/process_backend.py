@@ -24,11 +24,16 @@ exit 1
 """
 SYSTEMCTL = (
     """#!/bin/sh
-if [ "$*" = is-system-running ]; then
-  [ ! -e "$TMPDIR/../run/stopping" ] && echo running && exit
-  echo stopping
-  exit 1
-fi
+mark=$TMPDIR/../run/stopping
+case $* in
+  is-system-running)
+    [ ! -e "$mark" ] && echo running && exit
+    echo stopping
+    exit 1 ;;
+  list-jobs)
+    [ ! -e "$mark" ] || exec cat "$mark"
+    exit 0 ;;
+esac
 """
     + REFUSAL
 )

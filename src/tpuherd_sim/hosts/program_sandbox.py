@@ -9,11 +9,13 @@ from typing import Protocol
 
 from tpuherd_sim.hosts import accounts, devices, seccomp, syscalls
 from tpuherd_sim.hosts.accounts import Login
-from tpuherd_sim.hosts.bucket_address import storage_environment
+from tpuherd_sim.hosts.api_address import api_environment
 from tpuherd_sim.hosts.messages import Message
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games"
 SHIFT = 8000  #: added to privileged ports where hosts share the machine's network
+#: Where Google's libraries and gcloud look up the metadata server.
+METADATA = ("GCE_METADATA_HOST", "GCE_METADATA_IP", "GCE_METADATA_ROOT")
 
 Address = str | tuple[str, int]
 
@@ -149,12 +151,11 @@ class SharedSandbox:
         return {
             "PATH": f"{self.refusals}:{PATH}",
             **login_variables(login),
-            **storage_environment(self.external),
+            **api_environment(self.external),
             **self.settings,
             "TMPDIR": str(self.folder / "tmp"),
             "HOSTNAME": self.name,
-            "GCE_METADATA_HOST": f"{self.external}:{80 + SHIFT}",
-            "GCE_METADATA_IP": f"{self.external}:{80 + SHIFT}",
+            **dict.fromkeys(METADATA, f"{self.external}:{80 + SHIFT}"),
         }
 
     def switch_user(self, login: Login) -> None:

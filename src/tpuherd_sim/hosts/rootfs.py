@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tpuherd_sim.hosts import devices, syscalls
-from tpuherd_sim.hosts.bucket_address import storage_environment
+from tpuherd_sim.hosts.api_address import api_environment
 from tpuherd_sim.hosts.messages import Message
 
 RUN_BYTES, SHARED_BYTES = 256 << 20, 2 << 30
@@ -117,7 +117,7 @@ def write_etc_files(plan: Message) -> None:
     (etc / "hosts").write_text(hosts)
     settings = {
         "TPU_LIBRARY_PATH": LIBRARY,
-        **storage_environment("169.254.169.254"),
+        **api_environment("169.254.169.254"),
         **plan["settings"],
     }
     (etc / "environment").write_text("".join(f"{key}={settings[key]}\n" for key in settings))

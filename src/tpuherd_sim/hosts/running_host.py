@@ -124,8 +124,8 @@ class RunningHost:
         message = {"pid": pid, "number": int(number), "whole_session": whole_session}
         await self.channel.send_request("signal", message)
 
-    async def terminate_all(self) -> None:
-        await self.channel.send_request("terminate", {})
+    async def terminate_all(self, *, reboot: bool = False) -> None:
+        await self.channel.send_request("terminate", {"reboot": reboot})
 
     async def ensure_account(self, name: str) -> Account:
         reply, _ = await self.channel.send_request("account", {"name": name})

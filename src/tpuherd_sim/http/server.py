@@ -19,6 +19,25 @@ BACKLOG = 2048
 REFUSED = "tpuherd.refused"
 
 
+class HostConnection(HttpToolsProtocol):
+    """A connection from inside a host, which the app can cut."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, ServerState(), {})
+        self.over = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.over.set()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {
+            CUT: self.transport.abort,  # type: ignore[dict-item]
+            REFUSED: "",  # type: ignore[dict-item]
+        }
+
+
 class GuardedConnection(HttpToolsProtocol):
     """A connection that the app can cut, with the result of the access check."""
 
@@ -58,18 +77,7 @@ async def serve_app(
     """Serve the app on this socket; uvicorn's own Server would handle signals and exit
     the process.
     """
-    config = Config(
-        guard_app(app, now),
-        http=GuardedConnection,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=IDLE_S,
-    )
-    config.load()
+    config = make_config(guard_app(app, now))
     state = ServerState()
     loop = asyncio.get_running_loop()
 
@@ -88,3 +96,35 @@ async def serve_app(
         for task in list(state.tasks):
             task.cancel()
         await asyncio.gather(*state.tasks, return_exceptions=True)
+
+
+async def serve_connection(end: socket.socket, config: Config) -> None:
+    """Serve one accepted connection until it closes."""
+    loop = asyncio.get_running_loop()
+    connection = HostConnection(config)
+    await loop.connect_accepted_socket(lambda: connection, end)
+    tasks = connection.tasks
+    try:
+        await connection.over.wait()
+    finally:
+        connection.transport.abort()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def make_config(app: App) -> Config:
+    """Return uvicorn's settings for connections."""
+    config = Config(
+        app,
+        http=HttpToolsProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=IDLE_S,
+    )
+    config.load()
+    return config

@@ -4,12 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from urllib.parse import parse_qs
 
+from tpuherd_sim.client_env import user_account
 from tpuherd_sim.host_options import WorldStatus
 from tpuherd_sim.http.app import RouteHandler
-from tpuherd_sim.http.gcs_objects import OBJECTS, TREES, ObjectStore, json_response
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Json, Request, Response
 from tpuherd_sim.model.records import Node
@@ -17,6 +16,7 @@ from tpuherd_sim.model.world import World, log_length
 from tpuherd_sim.state_dir import WorldInfo
 from tpuherd_sim.tpu import host_reports
 from tpuherd_sim.tpu.metadata_replies import metadata_response
+from tpuherd_sim.tpu.render import json_response
 
 NEWS_S_MAX = 25.0  #: longest wait for news
 PLAIN = ("Content-Type", "text/plain; charset=UTF-8")
@@ -26,12 +26,9 @@ TOKEN_S = 3599
 SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 
 
-def world_routes(
-    live_world: LiveWorld, world_status: WorldStatus, folder: Path
-) -> Mapping[str, RouteHandler]:
+def world_routes(live_world: LiveWorld, world_status: WorldStatus) -> Mapping[str, RouteHandler]:
     """Return the handlers by path or path prefix."""
     facts = world_status.facts
-    objects = ObjectStore(live_world, folder / OBJECTS)
 
     async def world(request: Request) -> Response:
         return json_response(
@@ -70,7 +67,6 @@ def world_routes(
         "/sim/v1/nodes": nodes,
         "/sim/v1/news": news,
         "/computeMetadata/": metadata,
-        **dict.fromkeys(TREES, objects.answer_request),
     }
 
 
@@ -84,7 +80,7 @@ def greeting_page(facts: WorldInfo) -> Response:
 
 def metadata_tree(facts: WorldInfo) -> Json:
     """Return the metadata that a sign-in needs."""
-    email = f"{facts.project_number}-compute@developer.gserviceaccount.com"
+    email = user_account(facts)
     token = {"access_token": "world.home", "expires_in": TOKEN_S, "token_type": "Bearer"}
     account = {"aliases": ["default"], "email": email, "scopes": SCOPES, "token": token}
     return {

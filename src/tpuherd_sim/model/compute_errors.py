@@ -1,6 +1,8 @@
-"""Errors of Compute and Storage."""
+"""Errors of Compute, of Storage and of Google's front end."""
 
-from tpuherd_sim.model.http_types import ApiError, Json
+from xml.sax.saxutils import escape
+
+from tpuherd_sim.model.http_types import ApiError, Json, Response
 
 REASONS = {
     400: "invalid",
@@ -9,12 +11,49 @@ REASONS = {
     404: "notFound",
     405: "httpMethodNotAllowed",
     409: "alreadyExists",
+    411: "required",
     412: "conditionNotMet",
     413: "uploadTooLarge",
+    416: "requestedRangeNotSatisfiable",
     429: "rateLimitExceeded",
     500: "backendError",
     503: "backendError",
 }
+
+
+#: The first parts of the paths of Storage's JSON API.
+STORAGE = frozenset(("storage", "upload", "download", "resumable"))
+XML_TYPE = ("Content-Type", "application/xml; charset=UTF-8")
+XML_CODES = {
+    403: "AccessDenied", 404: "NoSuchKey", 411: "MissingContentLength", 412: "PreconditionFailed",
+    416: "InvalidRange", 500: "InternalError", 503: "ServiceUnavailable",
+}  # fmt: skip
+
+#: Of Google's front end, without its style.
+UNKNOWN_PATH = """<!DOCTYPE html>
+<html lang=en><meta charset=utf-8><title>Error 404 (Not Found)!!1</title>
+<p><b>404.</b> <ins>That\u2019s an error.</ins>
+<p>The requested URL <code>{}</code> was not found on this server.
+"""
+
+
+def unknown_path_page(path: str) -> Response:
+    kind = ("Content-Type", "text/html; charset=UTF-8")
+    return Response(status=404, body=UNKNOWN_PATH.format(escape(path)).encode(), headers=(kind,))
+
+
+def xml_error(refused: ApiError) -> Response:
+    """Return an error of Storage's XML API."""
+    code = XML_CODES.get(refused.http, "InvalidArgument")
+    if "bucket does not" in refused.message:
+        code = "NoSuchBucket"
+    inside = f"<Code>{code}</Code><Message>{escape(refused.message)}</Message>"
+    return xml_response(f"<Error>{inside}</Error>", refused.http)
+
+
+def xml_response(content: str, status: int = 200) -> Response:
+    body = f"<?xml version='1.0' encoding='UTF-8'?>{content}".encode()
+    return Response(status=status, body=body, headers=(XML_TYPE,))
 
 
 def compute_error_body(version: str, refused: ApiError) -> Json:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from tpuherd_sim.model.storage_state import Storage
 from tpuherd_sim.model.world_parts import Dice, Settings
 
 
@@ -43,6 +44,10 @@ class Bucket:
     #: members by role; empty: those of a new bucket
     bindings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     policy_version: int = 1
+    metageneration: int = 1
+    versioned: bool = False  #: overwritten and deleted objects stay as noncurrent ones
+    #: overwritten and deleted objects can be restored for as long: Google's default is a week
+    soft_delete_s: int = 7 * 86400
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +101,7 @@ class Services:
     firewalls: dict[str, Firewall] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    storage: Storage = field(default_factory=Storage)
     accounts: dict[str, ServiceAccount] = field(default_factory=dict)  #: by e-mail address
     changes: dict[str, ComputeOperation] = field(default_factory=dict)
     policy: tuple[ProjectBinding, ...] | None = None  #: None: that of a new project

@@ -30,6 +30,7 @@ class HostView:
     boot: int  #: incremented by every reboot
     #: Incremented when the power button is pressed: shutdown script, then SIGTERM to all.
     soft_off: int = 0
+    restarting: bool = False  #: the latest press was for an orderly reboot
     hung: bool = False  #: nothing in it runs or responds
     network: str = "up"  #: up, down or slow
     ssh: bool = True  #: responds on its external address

@@ -2,10 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, NamedTuple
 
 Json = dict[str, Any]
 
@@ -21,12 +18,27 @@ class Request:
     body: bytes = b""
 
 
+def google_host(request: Request) -> str:
+    """Return the name of Google's host that a request is for; "" for an address of the world."""
+    name = request.headers.get("host", "").partition(":")[0].lower()
+    return name if name.endswith(("googleapis.com", ".google.com")) else ""
+
+
+class Part(NamedTuple):
+    """Consecutive bytes of a file in the world's folder of contents."""
+
+    file: str
+    size: int
+    start: int = 0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Response:
     """A response. The server obeys the two weather fields; clients never see them."""
 
     status: int = 200
     body: bytes = b""
+    parts: tuple[Part, ...] = ()  #: what the server sends from files, after the body
     headers: tuple[tuple[str, str], ...] = ()
     delay_s: float = 0.0  #: wait this long before responding (wall time)
     lost: bool = False  #: cut the connection without a response, although the request took effect

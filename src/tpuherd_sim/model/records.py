@@ -45,6 +45,7 @@ class Worker:
     boot: int = 1  #: incremented by every boot after the first
     up: int = 0  #: the last boot that the running host reported as complete
     soft_off: int = 0  #: incremented when the power button is pressed
+    restarting: bool = False  #: the latest press was for an orderly reboot
     hung: bool = False
     network: str = "up"  #: up, down or slow
     ssh: bool = True

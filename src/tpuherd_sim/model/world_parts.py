@@ -19,6 +19,11 @@ class Settings:
     created: float = 0.0
 
 
+def default_account_email(project_number: int) -> str:
+    """Return the account of nodes that name none, which is also that of the world's user."""
+    return f"{project_number}-compute@developer.gserviceaccount.com"
+
+
 @dataclass(order=True, frozen=True, slots=True)
 class AgendaItem:
     """A scheduled event: `verb` names its function, the rest are arguments."""

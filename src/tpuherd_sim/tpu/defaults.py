@@ -1,9 +1,11 @@
 """Completes a requested node with the service's defaults."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world_parts import default_account_email
 from tpuherd_sim.tpu.names import region_of_zone
 
 #: Default scopes of a TPU VM's service account.
@@ -18,6 +20,8 @@ SCOPES = tuple(
         "pubsub",
     )
 )
+#: What the full URL of a resource of Compute has before its name.
+COMPUTE = re.compile(r"https://(www|compute)\.googleapis\.com/compute/v1/")
 #: Fields that a node shows under other names.
 OWN = ("acceleratorType", "acceleratorConfig", "runtimeVersion", "health")
 TIER_SCHEDULING: Mapping[str, dict[str, Any]] = {
@@ -46,7 +50,7 @@ def complete_spec(
     account = spec.get("serviceAccount", {})
     number = world.settings.project_number
     spec["serviceAccount"] = {
-        "email": account.get("email") or f"{number}-compute@developer.gserviceaccount.com",
+        "email": account.get("email") or default_account_email(number),
         "scope": list(account.get("scope") or SCOPES),
     }
     scheduling = {**spec.get("schedulingConfig", {}), **TIER_SCHEDULING.get(tier, {})}
@@ -60,12 +64,13 @@ def complete_spec(
 
 def complete_network(world: World, zone: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a network config with the full names of its network and subnetwork."""
-    project = world.settings.project
-    name = str(given.get("network") or "default")
-    if not name.startswith("projects/"):
-        name = f"projects/{project}/global/networks/{name.rpartition('/')[2]}"
-    subnetwork = str(given.get("subnetwork") or name.rpartition("/")[2])
-    if not subnetwork.startswith("projects/"):
-        short = subnetwork.rpartition("/")[2]
-        subnetwork = f"projects/{project}/regions/{region_of_zone(zone)}/subnetworks/{short}"
-    return {**given, "network": name, "subnetwork": subnetwork}
+    network = COMPUTE.sub("", str(given.get("network") or "default"))
+    if not network.startswith("projects/"):
+        name = network.removeprefix("global/networks/")
+        network = f"projects/{world.settings.project}/global/networks/{name}"
+    subnetwork = COMPUTE.sub("", str(given.get("subnetwork") or network.rpartition("/")[2]))
+    if not subnetwork.startswith(("projects/", "regions/")):
+        subnetwork = f"regions/{region_of_zone(zone)}/subnetworks/{subnetwork}"
+    if subnetwork.startswith("regions/"):
+        subnetwork = f"{network.partition('/global/')[0]}/{subnetwork}"
+    return {**given, "network": network, "subnetwork": subnetwork}

@@ -3,31 +3,12 @@
 import hashlib
 import json
 
-from tpuherd_sim.model.compute_errors import compute_error_body
+from tpuherd_sim.model.compute_errors import STORAGE, compute_error_body, xml_error
 from tpuherd_sim.model.http_types import ApiError, Json, Response
 from tpuherd_sim.model.records import RpcStatus
 from tpuherd_sim.model.world import World
 
 JSON_HEADERS = (("content-type", "application/json; charset=UTF-8"),)
-#: google.rpc codes: number, name, HTTP status.
-CODES = {
-    1: ("CANCELLED", 499),
-    2: ("UNKNOWN", 500),
-    3: ("INVALID_ARGUMENT", 400),
-    4: ("DEADLINE_EXCEEDED", 504),
-    5: ("NOT_FOUND", 404),
-    6: ("ALREADY_EXISTS", 409),
-    7: ("PERMISSION_DENIED", 403),
-    8: ("RESOURCE_EXHAUSTED", 429),
-    9: ("FAILED_PRECONDITION", 400),
-    10: ("ABORTED", 409),
-    11: ("OUT_OF_RANGE", 400),
-    12: ("UNIMPLEMENTED", 501),
-    13: ("INTERNAL", 500),
-    14: ("UNAVAILABLE", 503),
-    15: ("DATA_LOSS", 500),
-    16: ("UNAUTHENTICATED", 401),
-}
 STATUS_OF_HTTP = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -81,7 +62,13 @@ def error_id(world: World, now: float, text: str) -> str:
 
 def render_error(refused: ApiError, version: str) -> Response:
     """Return the error in the format of that API version."""
-    if version in ("compute", "storage"):
+    if refused.http == 304:
+        return Response(status=304)
+    if version == "_xml":
+        return xml_error(refused)
+    if version in STORAGE:
+        content = compute_error_body("storage", refused)
+    elif version == "compute":
         content = compute_error_body(version, refused)
     else:
         error: Json = {
@@ -127,16 +114,17 @@ def precondition_error(message: str) -> ApiError:
 
 
 def not_found_error(name: str) -> ApiError:
-    return ApiError(404, "NOT_FOUND", f"Resource '{name}' was not found")
+    text = f"Resource '{name}' was not found"
+    return ApiError(404, "NOT_FOUND", text, details=(resource_info(name),))
 
 
 def already_exists_error(name: str) -> ApiError:
-    return ApiError(409, "ALREADY_EXISTS", f"Resource '{name}' already exists")
+    text = f"Resource '{name}' already exists"
+    return ApiError(409, "ALREADY_EXISTS", text, details=(resource_info(name),))
 
 
-def method_not_found_error() -> ApiError:
-    """Return the error for an unknown path or HTTP method."""
-    return ApiError(404, "NOT_FOUND", "Method not found.")
+def resource_info(name: str) -> Json:
+    return {"@type": "type.googleapis.com/google.rpc.ResourceInfo", "resourceName": name}
 
 
 def error_info(reason: str, domain: str, **metadata: str) -> Json:

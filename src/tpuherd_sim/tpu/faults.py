@@ -82,12 +82,34 @@ def maintain_node(
     )
 
 
-def reboot_host(world: World, node_key: str, worker: int, now: float) -> None:
-    """Reboot one host with the same disk."""
+def reboot_host(
+    world: World,
+    node_key: str,
+    worker: int,
+    now: float,
+    *,
+    soft_s: float = 0.0,
+    change_ip: bool = False,
+) -> None:
+    """Reboot one host with the same disk: at once, or in order with SIGTERM before."""
     node, host = known_worker(world, node_key, worker)
-    if host.on:
+    if not host.on:
+        return
+    if soft_s <= 0.0:
         log_event(world, now, "host.rebooted", node=node_key, worker=worker)
-        put_node(world, with_worker(node, replace(host, boot=host.boot + 1, hung=False)), now)
+        host = machines.restart_worker(world, node, host, new_external=change_ip)
+    else:
+        facts = {"uid": node.uid, "worker": worker, "boot": host.boot, "change_ip": change_ip}
+        schedule_event(world, now + soft_s, "host.restart", node_key, **facts)
+        host = replace(host, soft_off=host.soft_off + 1, restarting=True)
+    put_node(world, with_worker(node, host), now)
+
+
+def finish_reboot(world: World, due: AgendaItem) -> None:
+    """Reboot the host after its shutdown, unless it has ended otherwise meanwhile."""
+    node, worker, change_ip = same_node(world, due), due.args["worker"], due.args["change_ip"]
+    if node is not None and node.workers and node.workers[worker].boot == due.args["boot"]:
+        reboot_host(world, node.key, worker, due.at, change_ip=change_ip)
 
 
 def alter_host(world: World, node_key: str, worker: int, now: float, **fields: Any) -> None:
@@ -111,4 +133,5 @@ def lose_host(world: World, node_key: str, worker: int, now: float) -> None:
 AGENDA: dict[str, Callable[[World, AgendaItem], None]] = {
     "node.preempt": finish_preemption,
     "node.expire": expire_node,
+    "host.restart": finish_reboot,
 }

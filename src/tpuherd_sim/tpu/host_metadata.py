@@ -6,19 +6,11 @@ from tpuherd.catalogue import Accelerator, accelerators, generations
 from tpuherd_sim.model.project_metadata import project_metadata
 from tpuherd_sim.model.records import Multislice, Node, UpcomingMaintenance, Worker
 from tpuherd_sim.model.world import World
-from tpuherd_sim.model.world_parts import Settings
+from tpuherd_sim.model.world_parts import Settings, default_account_email
+from tpuherd_sim.tpu.defaults import SCOPES
 from tpuherd_sim.tpu.host_reports import find_worker, slice_nodes
 from tpuherd_sim.tpu.timestamps import format_timestamp
 
-#: Default scopes of a TPU VM's service account.
-SCOPES = (
-    "https://www.googleapis.com/auth/devstorage.read_write",
-    "https://www.googleapis.com/auth/logging.write",
-    "https://www.googleapis.com/auth/service.management",
-    "https://www.googleapis.com/auth/servicecontrol",
-    "https://www.googleapis.com/auth/cloud-platform",
-    "https://www.googleapis.com/auth/pubsub",
-)
 TOKEN_LIFE_S = 3599
 #: A real server's answer if no maintenance was ever announced.
 NO_MAINTENANCE = {"error": "no notifications have been received yet, try again later"}
@@ -191,9 +183,7 @@ def network_interface(world: World, node: Node, worker: Worker) -> dict[str, Any
 def service_accounts(settings: Settings, node: Node, now: float) -> dict[str, Any]:
     """Return the VM's service accounts; their tokens are valid only in this world."""
     account = node.spec.get("serviceAccount", {})
-    email = (
-        account.get("email") or f"{settings.project_number}-compute@developer.gserviceaccount.com"
-    )
+    email = account.get("email") or default_account_email(settings.project_number)
     entry = {
         "aliases": ["default"],
         "email": email,

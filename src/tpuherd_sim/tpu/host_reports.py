@@ -79,6 +79,7 @@ def worker_view(world: World, node: Node, worker: Worker) -> HostView:
         on=worker.on,
         boot=worker.boot,
         soft_off=worker.soft_off,
+        restarting=worker.restarting,
         hung=worker.hung,
         network=worker.network,
         ssh=worker.ssh,
@@ -141,7 +142,7 @@ def report_host_event(world: World, call: ApiCall, now: float) -> Json:
     """
     node, worker = known_host(world, call)
     event, boot, why = (call.body.get(name) for name in ("event", "boot", "why"))
-    if event not in EVENTS or not isinstance(boot, int) or not isinstance(why, str | None):
+    if event not in EVENTS or type(boot) is not int or not isinstance(why, str | None):
         raise ApiError(400, "INVALID_ARGUMENT", f"a report needs the boot and one of {EVENTS}")
     apply_host_report(world, node, worker, HostReport(event=event, boot=boot, why=why or ""), now)
     return {}

@@ -88,10 +88,19 @@ def power_off(world: World, node: Node, *, keep_external: bool = False) -> Node:
 def press_power_buttons(node: Node) -> Node:
     """Press the power button of every running host: shutdown script, then SIGTERM to all."""
     pressed = (
-        replace(worker, soft_off=worker.soft_off + 1) if worker.on else worker
+        replace(worker, soft_off=worker.soft_off + 1, restarting=False) if worker.on else worker
         for worker in node.workers
     )
     return replace(node, workers=tuple(pressed))
+
+
+def restart_worker(world: World, node: Node, worker: Worker, *, new_external: bool) -> Worker:
+    """Boot a host again with the same disk, optionally with another external address."""
+    external = worker.external_ip
+    if new_external and has_external(node):
+        ip_addresses.release_external(world, external)
+        external = ip_addresses.allocate_external(world)
+    return replace(worker, boot=worker.boot + 1, hung=False, restarting=False, external_ip=external)
 
 
 def release_machines(world: World, node: Node, now: float) -> None:

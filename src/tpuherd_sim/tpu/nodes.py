@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tpuherd.catalogue import accelerators, zones
+from tpuherd.catalogue import accelerators
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Response
 from tpuherd_sim.model.records import DEAD, Node, Operation, Worker
 from tpuherd_sim.model.strike_rules import consume_rule
@@ -15,6 +15,7 @@ from tpuherd_sim.tpu.errors import (
     already_exists_error,
     bad_request_error,
     not_found_error,
+    precondition_error,
     wrong_state_error,
 )
 from tpuherd_sim.tpu.listing import ListedRecords, list_records
@@ -35,6 +36,12 @@ ALLOWED = {
         }
     ),
 }  # fmt: skip
+#: What Google has answered to a create by v1 since 2025.
+TPU_NODES_DENIED = (
+    "Your request to provision TPU Node has been denied. Please migrate to TPU VM Architecture or "
+    "contact Cloud TPU team to gain TPU Node access. "
+    "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm#from-tpu-node-to-tpu-vm"
+)
 
 
 def find_node(world: World, call: ApiCall, now: float) -> Node:
@@ -62,17 +69,17 @@ def list_nodes(world: World, call: ApiCall, now: float) -> Response:
 
 
 def create_node(world: World, call: ApiCall, now: float) -> Json:
-    """Create a node; the operation ends when it is READY or can't be created."""
+    """Create a node; the operation ends when it is READY or can't be created. v1 denies it."""
     zone, id = call.path["zone"], call.query.get("nodeId", "")
     check_zone(world, zone, now)
+    if call.version == "v1":
+        raise precondition_error(TPU_NODES_DENIED)
     request_id = call.query.get("requestId", "")
     earlier = operations.earlier_operation(world, zone, "nodes.create", request_id)
     if earlier is not None:
         return operation_json(world, earlier, call.version)
     check_id(id, field="node_id", kind="node")
-    if call.version == "v1":
-        check_old_type(zone, call.body.get("acceleratorType", ""))
-    requested = validate.validate_node(world, zone, body_as_v2(call), now)
+    requested = validate.validate_node(world, zone, call.body, now)
     key = f"{zone}/{id}"
     if key in world.nodes:
         raise already_exists_error(resource_name(world, zone, "nodes", id))
@@ -102,27 +109,6 @@ def create_node(world: World, call: ApiCall, now: float) -> Json:
     ):
         raise already_exists_error(resource_name(world, zone, "nodes", id))
     return operation_json(world, operation, call.version)
-
-
-def check_old_type(zone: str, type: str) -> None:
-    """Refuse an unknown type with v1's text."""
-    here = sorted(zones()[zone].types)
-    if type not in here:
-        text = (
-            f'CloudTpu received an invalid AcceleratorType, "{type}" for zone "{zone}". '
-            f'Valid values are "{", ".join(here)}, ".'
-        )
-        raise ApiError(400, "INVALID_ARGUMENT", text)
-
-
-def body_as_v2(call: ApiCall) -> Json:
-    """Return the body with the field names of v2; v1 has others."""
-    if call.version != "v1":
-        return call.body
-    body = dict(call.body)
-    body["runtimeVersion"] = body.pop("tensorflowVersion", "")
-    body["networkConfig"] = {"network": body.pop("network", ""), "enableExternalIps": True}
-    return body
 
 
 def delete_node(world: World, call: ApiCall, now: float) -> Json:
@@ -178,8 +164,8 @@ def stop_or_start_node(world: World, call: ApiCall, now: float, verb: str) -> Js
 
 def patch_node(world: World, call: ApiCall, now: float) -> Json:
     """Change labels, metadata, tags, description, disks or external addresses after a moment."""
-    find_node(world, call, now)
-    fields = validate.validate_patch(call.version, call.query.get("updateMask", ""), call.body)
+    zone, mask = find_node(world, call, now).zone, call.query.get("updateMask", "")
+    fields = validate.validate_patch(call.version, zone, mask, call.body)
     node = find_permitted_node(world, call, now, "update")
     operation = begin_node_operation(world, node, now, "nodes.patch")
     if not fail_by_weather(world, node, operation, now, "nodes.patch"):

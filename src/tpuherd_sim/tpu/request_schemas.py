@@ -12,7 +12,6 @@ from tpuherd_sim.model.http_types import Json
 from tpuherd_sim.tpu.errors import invalid_request_error
 from tpuherd_sim.tpu.timestamps import format_timestamp, parse_duration, parse_time
 
-VERSIONS = ("v1", "v2", "v2alpha1")
 #: The message that wraps a body which is not the whole request.
 ROOTS = {
     "nodes.create": "node",
@@ -157,6 +156,8 @@ def parse_json_object(body: bytes) -> Json:
         return {}
     try:
         content = json.loads(body.decode("utf-8"), parse_constant=refuse_constant)
+        if b"\\u" in body:
+            json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except (ValueError, RecursionError) as error:
         raise invalid_request_error(
             f"Invalid JSON payload received. {syntax_error_text(body, error)}"

@@ -32,7 +32,14 @@ SYSTEM = frozenset(
     }
 )  # fmt: skip
 #: The API's verb for an HTTP method on one resource.
-VERBS = {"GET": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "update", "POST": "create"}
+VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "DELETE": "delete",
+    "PATCH": "patch",
+    "PUT": "update",
+    "POST": "create",
+}
 
 
 class RouteMatch(NamedTuple):

@@ -40,7 +40,3 @@ def parse_time(text: str) -> float | None:
 def parse_duration(text: str) -> float | None:
     """Return the seconds of a duration such as `3600s`, or None if it is malformed."""
     return float(text[:-1]) if DURATION.fullmatch(text) else None
-
-
-def format_duration(seconds: float) -> str:
-    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"

@@ -8,13 +8,15 @@ from typing import Any
 from tpuherd.catalogue import Accelerator, accelerators, by_topology, runtimes, zones
 from tpuherd_sim.model.http_types import ApiError, Json
 from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.defaults import complete_network
 from tpuherd_sim.tpu.errors import bad_request_error, invalid_request_error
+from tpuherd_sim.tpu.names import region_of_zone
 from tpuherd_sim.tpu.request_schemas import message_fields, snake_case
 
 DESCRIPTION_CHARS_MAX = 512
 LABELS_MAX = 64
-LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+LABEL_CHARS_MAX = 63
+NOT_IN_LABELS = re.compile(r"[^\w-]|[A-Z]")  #: letters of all languages are allowed
 METADATA_KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
 METADATA_BYTES_MAX = 256 * 1024
 TAG = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -54,7 +56,10 @@ def validate_node(world: World, zone: str, body: Json, now: float) -> NodeReques
         if card.get("queueCount", 0) < 0:
             raise ApiError(400, "INVALID_ARGUMENT", "queue_count must not be negative.")
     check_scheduling(body.get("schedulingConfig", {}))
-    check_details(body)
+    check_details(zone, body)
+    missing = missing_resource(world, zone, body)
+    if missing:
+        raise bad_request_error(world, now, missing)
     return NodeRequest(type=accelerator.type, runtime=runtime, spec=body)
 
 
@@ -101,7 +106,54 @@ def check_scheduling(config: Json) -> None:
         )
 
 
-def check_details(body: Json) -> None:
+def missing_resource(world: World, zone: str, body: Json) -> str:
+    """Say which network, subnetwork or service account does not exist, in words that are assumed.
+
+    What belongs to another project can't be looked up, so it counts as existing.
+    """
+    for card in body.get("networkConfigs") or [body.get("networkConfig", {})]:
+        full = complete_network(world, zone, card)
+        if not has_network(world, full["network"]):
+            return f"The resource '{full['network']}' was not found"
+        if not has_subnetwork(world, zone, full["network"], full["subnetwork"]):
+            return f"The resource '{full['subnetwork']}' was not found"
+    email = body.get("serviceAccount", {}).get("email", "")
+    own = email.endswith(f"@{world.settings.project}.iam.gserviceaccount.com")
+    if own and email not in world.services.accounts:
+        return f'Service account "{email}" does not exist.'
+    return ""
+
+
+def own_name(world: World, pattern: str, path: str) -> str | None:
+    """Return the name of one of the project's own resources; "" for another project's, None for a
+    path that is malformed.
+    """
+    found = re.fullmatch(rf"projects/([^/]+)/{pattern}/([^/]+)", path)
+    if found is None:
+        return None
+    own = found[1] in (world.settings.project, str(world.settings.project_number))
+    return found[2] if own else ""
+
+
+def has_network(world: World, path: str) -> bool:
+    name = own_name(world, "global/networks", path)
+    return name == "" or name in world.services.networks
+
+
+def has_subnetwork(world: World, zone: str, network: str, path: str) -> bool:
+    """Whether the subnetwork exists in the region of the zone. Networks without automatic ones have
+    any, because a world has no method that creates one.
+    """
+    name = own_name(world, f"regions/{region_of_zone(zone)}/subnetworks", path)
+    if not name:
+        return name is not None
+    networks = world.services.networks
+    above = networks.get(own_name(world, "global/networks", network) or "")
+    custom = above is not None and not above.auto
+    return custom or (name in networks and networks[name].auto)
+
+
+def check_details(zone: str, body: Json) -> None:
     """Check description, labels, metadata, tags and disks."""
     if len(body.get("description", "")) > DESCRIPTION_CHARS_MAX:
         text = f"description must have at most {DESCRIPTION_CHARS_MAX} characters."
@@ -111,25 +163,32 @@ def check_details(body: Json) -> None:
     for tag in body.get("tags", ()):
         if not TAG.fullmatch(tag):
             raise invalid_request_error(f'Tag "{tag}" must be an RFC 1035 name.', field="node.tags")
+    # A world has no disks: any name of one in the zone will do.
     for disk in body.get("dataDisks", ()):
-        if not disk.get("sourceDisk"):
-            raise invalid_request_error(
-                "data_disks: source_disk must be set.", field="node.data_disks"
-            )
+        source = disk.get("sourceDisk", "")
+        if not re.fullmatch(rf"projects/[^/]+/zones/{zone}/disks/[^/]+", source):
+            text = f'data_disks: source_disk "{source}" is no disk of zone {zone}.'
+            raise invalid_request_error(text, field="node.data_disks")
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    if len(labels) > LABELS_MAX:
-        raise invalid_request_error(
-            f"There must be at most {LABELS_MAX} labels.", field="node.labels"
-        )
+    """Refuse bad labels. Google's words on a bad character in a value are recorded, the others
+    assumed.
+    """
+    faults = [f"there are more than {LABELS_MAX}"] if len(labels) > LABELS_MAX else []
     for key, value in labels.items():
-        if not LABEL_KEY.fullmatch(key):
-            text = f'Label key "{key}" must match ^[a-z][a-z0-9_-]{{0,62}}$'
-            raise invalid_request_error(text, field="node.labels")
-        if not LABEL_VALUE.fullmatch(value):
-            text = f'Label value "{value}" of "{key}" must match ^[a-z0-9_-]{{0,63}}$'
-            raise invalid_request_error(text, field="node.labels")
+        if not key[:1].isalpha():
+            faults.append(f'key "{key}" must start with a letter')
+        parts = ((key, f'key "{key}"', ""), (value, f'value "{value}"', f' for key "{key}"'))
+        for text, shown, place in parts:
+            bad = NOT_IN_LABELS.search(text)
+            if bad:
+                what = f"contains invalid character '{bad[0]}' at index {bad.start()}"
+                faults.append(f"{shown} {what}{place}")
+            elif len(text) > LABEL_CHARS_MAX:
+                faults.append(f"{shown} is longer than {LABEL_CHARS_MAX} characters{place}")
+    if faults:
+        raise ApiError(400, "INVALID_ARGUMENT", f"resource labels are invalid: {faults[0]}")
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
@@ -142,7 +201,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             raise invalid_request_error(text, field="node.metadata")
 
 
-def validate_patch(version: str, mask: str, body: Json) -> dict[str, Any]:
+def validate_patch(version: str, zone: str, mask: str, body: Json) -> dict[str, Any]:
     """Return the fields that a patch sets (None to clear them); everything else in the body is
     ignored.
     """
@@ -165,7 +224,7 @@ def validate_patch(version: str, mask: str, body: Json) -> dict[str, Any]:
                 else f"update_mask: there is no field '{path}'. Supported fields: {SUPPORTED}"
             )
             raise invalid_request_error(text, field="update_mask")
-    check_details({name: value for name, value in fields.items() if value is not None})
+    check_details(zone, {name: value for name, value in fields.items() if value is not None})
     return fields
 
 

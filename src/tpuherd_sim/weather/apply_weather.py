@@ -82,7 +82,8 @@ def set_health(world: World, given: ArgumentValues, now: float) -> Iterator[HitF
 def reboot_hosts(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:
     for key, worker in match_hosts.matching_hosts(world, given):
         yield {"target": f"{key}/w{worker}"}
-        faults.reboot_host(world, key, worker, now)
+        how = {name: given[name] for name in ("soft_s", "change_ip")}
+        faults.reboot_host(world, key, worker, now, **how)
 
 
 def crash_hosts(world: World, given: ArgumentValues, now: float) -> Iterator[HitFacts]:

@@ -74,9 +74,8 @@ def required_argument(name: str, form: str, meaning: str, *choices: str) -> Argu
     return Argument(name=name, type=form, meaning=meaning, needed=True, choices=choices)
 
 
-def flag_argument(name: str, meaning: str) -> Argument:
-    """Return a flag that defaults to true."""
-    return Argument(name=name, type="flag", meaning=meaning, default=True)
+def flag_argument(name: str, meaning: str, *, default: bool = True) -> Argument:
+    return Argument(name=name, type="flag", meaning=meaning, default=default)
 
 
 def factor_argument(default: float) -> Argument:
@@ -270,7 +269,13 @@ ONE_OFFS = (
         PICK,
     ),
     one_off_kind(
-        "reboot", "reboots hosts; their disks stay the same", "reboot gpt-0/w1", HOSTS, PICK
+        "reboot",
+        "reboots hosts; their disks stay the same",
+        "reboot gpt-0/w1 soft_s=5s",
+        HOSTS,
+        PICK,
+        duration_argument("soft_s", "from SIGTERM to all processes to the reboot, real time", 0.0),
+        flag_argument("change_ip", "give the hosts new external IP addresses", default=False),
     ),
     one_off_kind(
         "crash",

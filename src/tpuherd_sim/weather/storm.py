@@ -62,6 +62,7 @@ class Fault:
     do: str
     per_day: float
     arguments: Mapping[str, Any]
+    whole: bool = False  #: all hosts of all nodes of the zone
 
 
 #: Faults that also affect calls for all zones.
@@ -69,6 +70,7 @@ EVERYWHERE = frozenset({"http-error", "lost-response", "delay", "stale-list"})
 SOME = UniformRange(low=0.2, high=0.9, digits=2)
 MOMENT = UniformRange(low=30, high=300)
 WHILE = UniformRange(low=300, high=2400)
+SOFT = UniformRange(low=2, high=30)
 FAULTS = (
     Fault(do="http-error", per_day=4, arguments={"http": 503, "share": SOME, "for": MOMENT}),
     Fault(do="http-error", per_day=3, arguments={"http": 429, "share": SOME, "for": MOMENT}),
@@ -125,6 +127,8 @@ FAULTS = (
         arguments={"seconds": UniformRange(low=-600, high=600), "for": WHILE},
     ),
     Fault(do="unhealthy", per_day=0.5, arguments={"for": WHILE}),
+    Fault(do="reboot", per_day=0.5, arguments={"soft_s": SOFT, "change_ip": True}),
+    Fault(do="reboot", per_day=0.3, arguments={"soft_s": SOFT, "change_ip": True}, whole=True),
 )
 
 
@@ -221,9 +225,11 @@ def fault_steps(dice: Dice, fault: Fault, zone: str, end: float, strength: float
         at -= math.log(1.0 - dice.random_fraction()) * DAY / (fault.per_day * strength)
         if at >= end:
             return
-        whom = (
-            {"zone": zone} if KINDS[fault.do].family == RULE else {"target": f"{zone}/*", "pick": 1}
-        )
+        whom: dict[str, object] = {"target": f"{zone}/*"}
+        if KINDS[fault.do].family == RULE:
+            whom = {"zone": zone}
+        elif not fault.whole:
+            whom["pick"] = 1
         arguments = {name: draw_value(dice, value) for name, value in fault.arguments.items()}
         yield {"at_s": round(at, 1), "do": fault.do, **whom, **arguments}
 

@@ -4,10 +4,11 @@ import os
 import re
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-#: Of the login, for programs in the container too: the way out, and the world's buckets.
+#: Of the login, for programs in the container too: the way out, and the world's APIs.
 FROM_LOGIN = re.compile(
     r"(?:https?|no|all)_proxy|GOOGLE_APPLICATION_CREDENTIALS|GCE_METADATA_\w+|TZ"
-    r"|STORAGE_EMULATOR_HOST|TENSORSTORE_GCS_HTTP_URL|GCSFS_\w+",
+    r"|STORAGE_EMULATOR_HOST|TENSORSTORE_GCS_HTTP_URL|CLOUD_STORAGE_EMULATOR_ENDPOINT|GCSFS_\w+"
+    r"|CLOUDSDK_API_\w+",
     re.I,
 )
 PATHS = "PYTHONPATH"

@@ -30,6 +30,7 @@ from tpuherd_host.agent.containers.engine_program import (
     find_engine,
 )
 from tpuherd_host.agent.host.chip_users import chip_devices
+from tpuherd_host.agent.processes import rename_process
 
 FAILED = 125
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
@@ -43,6 +44,7 @@ LIMITS = {
 
 def run_container(text: str, command: Sequence[str]) -> int:
     """Run it and return the exit status; a signal that ended the command ends us."""
+    rename_process("herd-container")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     plan = ContainerPlan(**json.loads(text))
     environ = dict(os.environ)

@@ -22,6 +22,8 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from tpuherd_host.agent.processes import rename_process
+
 LENGTH = struct.Struct(">I")
 LINGER_S = 120.0  #: it keeps the last output of its commands this long for another agent
 SUBREAPER = 36
@@ -311,6 +313,7 @@ def fork_supervisor(login: Mapping[str, str]) -> Tuple[socket.socket, int]:
 
 def run_supervisor(line: socket.socket, login: Mapping[str, str]) -> None:
     """Be the supervisor in a fresh fork; close all files of the agent but the connection."""
+    rename_process("herd-supervisor")
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import zlib
+from contextlib import suppress
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set
 
 from tpuherd_host.agent.effects.process_supervisor import start_ticks, write_file
@@ -124,6 +125,9 @@ class TaskStore:
             self.unsaved[work.id] = work
             return False
         self.unsaved.pop(work.id, None)
+        if not work.is_live:  # the next attempt on this host is not to read the secrets of this one
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, "env.json"))
         return True
 
     def save_env(self, work: Task) -> None:

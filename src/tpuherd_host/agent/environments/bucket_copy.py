@@ -1,7 +1,8 @@
 """Keeps a copy of an environment in the job's bucket, and gets it from there: one object each.
 
-The object is a snapshot's stream, with the environment's record in its head. Where anything goes
-wrong there is no copy, and the environment is installed as without a bucket.
+The object is a snapshot's stream. Others may write to the bucket: only a copy whose contents have
+the digest that the engine noted is used. Where anything goes wrong there is no copy, and the
+environment is installed as without a bucket.
 """
 
 import http.client
@@ -11,7 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Iterator, Tuple
 from urllib.parse import quote
 
 from tpuherd_host.agent.environments.record_tree import write_rows
@@ -24,6 +25,7 @@ from tpuherd_host.agent.snapshots.manifest import (
     rows_id,
     unpack_rows,
 )
+from tpuherd_host.agent.snapshots.receive import check_disk_space
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
     ContentReader,
@@ -33,12 +35,14 @@ from tpuherd_host.agent.snapshots.stream import (
     read_blocks,
 )
 from tpuherd_host.agent.snapshots.tree_layout import load_rows, open_blobs
+from tpuherd_host.agent.state_machine.transition import CallRefused
 
 GOOGLE = "https://storage.googleapis.com"
 TOKEN = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
 WAIT_S, TOKEN_WAIT_S = 60.0, 5.0
 LEVEL = 1  #: of compression: a bucket is near
 FOLDER = ".herd-environments"
+ROWS_MAX = 1 << 28  #: bytes of a list of files: about two million of them
 FAILURES = (OSError, ValueError, http.client.HTTPException, BrokenStream, CorruptBlob, LookupError)
 
 
@@ -74,46 +78,50 @@ def service_account_token() -> str:
         return str(json.load(answer)["access_token"])
 
 
-def fetch_copy(place: BucketPlace, agent_folder: Path) -> Optional[Dict[str, Any]]:
-    """Add the copy to this host's snapshots and return its record; None if there is none."""
+class UnusableCopy(Exception):
+    """The copy can't be read, or is another one; says which."""
+
+
+def fetch_copy(place: BucketPlace, digest: str, agent_folder: Path) -> bool:
+    """Add the copy to this host's snapshots; False if there is none."""
     try:
         with urllib.request.urlopen(place.download_request(), timeout=WAIT_S) as answer:
             reader = ContentReader(decode_blocks(read_blocks(lambda: answer.read(PIECE))))
-            return store_stream(reader, agent_folder)
-    except urllib.error.HTTPError as error:
-        if error.code != http.client.NOT_FOUND:
-            print_problem(f"{place.url} can't be read: {error}")
-    except FAILURES as error:
-        print_problem(f"{place.url} can't be read: {error}")
-    return None
+            store_stream(reader, digest, agent_folder)
+    except (OSError, http.client.HTTPException, CallRefused) as error:
+        if getattr(error, "code", None) == http.client.NOT_FOUND:
+            return False
+        raise UnusableCopy(f"{place.url} can't be read: {error}") from None
+    except Exception:  # noqa: BLE001 - others may have written anything there
+        sentence = "does not have what this job's host installed, so it is not used"
+        raise UnusableCopy(f"{place.url} {sentence}") from None
+    return True
 
 
-def store_stream(reader: ContentReader, agent_folder: Path) -> Dict[str, Any]:
-    """Store all contents of a stream, then its rows; return the record in its head."""
+def store_stream(reader: ContentReader, digest: str, agent_folder: Path) -> None:
+    """Store the contents of a stream, no more than those of the right rows, then its rows."""
     head = reader.read_head()
-    rows = unpack_rows(reader.read_bytes(int(head["body"])))
+    rows = unpack_rows(reader.read_bytes(min(int(head["body"]), ROWS_MAX)))
+    if rows_id(rows).hex() != digest:
+        raise BrokenStream("it is another snapshot")
     found = check_rows(rows)
-    store = open_blobs(agent_folder)
+    store, sizes = open_blobs(agent_folder), content_sizes(found)
+    check_disk_space(store.folder, sum(sizes.values()), len(found))
     with store.shared_lock(), store.new_pack() as pack:
-        for _ in range(int(head["give"])):
+        for _ in range(min(int(head["give"]), len(found))):
             one = found[reader.read_number()]
             pack.add(reader.read_pieces(one.size), one.id)
-        reader.drain()
-        if store.missing_ids(content_sizes(found)):
+        if store.missing_ids(sizes):
             raise BrokenStream("contents are missing")
-    record = dict(head["record"])
-    if rows_id(rows).hex() != record["snapshot"]:
-        raise BrokenStream("it is another snapshot")
     write_rows(rows, agent_folder)
-    return record
 
 
-def keep_copy(place: BucketPlace, record: Dict[str, Any], agent_folder: Path) -> bool:
+def keep_copy(place: BucketPlace, snapshot: str, agent_folder: Path) -> bool:
     """Write the copy; False if that is not possible, which is only printed."""
-    file = agent_folder / "environments" / f"{record['snapshot'][:16]}.{os.getpid()}.copy"
+    file = agent_folder / "environments" / f"{snapshot[:16]}.{os.getpid()}.copy"
     try:
         with open(str(file), "wb") as target:
-            for block in iter_stream(record, agent_folder):
+            for block in iter_stream(snapshot, agent_folder):
                 target.write(block)
         with open(str(file), "rb") as source:
             request = place.upload_request(source, file.stat().st_size)
@@ -128,17 +136,16 @@ def keep_copy(place: BucketPlace, record: Dict[str, Any], agent_folder: Path) ->
     return True
 
 
-def iter_stream(record: Dict[str, Any], agent_folder: Path) -> Iterator[bytes]:
-    """Yield a snapshot's stream, with the record in its head."""
-    rows = load_rows(agent_folder, record["snapshot"]) or []
+def iter_stream(snapshot: str, agent_folder: Path) -> Iterator[bytes]:
+    """Yield a snapshot's stream."""
+    rows = load_rows(agent_folder, snapshot) or []
     store = open_blobs(agent_folder)
     first: Dict[bytes, Tuple[int, int]] = {}
     for number, one in enumerate(map(parse_row, rows)):
         first.setdefault(one.id, (number, one.size))
     with store.shared_lock():
         contents = (StreamContent(n, size, store.read_pieces(i)) for i, (n, size) in first.items())
-        head = {"give": len(first), "record": record}
-        yield from encode_stream(head, pack_rows(rows), contents, lambda: LEVEL)
+        yield from encode_stream({"give": len(first)}, pack_rows(rows), contents, lambda: LEVEL)
 
 
 def print_problem(sentence: str) -> None:

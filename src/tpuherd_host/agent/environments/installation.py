@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict
 
-from tpuherd_host.agent.environments.bucket_copy import BucketPlace, fetch_copy, keep_copy
+from tpuherd_host.agent.environments import bucket_copy
 from tpuherd_host.agent.environments.environment_folders import (
     ABOUT,
     STAGED,
@@ -70,14 +70,18 @@ def get_environment(recipe: Recipe, folders: EnvironmentFolders) -> Dict[str, An
     """Get the copy from the job's bucket, else install it and keep a copy; return its record."""
     if not recipe.bucket:
         return install_environment(recipe, folders)
-    began = time.time()
-    place = BucketPlace(recipe.bucket, f"{recipe.key}-{platform_name()}")
-    record = fetch_copy(place, folders.agent)
-    if record is not None:
-        return {**record, "source": place.url, "seconds": round(time.time() - began, 1)}
+    began, refused = time.time(), ""
+    place = bucket_copy.BucketPlace(recipe.bucket, f"{recipe.job}-{recipe.key}-{platform_name()}")
+    try:
+        if recipe.digest and bucket_copy.fetch_copy(place, recipe.digest, folders.agent):
+            seconds = round(time.time() - began, 1)
+            return {"snapshot": recipe.digest, "source": place.url, "seconds": seconds}
+    except bucket_copy.UnusableCopy as error:
+        refused = str(error)
+        bucket_copy.print_problem(refused)
     record = install_environment(recipe, folders)
-    kept = keep_copy(place, record, folders.agent)
-    return {**record, "kept": place.url} if kept else record
+    kept = place.url if bucket_copy.keep_copy(place, record["snapshot"], folders.agent) else ""
+    return {**record, "kept": kept, "refused": refused}
 
 
 def install_environment(recipe: Recipe, folders: EnvironmentFolders) -> Dict[str, Any]:

@@ -45,6 +45,8 @@ class Recipe(NamedTuple):
     requirements: str = ""  #: a file of the code, or uv.lock
     directory: str = "."  #: of the code
     bucket: str = ""  #: gs://…, where a copy is kept
+    job: str = ""  #: whose copy it is
+    digest: str = ""  #: of what a host of the job installed: of a copy that may be used
 
     @property
     def is_project(self) -> bool:

@@ -18,7 +18,7 @@ LENGTH = struct.Struct(">H")
 END = TAIL.size + 1
 KINDS = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
 UNHASHED = bytes(32)  #: the id of a content that was not hashed
-PATH_MAX = 4096
+PATH_MAX, FOLDERS_MAX = 4096, 256  #: Python removes a tree of a thousand folders in folders not
 AWAY = (b"//", b"/./", b"/../")  #: what no path in a snapshot contains
 
 
@@ -88,8 +88,10 @@ def check_rows(rows: Sequence[bytes]) -> List[ManifestRow]:
         raise BadRows("not a path in a snapshot")
     if any(stat.S_IFMT(mode) not in KINDS for mode in {one.mode for one in found}):
         raise BadRows("neither file nor symlink")
-    if any(len(path) > PATH_MAX for path in paths):
+    if any(len(one.path) > PATH_MAX or (one.is_link and one.size > PATH_MAX) for one in found):
         raise BadRows("the path is too long")
+    if any(path.count(b"/") > FOLDERS_MAX for path in paths):
+        raise BadRows(f"a path leads through more than {FOLDERS_MAX} folders")
     if len(set(paths)) < len(paths) or any(map(ge, rows, islice(rows, 1, None))):
         raise BadRows("out of order")
     barred = {one.path for one in found if not one.is_folder}

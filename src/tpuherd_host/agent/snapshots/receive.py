@@ -45,7 +45,7 @@ from tpuherd_host.agent.snapshots.tree_layout import (
 )
 from tpuherd_host.agent.state_machine.transition import CallRefused
 
-MARGIN = 8 << 20  #: bytes that stay free
+MARGIN, SPARED = 8 << 20, 20  #: so many bytes stay free, and this part of the free disk
 TOKEN_MAX = 64
 
 
@@ -158,7 +158,7 @@ def fill_tree(agent_folder: Path, home: Path, order: FillOrder, coming: Iterator
             growth = TreeUpdate(os.fsencode(str(tree)), os.fsencode(str(spot.dest)), before)
             build_tree(store, file, growth, found)
         else:
-            check_disk_space(tree.parent, sum(one.size for one in found))
+            check_disk_space(tree.parent, sum(one.size for one in found), len(found))
             with open_tree(os.fsencode(str(tree))) as staged:
                 write_copy(staged, source, int(head["give"]), found)
             goal = copy_target(agent_folder, home, order.dest, order.tops)
@@ -183,12 +183,15 @@ def base_rows(agent_folder: Path, start: Optional[str]) -> List[bytes]:
     return base
 
 
-def check_disk_space(path: Path, needed: int) -> None:
-    """Refuse what does not fit on the disk."""
-    free = shutil.disk_usage(str(path)).free
-    if needed + MARGIN > free:
+def check_disk_space(path: Path, needed: int, entries: int) -> None:
+    """Refuse what does not fit on the disk. Each content is as large as its row says."""
+    disk = os.statvfs(str(path))
+    free = disk.f_bavail * disk.f_frsize
+    if needed + MARGIN + free // SPARED > free:
         sentence = f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free"
         raise CallRefused("full", f"the disk is full: {sentence}")
+    if disk.f_files and entries > disk.f_favail - disk.f_favail // SPARED:
+        raise CallRefused("full", f"the disk is full: it has no room for {entries} more files")
 
 
 def store_contents(
@@ -200,9 +203,8 @@ def store_contents(
 ) -> None:
     wanted = content_sizes(rows)
     needed = sum(wanted[id] for id in store.missing_ids(wanted))
-    check_disk_space(
-        store.folder, needed + sum(one.size for one in rows if before.get(one.path) != one)
-    )
+    changed = [one.size for one in rows if before.get(one.path) != one]
+    check_disk_space(store.folder, needed + sum(changed), len(rows))
     with store.shared_lock(), store.new_pack() as pack:
         for _ in range(give):
             one = rows[source.read_number()]

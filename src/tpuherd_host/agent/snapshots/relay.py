@@ -12,7 +12,8 @@ import os
 import queue
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from tpuherd_host.agent.snapshots.stream import HEAD_MAX, NUMBER, BrokenStream
 
@@ -69,9 +70,11 @@ def stop_listening(token: str) -> None:
         listener.close()
 
 
-def receive_exactly(line: socket.socket, many: int) -> bytes:
+def receive_exactly(line: socket.socket, many: int, until: Optional[float] = None) -> bytes:
     found = b""
     while len(found) < many:
+        if until is not None:  # a stranger may send one byte after the other
+            line.settimeout(max(0.01, until - time.monotonic()))
         piece = line.recv(many - len(found))
         if not piece:
             raise BrokenStream("the other host hung up")
@@ -103,7 +106,8 @@ def accept_parent(
 ) -> Tuple[socket.socket, RelayPlan]:
     """Return the connection of a parent that knows the token, and its plan."""
     listener.settimeout(LOOK_S)
-    for _ in range(int(WAIT_S / LOOK_S)):
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
         check()
         with contextlib.suppress(socket.timeout):
             line, _ = listener.accept()
@@ -115,10 +119,12 @@ def accept_parent(
 
 def authenticate_parent(line: socket.socket, token: str) -> "RelayPlan | None":
     try:
-        line.settimeout(DIAL_S)
-        nonces = receive_exactly(line, NONCE) + os.urandom(NONCE)
+        until = time.monotonic() + DIAL_S
+        nonces = receive_exactly(line, NONCE, until) + os.urandom(NONCE)
         line.sendall(nonces[NONCE:] + token_proof(token, b"child", nonces))
-        if hmac.compare_digest(receive_exactly(line, PROOF), token_proof(token, b"parent", nonces)):
+        proof = receive_exactly(line, PROOF, until)
+        if hmac.compare_digest(proof, token_proof(token, b"parent", nonces)):
+            line.settimeout(STALL_S)
             length = NUMBER.unpack(receive_exactly(line, NUMBER.size))[0]
             plan: RelayPlan = json.loads(receive_exactly(line, min(length, HEAD_MAX)))
             return plan
@@ -159,7 +165,7 @@ class Tee:
         self.lost: List[str] = []
         self.branches: Dict[str, queue.Queue[bytes]] = {}
         self.threads: List[threading.Thread] = []
-        for address, port, token, below in plan:
+        for address, port, token, below in plan[:LISTENERS_MAX]:
             branch: queue.Queue[bytes] = queue.Queue(AHEAD)
             self.branches[token] = branch
             child = (address, port, token, below)

@@ -90,9 +90,10 @@ def place_taken(kind: int, path: bytes) -> OSError:
 
 
 @contextmanager
-def open_tree(path: bytes) -> Iterator[SafeTree]:
-    """Hold a folder open that is named by the user or by us: the way to it may be a link."""
-    root = os.open(path, FOLDER)
+def open_tree(path: bytes, *, follow: bool = True) -> Iterator[SafeTree]:
+    """Hold a folder open. The way to one that the user has named may be a link; the resolved path
+    of a tree of ours is to be opened without `follow`."""
+    root = os.open(path, FOLDER if follow else FOLDER | os.O_NOFOLLOW)
     with hold_open(root, path) as tree:
         yield tree
 

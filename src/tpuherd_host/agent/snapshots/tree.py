@@ -220,7 +220,7 @@ def carry_over(
     still run in the old one. Return what cannot be carried and stays."""
     stays = []
     found = unknown_paths(old, rows, needed_folders(now))
-    with open_tree(old) as source, open_tree(dest) as target:
+    with open_tree(old, follow=False) as source, open_tree(dest, follow=False) as target:
         for path in sorted(found, key=lambda path: (not path.endswith(CACHE), path)):
             try:
                 if not carry_path(source, target, path):
@@ -237,7 +237,7 @@ def carry_path(source: SafeTree, target: SafeTree, path: bytes) -> bool:
     name, here = source.open_parent(path)
     if name == CACHE:
         if (folder and target.kind_at(folder) != stat.S_IFDIR) or target.kind_at(path):
-            shutil.rmtree(join_path(source.path, path))
+            shutil.rmtree(b"/proc/self/fd/%d/" % here + name)  # 3.8 has no dir_fd for it
         else:
             _, above = target.open_parent(path)
             os.rename(name, name, src_dir_fd=here, dst_dir_fd=above)
@@ -256,18 +256,27 @@ def carry_path(source: SafeTree, target: SafeTree, path: bytes) -> bool:
 def remove_known(tree: bytes, dest: bytes, rows: Iterable[ManifestRow]) -> bool:
     """Remove from an old tree what the rows know; return whether that was all."""
     files = {one.path for one in rows if not one.is_folder}
-    for path, entries in reversed(list(walk_folders(tree))):
-        cached = CACHE in path.split(b"/")
-        for entry in entries:
-            below = path + b"/" + entry.name if path else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                continue
-            led = entry.is_symlink() and os.readlink(entry.path) == join_path(dest, below)
-            if led or cached or below in files:
-                os.unlink(entry.path)
-        with suppress(OSError):  # not empty: what the host made is not ours to remove
-            os.rmdir(join_path(tree, path))
+    with suppress(FileNotFoundError), open_tree(tree, follow=False) as old:
+        for path, folders, names, here in os.fwalk(b".", topdown=False, dir_fd=old.root):
+            for name in (*folders, *names):
+                below = join_path(path[2:], name) if path[2:] else name
+                if below in files or CACHE in below.split(b"/"):
+                    remove_entry(name, here)
+                else:
+                    remove_entry(name, here, link=join_path(dest, below))
+    with suppress(OSError):  # not empty: what the host made is not ours to remove
+        os.rmdir(tree)
     return not os.path.lexists(tree)
+
+
+def remove_entry(name: bytes, folder: int, *, link: Optional[bytes] = None) -> None:
+    """Remove an empty folder or a file; given a `link`, a link that leads there instead."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        with suppress(OSError):
+            os.rmdir(name, dir_fd=folder)
+    elif link is None or (stat.S_ISLNK(found.st_mode) and os.readlink(name, dir_fd=folder) == link):
+        os.unlink(name, dir_fd=folder)
 
 
 # ---- copies --------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from tpuherd_host.agent.state_machine.state import ATTEMPT, AgentState
 from tpuherd_host.agent.state_machine.transition import Transition
 
 BEAT_S = 10.0
+PAUSE_S, PAUSES_MAX = 15.0, 16  #: between two events while work runs; how many are kept
 SAMPLE_S, IDLE_SAMPLE_S = 10.0, 60.0  #: between samples for engines
 
 
@@ -46,7 +47,7 @@ def reduce_event(
     threaded: Mapping[str, Any],
 ) -> Tuple[AgentState, Tuple[Effect, ...]]:
     """Return the next state and the effects; `pure` and `threaded` are the tables of verbs."""
-    transition = Transition(state, now)
+    transition = Transition(note_pause(state, now), now)
     if isinstance(event, FrameReceived):
         rpc_calls.handle_frame(transition, event, pure, threaded)
     elif isinstance(event, (ProcessStarted, SpawnFailed)) and event.work not in state.works:
@@ -54,6 +55,14 @@ def reduce_event(
     else:
         RULES[type(event)](transition, event)
     return transition.state, tuple(transition.effects)
+
+
+def note_pause(state: AgentState, now: float) -> AgentState:
+    """Note that all stood still: while anything runs, some event comes at least every BEAT_S."""
+    if now > state.seen_at + PAUSE_S and any(work.is_live for work in state.works.values()):
+        pauses = (*state.pauses, (now, now - state.seen_at))
+        state = state._replace(pauses=pauses[-PAUSES_MAX:] if state.seen_at else ())
+    return state._replace(seen_at=now)
 
 
 def broadcast_event(transition: Transition, event: ThreadEvent) -> None:

@@ -1,6 +1,6 @@
 """The verbs for attempts and setup, and the metadata server's notices."""
 
-from typing import Any, Optional
+from typing import Any, Dict, List, Optional
 
 from tpuherd_host.agent.state_machine.deadman import CallArguments, with_lease
 from tpuherd_host.agent.state_machine.messages import AppendNote, StepReported
@@ -34,10 +34,11 @@ STEPS_MAX = 100
 GIVE_WAY_S = 5.0  #: for a setup that another one replaces
 REPORT_S = 1.0  #: the least time between step events; heartbeats carry the latest
 WORDS_MAX = 64  #: fields of an attempt's reports; later new ones are dropped
+#: Notices at which attempts save and end; whether the node is lost, the cloud says.
 DEADLY = {
     "preempted": ("TRUE",),
     "maintenance-event": ("TERMINATE_ON_HOST_MAINTENANCE",),
-    "shutdown": ("TERM",),  #: the host shuts down
+    "shutdown": ("TERM", "REBOOT"),  #: the host shuts down; REBOOT: it starts again by itself
 }
 
 
@@ -159,7 +160,14 @@ def list_attempts(
         "attempts": works,
         "notices": dict(transition.state.notices),
         "unused_s": seconds_unused(transition),
+        "pauses": list_pauses(transition),
     }
+
+
+def list_pauses(transition: Transition) -> List[Dict[str, float]]:
+    """Return when this agent stood still: how long ago that ended, and how long it took."""
+    now = transition.now
+    return [{"ago_s": max(0.0, now - at), "s": s} for at, s in transition.state.pauses]
 
 
 def seconds_unused(transition: Transition) -> Optional[float]:
@@ -244,5 +252,6 @@ def send_heartbeat(transition: Transition) -> None:
     if live or commands:
         keys = ("id", "phase", "stage", "length", "report")
         rows = [{key: shown[key] for key in keys} for shown in map(task_json, live)]
-        event = {"event": "heartbeat", "time": transition.now, "attempts": rows, "used": commands}
+        event = {"event": "heartbeat", "time": transition.now, "attempts": rows, "used": commands,
+                 "pauses": list_pauses(transition)}  # fmt: skip
         transition.send_event(event, engines=True)

@@ -54,9 +54,10 @@ highest so far.
            "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
            → WORK + {"again":bool}. Never started twice; "busy" while another of its slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (step_reports.py).
-  attempts {} → {"attempts":[WORK],"notices":{key: value}}; setups that run are included. The
-           list is complete: other attempts of this owner do not run here. A starting agent
-           stops tasks without a record (grace 30 s) and reports them as "lost".
+  attempts {} → {"attempts":[WORK],"notices":{key: value},"pauses":[{"ago_s","s"}]}; setups that
+           run are included; `pauses` are times in which the agent itself stood still. The list is
+           complete: other attempts of this owner do not run here. A starting agent stops tasks
+           without a record (grace 30 s) and reports them as "lost".
   follow   {"attempt","from"=0} → stream, then WORK
   halt     {"attempt","grace_s","why"} → WORK at its end, with "free" and "holders" of the chips:
            TERM to the leader; to the rest when it is gone or the grace is over; KILL at the end of
@@ -85,7 +86,8 @@ Setup
 Environments of Python packages; installed by `agent.pyz environment RECIPE` (installation.py)
   environment.look {"key"} → {"platform","snapshot": id | null,"placed": in its folder,"uv": path |
            null}; if it was installed on this host, also "tool","python","packages","size",
-           "seconds","kept": its copy in a bucket,"source": the copy that it was fetched from
+           "seconds","kept": its copy in a bucket,"source": the copy that it was fetched from,
+           "refused": why such a copy was not used
   environment.use  {"key"} → {"python","removed":[keys]}: make one that has arrived work here, let
            `current` lead to it, and remove all but the three that were used last
 
@@ -142,8 +144,9 @@ Events (EVENT, id 0), with "event" and:
   deadman   {"attempt","wanted":"delete","why"}              missed {"many"}: you were too slow
   to engines only (epoch > 0): attempt {"time", WORK} · step {"attempt","time","report":{…}} ·
   heartbeat {"time","attempts":[{"id","phase","stage","length","report"}],
-            "used": whether a user's command runs} every 10 s ·
-  used {"time"}: a user's command has started
+            "used": whether a user's command runs, "pauses"} every 10 s ·
+  used {"time"}: a user's command has started ·
+  sample {"time","cpu","ram","disk","net","chips"}: what the host does, every 10 s or 60 s
 
 To add a verb that blocks (files, network), write a function `(call: ThreadedCall) -> dict` and add
 it to THREADED in threaded_methods.py. Each call runs in its own thread, reads and writes DATA with

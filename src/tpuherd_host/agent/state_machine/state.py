@@ -20,6 +20,7 @@ LIVE = frozenset({WAITING, STARTING, RUNNING, SWEEPING, FREEING, CLOSING})
 #: Codes of why a task ended.
 CLEANED = "cleaned"  #: a user's `clean` has ended it
 UNBORN = "unborn"  #: the host could not begin it: the disk is full, and the like
+OUTSIDE = "outside"  #: a signal that herd did not send has ended its command
 
 COMMAND_LOG_BYTES = 256 << 20
 ATTEMPT_LOG_BYTES = 1 << 30
@@ -75,7 +76,7 @@ class Task(NamedTuple):
     ended: Optional[float] = None
     ending: Ending = Ending()
     why: str = ""  #: a sentence: why it was stopped, or did not start
-    code: str = ""  #: the same for programs, where they decide by it: CLEANED or UNBORN
+    code: str = ""  #: the same for programs, where they decide by it: CLEANED, UNBORN or OUTSIDE
     first: int = 0  #: the log's first offset; older records are dropped
     length: int = 0
     logged: Optional[float] = None  #: when its log grew last
@@ -151,6 +152,8 @@ class AgentState(NamedTuple):
     notices: Mapping[str, str] = {}
     beat_at: float = 0.0
     sampled_at: float = 0.0
+    seen_at: float = 0.0  #: the latest event
+    pauses: Tuple[Tuple[float, float], ...] = ()  #: when it stood still: the end, and how long
 
     @property
     def has_engine(self) -> bool:

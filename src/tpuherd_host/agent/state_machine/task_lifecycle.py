@@ -1,5 +1,6 @@
 """The life of a task: start its stages, stop it, see it end, and keep it for a while."""
 
+import re
 import signal
 from typing import Optional, Tuple
 
@@ -32,6 +33,7 @@ from tpuherd_host.agent.state_machine.state import (
     ENDED,
     FREEING,
     LOST,
+    OUTSIDE,
     RUNNING,
     SETUP,
     STARTING,
@@ -51,6 +53,12 @@ REST_GRACE_S = 5.0  #: for processes that an attempt leaves behind
 FREE_S = 30.0  #: how long chips may take to become free
 LOOK_S = 0.5
 COMMANDS_KEPT = 300
+#: Signals by which people and programs end others; those of a crash are not among them.
+ENDING_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGKILL, signal.SIGTERM)
+SHELL_SIGNAL = 128  #: a shell adds it to the signal that ended its command
+SAVED = 75  #: the exit status of a script that has saved after a signal
+KILLER = re.compile(r"\b(pkill|killall|kill)\b")
+KILLER_S = 30.0  #: a script may take so long to save after the signal
 UNSEEN = "its exit status is unknown: the agent was killed too, as when a host goes down"
 STDERR_PORT, WORD_PORT = 2, 3
 
@@ -158,7 +166,7 @@ def handle_ended(transition: Transition, event: ProcessEnded) -> None:
         why = work.why or UNSEEN
         finish_task(transition, work._replace(ended=event.at, why=why, unseen=True))
         return
-    work = work._replace(ending=ending, ended=event.at)
+    work = with_killer(transition, work._replace(ending=ending, ended=event.at))
     stage = work.stages[work.stage]
     if ending.exit == 0 and stage.stamp:
         transition.add_effects(SaveStamp(stage.stamp, stage.name))
@@ -168,6 +176,31 @@ def handle_ended(transition: Transition, event: ProcessEnded) -> None:
         transition.save_task(begin_stage(transition, after))
         return
     finish_task(transition, work)
+
+
+def with_killer(transition: Transition, work: Task) -> Task:
+    """Return the task; if another's signal ended it, with the user's command that has sent it.
+
+    A script that saved and left may have agreed on that with other hosts: then it has no code.
+    """
+    number = work.ending.signal or (work.ending.exit or 0) - SHELL_SIGNAL
+    if work.kind == COMMAND or work.stopped or work.kill_at is not None:
+        return work
+    if number in ENDING_SIGNALS:
+        work = work._replace(code=OUTSIDE)
+    elif work.ending.exit != SAVED:
+        return work
+    since = (work.ended or transition.now) - KILLER_S
+    killers = [
+        other
+        for other in transition.state.works.values()
+        if other.kind == COMMAND and (other.started or 0.0) >= since and KILLER.search(other.title)
+    ]
+    if not killers:
+        return work
+    last = max(killers, key=lambda other: other.started or 0.0)
+    by = f"{last.who} ran" if last.who else "a user ran"
+    return work._replace(why=f"{by} `{last.title}` on this host a moment before")
 
 
 def finish_task(transition: Transition, work: Task) -> Task:

@@ -1,4 +1,4 @@
-// The attempts of each slot: how each ended, why, and what mends it.
+// The attempts of each slot: how each ended, why, and how to fix it.
 
 import { cleanText, h } from "../dom.js";
 import { formatClock, formatNumber, formatSpan } from "../format.js";
@@ -48,7 +48,7 @@ function makeFinding({ cause, fix, id }) {
     "div",
     { class: "finding" },
     h("p", { dir: "auto" }, h("strong", null, "Cause: "), markCode(cleanText(cause)), " ", h("span", { class: "muted" }, `(${id})`)),
-    h("p", { dir: "auto" }, h("strong", null, "What mends it: "), markCode(cleanText(fix))),
+    h("p", { dir: "auto" }, h("strong", null, "How to fix it: "), markCode(cleanText(fix))),
   );
 }
 

@@ -2,8 +2,8 @@
 
 /** The states of a slot's seconds, as herd's accounting names them, in the order of legends. */
 export const STATES = [
-  "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "capacity_wait", "queue_first",
-  "controller_gap", "provision", "host_setup", "starting", "restore", "compile", "idle", "stopped", "done", "gave_up",
+  "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "capacity_wait",
+  "queue_first", "controller_gap", "provision", "host_setup", "starting", "restore", "compile", "idle", "stopped", "done", "gave_up",
 ];
 
 /** How a chip is drawn, so that colour is never alone. */
@@ -12,11 +12,11 @@ const SHAPES = {
   wasted: "stripe", saving: "stripe", stopping: "stripe",
   provision: "half", host_setup: "half", starting: "half", restore: "half", compile: "half",
   queue_first: "hollow", capacity_wait: "hollow", controller_gap: "hollow",
-  detect: "cross", process_down: "cross", hung: "cross", gave_up: "cross",
+  detect: "cross", process_down: "cross", hung: "cross", unknown: "cross", gave_up: "cross",
 };
 
 /** Phases, the most urgent first; others stand between. */
-const URGENT = ["failing", "gave up", "unhealthy", "recovering"];
+const URGENT = ["failing", "gave up", "unhealthy", "silent", "recovering"];
 const WAITING = ["queued", "waiting"];
 const CALM = ["stopped", "done", "leaving", "idle"];
 
@@ -34,7 +34,7 @@ export function stateShape(state) {
 
 /** @returns {"good" | "warn" | "bad" | ""} */
 export function phaseTone(phase) {
-  if (["failing", "gave up", "unhealthy"].includes(phase)) return "bad";
+  if (["failing", "gave up", "unhealthy", "silent"].includes(phase)) return "bad";
   if (["recovering", "queued", "waiting", "booting"].includes(phase)) return "warn";
   if (["running", "done", "idle"].includes(phase)) return "good";
   return "";
@@ -69,6 +69,7 @@ export function nodeState(node, slot) {
   if (slot && slot.node === node.node) return { state: slot.state, word: slot.phase };
   if (/delet/.test(stage)) return { state: "stopped", word: stage };
   if (/creat|request/.test(stage)) return { state: "provision", word: stage };
+  if (stage === "silent") return { state: "unknown", word: stage };
   if (stage === "ready") return { state: "idle", word: "ready" };
   return { state: "detect", word: stage || "unknown" };
 }

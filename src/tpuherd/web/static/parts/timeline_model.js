@@ -1,7 +1,7 @@
 // Arithmetic of the timeline: windows, ticks, sums. Draws nothing.
 
 /** States in which a node is held and paid for. */
-const BILLED = new Set(["host_setup", "starting", "restore", "compile", "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "idle"]);
+const BILLED = new Set(["host_setup", "starting", "restore", "compile", "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "idle"]);
 /** States that are not meant to be work. */
 const REST = new Set(["idle", "stopped", "done", "gave_up"]);
 /** Saving is part of the work, not of a loss. */

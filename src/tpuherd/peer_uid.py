@@ -9,6 +9,7 @@ from pathlib import Path
 Address = tuple[str, int]
 
 
+LOOPBACK = b"\x7f"  #: how IPv4 addresses of this machine itself begin
 NO_COOKIE = 0xFFFFFFFF
 LISTENS = 10  #: a socket state, as numbered by the kernel
 NO_ENTRY = 2
@@ -27,6 +28,18 @@ def find_owner(peer: Address, here: Address) -> int | None:
         return ask_kernel(peer, here)
     except OSError:
         return look_up_owner(peer, here)
+
+
+def is_stranger(peer: Address, here: Address) -> bool:
+    """Whether another user of this machine, other than root, has connected; also if it is gone by
+    now. False for other machines, and where the kernel does not tell."""
+    try:
+        uid = find_owner(peer[:2], here[:2])
+        if uid is None:
+            return socket.inet_aton(peer[0])[:1] == LOOPBACK
+        return uid not in (0, os.getuid())
+    except OSError:
+        return False
 
 
 def can_tell() -> bool:

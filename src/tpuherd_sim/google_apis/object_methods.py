@@ -1,0 +1,378 @@
+"""The methods of Cloud Storage's objects: get, list, change, copy, compose, move, restore."""
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error
+from tpuherd_sim.google_apis.crc32c import join_crc32c
+from tpuherd_sim.google_apis.objects import (
+    CONDITIONS,
+    check_conditions,
+    check_write,
+    find_object,
+    invalid_query,
+    object_etag,
+    object_json,
+    publish_object,
+    read_fields,
+    read_number,
+    read_params,
+    replace_generation,
+    retire_object,
+)
+from tpuherd_sim.model.http_types import ApiCall, Json, Part, Request, Response
+from tpuherd_sim.model.storage_state import Content, StoredObject
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.router import Route
+
+SOURCE_CONDITIONS = tuple(f"ifSource{name[2:]}" for name in CONDITIONS)
+RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+HEADER_NAME = re.compile(r"[A-Za-z0-9._-]+")
+PAGE_MAX = 1000
+COMPONENTS_MAX = 32
+MIB = 1 << 20
+GLOB = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[{},]|\\?.", re.DOTALL)
+
+
+def get_object(world: World, call: ApiCall, now: float) -> Json | Response:
+    """Get an object's metadata, or with `alt=media` its content."""
+    query = read_params(call, "generation", "softDeleted", *CONDITIONS)
+    named_bucket(world, call.request, call.path["bucket"], "storage.objects.get")
+    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    check_conditions(query, found, reads=True)
+    wanted = query.get("alt", "json")
+    if wanted == "media" or call.version == "download":
+        return media_response(call.request, found)
+    if wanted != "json":
+        raise invalid_query("alt", wanted)
+    return object_json(call.request, found)
+
+
+def media_response(request: Request, found: StoredObject) -> Response:
+    """Return an object's content, or the requested range of it."""
+    size = found.content.size
+    fields = {"contentType": "application/octet-stream", **found.fields}
+    headers = [
+        *((name, str(fields[key])) for name, key in (
+            ("Content-Type", "contentType"), ("Cache-Control", "cacheControl"),
+            ("Content-Encoding", "contentEncoding"), ("Content-Language", "contentLanguage"),
+            ("Content-Disposition", "contentDisposition"),
+        ) if key in fields),
+        *((f"x-goog-meta-{key}", value) for key, value in fields.get("metadata", {}).items()
+          if HEADER_NAME.fullmatch(key)),
+        ("ETag", f'"{object_etag(found)}"'),
+        ("Accept-Ranges", "bytes"),
+        ("x-goog-generation", str(found.generation)),
+        ("x-goog-metageneration", str(found.metageneration)),
+        ("x-goog-storage-class", str(fields.get("storageClass", "STANDARD"))),
+        ("x-goog-stored-content-encoding", str(fields.get("contentEncoding", "identity"))),
+        ("x-goog-stored-content-length", str(size)),
+        ("x-goog-hash", hash_text(found.content)),
+    ]  # fmt: skip
+    cut = byte_range(request.headers.get("range", ""), size)
+    if cut is None:
+        return Response(parts=found.content.parts, headers=tuple(headers))
+    first, end = cut
+    headers.append(("Content-Range", f"bytes {first}-{end - 1}/{size}"))
+    parts = cut_parts(found.content.parts, first, end)
+    return Response(status=206, parts=parts, headers=tuple(headers))
+
+
+def hash_text(content: Content) -> str:
+    return f"crc32c={content.crc32c}" + (f",md5={content.md5}" if content.md5 else "")
+
+
+def byte_range(text: str, size: int) -> tuple[int, int] | None:
+    """Return the first byte and the end of a range; None if there is none, so all is meant."""
+    found = RANGE.fullmatch(text)
+    if found is None or found[0] == "bytes=-":
+        return None
+    if found[1]:
+        first, end = int(found[1]), min(int(found[2]) + 1 if found[2] else size, size)
+        if found[2] and int(found[2]) < first:
+            return None
+    else:
+        first, end = max(0, size - int(found[2])), size
+    if first >= size:
+        raise storage_error(416, "The requested range cannot be satisfied.")
+    return first, end
+
+
+def cut_parts(parts: tuple[Part, ...], first: int, end: int) -> tuple[Part, ...]:
+    """Return the parts of the bytes from `first` up to `end`."""
+    found, at = [], 0
+    for part in parts:
+        low, high = max(first - at, 0), min(end - at, part.size)
+        if low < high:
+            found.append(Part(part.file, high - low, part.start + low))
+        at += part.size
+    return tuple(found)
+
+
+def delete_object(world: World, call: ApiCall, now: float) -> Response:
+    query = read_params(call, "generation", *CONDITIONS)
+    named_bucket(world, call.request, call.path["bucket"], "storage.objects.delete")
+    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    check_conditions(query, found)
+    retire_object(world, found, now, by_generation="generation" in query)
+    return Response(status=204)
+
+
+def patch_object(world: World, call: ApiCall, now: float) -> Json:
+    """Change an object's metadata: PATCH keeps what it does not name, PUT does not."""
+    query = read_params(call, "generation", *CONDITIONS)
+    named_bucket(world, call.request, call.path["bucket"], "storage.objects.update")
+    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    check_conditions(query, found)
+    fields = call.body
+    if call.request.method == "PATCH":  # as JSON merge patch: null removes
+        fields = {**found.fields, **call.body}
+        if isinstance(metadata := call.body.get("metadata"), dict):
+            merged = {**found.fields.get("metadata", {}), **metadata}
+            fields["metadata"] = {key: text for key, text in merged.items() if text is not None}
+    fields = read_fields(fields)
+    new = replace(found, fields=fields, updated=now, metageneration=found.metageneration + 1)
+    replace_generation(world, found, new)
+    return object_json(call.request, new)
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def list_objects(world: World, call: ApiCall, now: float) -> Json:
+    """List objects in order; fold those below a delimiter into prefixes."""
+    query = read_params(
+        call, "prefix", "delimiter", "startOffset", "endOffset", "pageToken", "maxResults",
+        "versions", "softDeleted", "matchGlob", "includeTrailingDelimiter",
+        "includeFoldersAsPrefixes",
+    )  # fmt: skip
+    bucket = call.path["bucket"]
+    named_bucket(world, call.request, bucket, "storage.objects.list")
+    most = min(read_number(query, "maxResults") or PAGE_MAX, PAGE_MAX)
+    after = read_token(query.get("pageToken", ""))
+    items: list[StoredObject] = []
+    folded: dict[str, None] = {}
+    answer: Json = {"kind": "storage#objects"}
+    last: tuple[str, int] = ("", 0)
+    for shown, one in listed_objects(world, bucket, query):
+        place = (shown, one.generation if shown == one.name else 0)
+        if place <= after or (shown != one.name and shown in folded):
+            continue
+        if len(items) + len(folded) == most:
+            answer["nextPageToken"] = write_token(last)
+            break
+        last = place
+        if shown == one.name and not is_folded(shown, query):
+            items.append(one)
+            continue
+        folded[shown] = None
+        if shown == one.name and query.get("includeTrailingDelimiter") == "true":
+            items.append(one)
+    if items:
+        answer["items"] = [object_json(call.request, one) for one in items]
+    return answer | ({"prefixes": list(folded)} if folded else {})
+
+
+def listed_objects(
+    world: World, bucket: str, query: Mapping[str, str]
+) -> list[tuple[str, StoredObject]]:
+    """Return what a list is about, each with the name or the prefix that it is shown by."""
+    prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+    first, end = query.get("startOffset", ""), query.get("endOffset")
+    matches = glob_pattern(query["matchGlob"]).fullmatch if "matchGlob" in query else None
+    soft, versions = query.get("softDeleted") == "true", query.get("versions") == "true"
+    if soft and versions:
+        raise storage_error(400, "versions and softDeleted can't be asked for together.")
+    found = []
+    objects, start = world.services.storage.objects, len(bucket) + 1
+    for key in sorted(key for key in objects if key.startswith(f"{bucket}/{prefix}")):
+        name = key[start:]
+        if name < first or (end and name >= end) or (matches and not matches(name)):
+            continue
+        cut = name.find(delimiter, len(prefix)) if delimiter else -1
+        shown = name if cut < 0 else name[: cut + len(delimiter)]
+        for one in objects[key]:
+            if (one.expires is not None) == soft and (soft or versions or one.deleted is None):
+                found.append((shown, one))
+    return found
+
+
+def is_folded(shown: str, query: Mapping[str, str]) -> bool:
+    """Whether a name is itself a prefix, because it ends with the delimiter."""
+    delimiter, prefix = query.get("delimiter", ""), query.get("prefix", "")
+    return bool(delimiter) and shown != prefix and shown.endswith(delimiter)
+
+
+def write_token(place: tuple[str, int]) -> str:
+    return b64encode(json.dumps(place).encode()).decode()
+
+
+def read_token(token: str) -> tuple[str, int]:
+    try:
+        name, generation = json.loads(b64decode(token, validate=True)) if token else ("", 0)
+        return str(name), int(generation)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        raise invalid_query("pageToken", token) from None
+
+
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """Return a glob of Google's: `*` and `?` stop at a slash, `**` does not, `{a,b}` chooses."""
+    found, depth = "", 0
+    for token in GLOB.findall(glob):
+        if token == "{":
+            found, depth = found + "(?:", depth + 1
+        elif token == "}" and depth:
+            found, depth = found + ")", depth - 1
+        elif token == "," and depth:
+            found += "|"
+        elif token.startswith("**"):
+            found += "(?:.*/)?" if token.endswith("/") else ".*"
+        elif token in "*?":
+            found += "[^/]*" if token == "*" else "[^/]"
+        elif token.startswith("[") and len(token) > 1:
+            inside = token[1:-1].replace("\\", r"\\")
+            found += f"[^{inside[1:]}]" if inside.startswith(("!", "^")) else f"[{inside}]"
+        else:
+            found += re.escape(token.removeprefix("\\") or token)
+    try:
+        return re.compile(found, re.DOTALL)
+    except re.error:
+        raise invalid_query("matchGlob", glob) from None
+
+
+# -- objects made of others -----------------------------------------------------------------------
+
+
+def compose_object(world: World, call: ApiCall, now: float) -> Json:
+    """Make an object of others in a row; their bytes are not copied."""
+    query = read_params(call, "ifGenerationMatch", "ifMetagenerationMatch")
+    place = (call.path["bucket"], call.path["object"])
+    check_conditions(query, check_write(world, call.request, *place))
+    sources = call.body.get("sourceObjects")
+    if not isinstance(sources, list) or not 1 <= len(sources) <= COMPONENTS_MAX:
+        text = f"The number of source components must be between 1 and {COMPONENTS_MAX}."
+        raise storage_error(400, text)
+    named_bucket(world, call.request, place[0], "storage.objects.get")
+    found = [compose_source(world, place[0], one) for one in sources]
+    destination = call.body.get("destination") or {}
+    fields = read_fields(destination) if isinstance(destination, dict) else {}
+    components = sum(max(one.components, 1) for one in found)
+    content = join_contents([one.content for one in found])
+    return object_json(call.request, publish_object(world, place, content, fields, now, components))
+
+
+def compose_source(world: World, bucket: str, source: Any) -> StoredObject:
+    name = source.get("name") if isinstance(source, dict) else None
+    if not isinstance(name, str):
+        raise storage_error(400, "Required")
+    wanted = {"generation": str(source["generation"])} if source.get("generation") else {}
+    found = find_object(world, (bucket, name), wanted)
+    conditions = source.get("objectPreconditions")
+    wanted = conditions if isinstance(conditions, dict) else {}
+    check_conditions({name: str(value) for name, value in wanted.items()}, found)
+    return found
+
+
+def join_contents(contents: list[Content]) -> Content:
+    """Return contents in a row: their checksums are joined, an MD5 can't be."""
+    crc32c = contents[0].crc32c
+    for one in contents[1:]:
+        crc32c = join_crc32c(crc32c, one.crc32c, one.size)
+    return Content(parts=tuple(part for one in contents for part in one.parts), crc32c=crc32c)
+
+
+def rewrite_object(world: World, call: ApiCall, now: float) -> Json:
+    """Copy an object, in several calls if the client limits the bytes of one."""
+    query = read_params(
+        call, "sourceGeneration", "rewriteToken", "maxBytesRewrittenPerCall",
+        *CONDITIONS, *SOURCE_CONDITIONS,
+    )  # fmt: skip
+    source, place = copy_source(world, call, query)
+    most, done = read_number(query, "maxBytesRewrittenPerCall"), 0
+    if most is not None and (not most or most % MIB):
+        raise storage_error(400, "maxBytesRewrittenPerCall must be a multiple of 1 MiB.")
+    if "rewriteToken" in query:
+        name, done = read_token(query["rewriteToken"])
+        if name != f"{source.generation}:{'/'.join(place)}":
+            raise invalid_query("rewriteToken", query["rewriteToken"])
+    size = source.content.size
+    answer: Json = {"kind": "storage#rewriteResponse", "objectSize": str(size)}
+    if most is not None and done + most < size:
+        token = write_token((f"{source.generation}:{'/'.join(place)}", done + most))
+        copied = {"totalBytesRewritten": str(done + most), "done": False, "rewriteToken": token}
+        return {**answer, **copied}
+    new = publish_copy(world, call, source, place, now)
+    return {**answer, "totalBytesRewritten": str(size), "done": True, "resource": new}
+
+
+def copy_source(
+    world: World, call: ApiCall, query: Mapping[str, str]
+) -> tuple[StoredObject, tuple[str, str]]:
+    """Return the source of a copy and the place of its destination, if both may be used."""
+    bucket = call.path["bucket"]
+    named_bucket(world, call.request, bucket, "storage.objects.get")
+    source = find_object(world, (bucket, call.path["object"]), query, "sourceGeneration")
+    for name in SOURCE_CONDITIONS:
+        read_number(query, name)
+    check_conditions(query, source, of="Source")
+    place = (call.path.get("target_bucket", bucket), call.path["target"])
+    check_conditions(query, check_write(world, call.request, *place))
+    return source, place
+
+
+def publish_copy(
+    world: World, call: ApiCall, source: StoredObject, place: tuple[str, str], now: float
+) -> Json:
+    given = read_fields(call.body)
+    fields = given if given.keys() - {"storageClass"} else {**source.fields, **given}
+    new = publish_object(world, place, source.content, fields, now, source.components)
+    return object_json(call.request, new)
+
+
+def copy_object(world: World, call: ApiCall, now: float) -> Json:
+    query = read_params(call, "sourceGeneration", *CONDITIONS, *SOURCE_CONDITIONS)
+    return publish_copy(world, call, *copy_source(world, call, query), now)
+
+
+def move_object(world: World, call: ApiCall, now: float) -> Json:
+    """Rename an object: at no time are there two, or none."""
+    query = read_params(call, *CONDITIONS, *SOURCE_CONDITIONS)
+    source, place = copy_source(world, call, query)
+    named_bucket(world, call.request, source.bucket, "storage.objects.delete")
+    if place == (source.bucket, source.name):
+        raise storage_error(400, "The source and the destination of a move must differ.")
+    new = publish_object(world, place, source.content, source.fields, now, source.components)
+    retire_object(world, source, now)
+    return object_json(call.request, new)
+
+
+def restore_object(world: World, call: ApiCall, now: float) -> Json:
+    """Make a live object of a soft-deleted one."""
+    query = read_params(call, "generation", "copySourceAcl", *CONDITIONS)
+    place = (call.path["bucket"], call.path["object"])
+    before = check_write(world, call.request, *place)
+    found = find_object(world, place, {**query, "softDeleted": "true"})
+    check_conditions(query, before)
+    new = publish_object(world, place, found.content, found.fields, now, found.components)
+    replace_generation(world, found, None)
+    return object_json(call.request, new)
+
+
+OBJECT = "/storage/v1/b/{bucket}/o/{object}"
+ROUTES = (
+    Route("GET", "/storage/v1/b/{bucket}/o", list_objects),
+    Route("GET", OBJECT, get_object),
+    Route("GET", f"/download{OBJECT}", get_object),
+    Route("DELETE", OBJECT, delete_object),
+    Route("PATCH", OBJECT, patch_object),
+    Route("PUT", OBJECT, patch_object),
+    Route("POST", f"{OBJECT}/compose", compose_object),
+    Route("POST", f"{OBJECT}/rewriteTo/b/{{target_bucket}}/o/{{target}}", rewrite_object),
+    Route("POST", f"{OBJECT}/copyTo/b/{{target_bucket}}/o/{{target}}", copy_object),
+    Route("POST", f"{OBJECT}/moveTo/o/{{target}}", move_object),
+    Route("POST", f"{OBJECT}/restore", restore_object),
+)

@@ -1,0 +1,281 @@
+"""The objects of Cloud Storage as one table: which generations exist, and how each is shown."""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
+from tpuherd_sim.google_apis.storage_roles import CLASSES
+from tpuherd_sim.model.compute_state import Bucket, format_compute_time
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, google_host
+from tpuherd_sim.model.storage_state import Content, StoredObject
+from tpuherd_sim.model.world import World, schedule_event
+from tpuherd_sim.model.world_parts import AgendaItem
+
+CONDITIONS = (
+    "ifGenerationMatch", "ifGenerationNotMatch",
+    "ifMetagenerationMatch", "ifMetagenerationNotMatch",
+)  # fmt: skip
+UNMET = "At least one of the pre-conditions you specified did not hold."
+#: What a writer may say of an object, and what this world would have to ignore.
+TEXTS = (
+    "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
+    "customTime", "storageClass",
+)  # fmt: skip
+UNSERVED = ("acl", "contexts", "eventBasedHold", "kmsKeyName", "retention", "temporaryHold")
+BREAKS = re.compile(r"[\r\n\0]")  #: would end a header
+UNSERVED_PARAMETERS = frozenset(
+    {
+        "destinationKmsKeyName", "destinationPredefinedAcl", "dropContextGroups", "filter",
+        "kmsKeyName", "overrideUnlockedRetention", "predefinedAcl", "predefinedDefaultObjectAcl",
+        "restoreToken", "softDeleted", "versions", "matchGlob",
+    }
+)  # fmt: skip
+EXPIRE = "object.expire"
+
+
+def read_params(call: ApiCall, *served: str) -> dict[str, str]:
+    """Return the query; refuse a parameter of Google's that would have to be ignored.
+
+    Google ignores what it does not know, and TensorStore relies on that.
+    """
+    query = {name: value for name, value in parse_qsl(call.request.query) if value}
+    for name in query:
+        if name in UNSERVED_PARAMETERS and name not in served:
+            raise unserved_error(name)
+    for name in CONDITIONS:
+        read_number(query, name)
+    return query
+
+
+def read_number(query: Mapping[str, str], name: str) -> int | None:
+    text = query.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise invalid_query(name, text)
+    return int(text)
+
+
+def invalid_query(name: str, value: str) -> ApiError:
+    return storage_error(400, f"Invalid value for query parameter {name}: '{value}'.")
+
+
+def check_conditions(
+    query: Mapping[str, str], found: StoredObject | None, *, reads: bool = False, of: str = ""
+) -> None:
+    """Check ifGenerationMatch and its like; 0 means that the object does not exist."""
+    for name in CONDITIONS:
+        wanted = query.get(f"if{of}{name[2:]}")
+        if wanted is None:
+            continue
+        if found is None:
+            number = None if "Meta" in name else 0
+        else:
+            number = found.metageneration if "Meta" in name else found.generation
+        negated = name.endswith("NotMatch")
+        if (str(number) == wanted) == negated:
+            raise storage_error(304 if reads and negated else 412, UNMET)
+
+
+def read_fields(body: Json) -> dict[str, Any]:
+    """Return what a writer says of an object."""
+    for name in UNSERVED:
+        if body.get(name):
+            raise unserved_error(f"The field {name}")
+    found = {name: body[name] for name in (*TEXTS, "metadata") if body.get(name) is not None}
+    metadata = found.get("metadata", {})
+    texts = [found[name] for name in TEXTS if name in found]
+    if isinstance(metadata, dict):
+        texts += metadata.values()
+    if not isinstance(metadata, dict) or not all(
+        isinstance(one, str) and not BREAKS.search(one) for one in texts
+    ):
+        raise storage_error(400, "Invalid argument: what is said of an object must be texts.")
+    if found.get("storageClass", "STANDARD") not in CLASSES:
+        raise storage_error(400, f"Invalid storage class: '{found['storageClass']}'")
+    return found
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+def object_key(bucket: str, name: str) -> str:
+    return f"{bucket}/{name}"
+
+
+def find_live(world: World, bucket: str, name: str) -> StoredObject | None:
+    known = world.services.storage.objects.get(object_key(bucket, name), ())
+    return known[-1] if known and known[-1].deleted is None else None
+
+
+def find_object(
+    world: World, place: tuple[str, str], query: Mapping[str, str], key: str = "generation"
+) -> StoredObject:
+    """Return the live object, or the generation that the query names."""
+    wanted, soft = read_number(query, key), query.get("softDeleted") == "true"
+    if soft and wanted is None:
+        raise storage_error(400, "A soft-deleted object needs its generation.")
+    known = world.services.storage.objects.get(object_key(*place), ())
+    for one in known:
+        if (
+            one.deleted is None
+            if wanted is None
+            else one.generation == wanted and (one.expires is not None) == soft
+        ):
+            return one
+    raise storage_error(404, "No such object: " + "/".join(place))
+
+
+def check_write(world: World, request: Request, bucket: str, name: str) -> StoredObject | None:
+    """Return the object that a write would replace, if the caller may write."""
+    named_bucket(world, request, bucket, "storage.objects.create")
+    if not name or len(name.encode()) > 1024 or "\n" in name or "\r" in name or name in (".", ".."):
+        raise storage_error(400, f"Invalid object name: '{name}'" if name else "Required")
+    before = find_live(world, bucket, name)
+    if before is not None:
+        named_bucket(world, request, bucket, "storage.objects.delete")
+    return before
+
+
+def publish_object(
+    world: World,
+    place: tuple[str, str],
+    content: Content,
+    fields: Mapping[str, Any],
+    now: float,
+    components: int = 0,
+) -> StoredObject:
+    """Make a new generation the live one, all at once."""
+    before = find_live(world, *place)
+    if before is not None:
+        retire_object(world, before, now)
+    storage, key = world.services.storage, object_key(*place)
+    storage.newest = max(int(now * 1e6), storage.newest + 1)
+    new = StoredObject(
+        bucket=place[0],
+        name=place[1],
+        generation=storage.newest,
+        content=content,
+        created=now,
+        updated=now,
+        fields=fields,
+        components=components,
+    )
+    storage.add_references(content.parts)
+    storage.objects[key] = (*storage.objects.get(key, ()), new)
+    return new
+
+
+def retire_object(
+    world: World, old: StoredObject, now: float, *, by_generation: bool = False
+) -> None:
+    """Take a generation away, as the bucket says: noncurrent unless it was named, soft-deleted
+    or gone.
+    """
+    bucket = world.services.buckets[old.bucket]
+    if bucket.versioned and old.deleted is None and not by_generation:
+        replace_generation(world, old, replace(old, deleted=now))
+    elif bucket.soft_delete_s:
+        expires = now + bucket.soft_delete_s
+        replace_generation(world, old, replace(old, deleted=now, expires=expires))
+        key = object_key(old.bucket, old.name)
+        schedule_event(world, expires, EXPIRE, key, generation=old.generation)
+    else:
+        replace_generation(world, old, None)
+
+
+def replace_generation(world: World, old: StoredObject, new: StoredObject | None) -> None:
+    storage, key = world.services.storage, object_key(old.bucket, old.name)
+    kept = [new if one is old else one for one in storage.objects[key]]
+    left = tuple(one for one in kept if one is not None)
+    if new is None:
+        storage.drop_references(old.content.parts)
+    if left:
+        storage.objects[key] = left
+    else:
+        del storage.objects[key]
+
+
+def expire_object(world: World, due: AgendaItem) -> None:
+    """Drop a soft-deleted object whose time is over, if it was not restored."""
+    for one in world.services.storage.objects.get(due.target, ()):
+        if one.generation == due.args["generation"] and one.expires == due.at:
+            replace_generation(world, one, None)
+
+
+def drop_bucket_objects(world: World, bucket: Bucket) -> None:
+    """Forget what a bucket had; refuse if one of it is neither soft-deleted nor gone."""
+    storage = world.services.storage
+    found = [key for key in storage.objects if key.startswith(f"{bucket.name}/")]
+    versions = [one for key in found for one in storage.objects[key]]
+    if any(one.expires is None for one in versions):
+        raise storage_error(409, "The bucket you tried to delete is not empty.")
+    for one in versions:
+        replace_generation(world, one, None)
+
+
+# -- how it is shown ------------------------------------------------------------------------------
+
+
+def base_url(request: Request, default: str = "www.googleapis.com") -> str:
+    """Return the address by which the client asked: Google's names are always behind TLS."""
+    host = request.headers.get("host") or default
+    scheme = "https" if google_host(request) or host == default else "http"
+    return f"{scheme}://{host}"
+
+
+def object_etag(one: StoredObject) -> str:
+    """Return Google's etag: the two numbers as a message of protobuf in base64."""
+    return b64encode(
+        b"\x08" + encode_varint(one.generation) + b"\x10" + encode_varint(one.metageneration)
+    ).decode()
+
+
+def encode_varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def object_json(request: Request, one: StoredObject) -> Json:
+    path = f"/storage/v1/b/{one.bucket}/o/{quote(one.name, safe='')}"
+    base, created = base_url(request), format_compute_time(one.created)
+    answer: Json = {
+        "kind": "storage#object",
+        "id": f"{one.bucket}/{one.name}/{one.generation}",
+        "selfLink": base + path,
+        "mediaLink": f"{base}/download{path}?generation={one.generation}&alt=media",
+        "name": one.name,
+        "bucket": one.bucket,
+        "generation": str(one.generation),
+        "metageneration": str(one.metageneration),
+        "contentType": "application/octet-stream",
+        "storageClass": "STANDARD",
+        "size": str(one.content.size),
+        "crc32c": one.content.crc32c,
+        "etag": object_etag(one),
+        "timeCreated": created,
+        "updated": format_compute_time(one.updated),
+        "timeStorageClassUpdated": created,
+        "timeFinalized": created,
+        **one.fields,
+    }
+    if one.content.md5:
+        answer["md5Hash"] = one.content.md5
+    if one.components:
+        answer["componentCount"] = one.components
+    if one.deleted is not None and one.expires is None:
+        answer["timeDeleted"] = format_compute_time(one.deleted)
+    if one.deleted is not None and one.expires is not None:
+        answer["softDeleteTime"] = format_compute_time(one.deleted)
+        answer["hardDeleteTime"] = format_compute_time(one.expires)
+    return answer
+
+
+AGENDA = {EXPIRE: expire_object}

@@ -1,0 +1,248 @@
+"""Cloud Storage's XML API, as far as clients of the JSON API use it.
+
+That is GET, HEAD, PUT and DELETE of /BUCKET/OBJECT, and uploads of numbered parts.
+"""
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote
+from xml.sax.saxutils import escape
+
+from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
+from tpuherd_sim.google_apis.object_methods import hash_text, join_contents, media_response
+from tpuherd_sim.google_apis.objects import (
+    CONDITIONS,
+    check_conditions,
+    check_write,
+    find_live,
+    find_object,
+    publish_object,
+    retire_object,
+)
+from tpuherd_sim.google_apis.uploads import (
+    add_upload,
+    announced_checksums,
+    check_checksums,
+    drop_upload,
+    find_upload,
+    received_content,
+)
+from tpuherd_sim.model.compute_errors import STORAGE, xml_response
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Request, Response, google_host
+from tpuherd_sim.model.storage_state import Content, StoredObject, Upload
+from tpuherd_sim.model.world import World
+from tpuherd_sim.tpu.router import Route
+
+NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+OBJECT = "/_xml/{bucket}/{object}"
+#: The headers that say something of an object, by the JSON API's names.
+HEADERS = {
+    "cacheControl": "cache-control",
+    "contentDisposition": "content-disposition",
+    "contentEncoding": "content-encoding",
+    "contentLanguage": "content-language",
+    "contentType": "content-type",
+    "storageClass": "x-goog-storage-class",
+}
+COPY = "x-goog-copy-source"  #: its conditions, such as x-goog-copy-source-if-match, are unserved
+UNSERVED = ("x-amz-copy-source", "x-goog-encryption-key", "x-goog-acl")
+PARAMETERS = frozenset(("generation", "uploads", "uploadId", "partNumber"))
+NUMBER, TAG = rb"<PartNumber>\s*(\d{1,9})\s*</PartNumber>", rb"<ETag>\s*([^<]*?)\s*</ETag>"
+PART = re.compile(rb"%s\s*%s|%s\s*%s" % (NUMBER, TAG, TAG, NUMBER))
+PARTS_MAX = 10_000
+
+
+def translate_path(world: World, request: Request) -> Request:
+    """Return a request for /BUCKET/OBJECT under the path of its route, others as they are."""
+    bucket, _, name = request.path.removeprefix("/").partition("/")
+    ours = google_host(request) == "storage.googleapis.com"
+    if not name or bucket in STORAGE or not (ours or bucket in world.services.buckets):
+        return request
+    return replace(request, path=f"/_xml/{bucket}/{quote(unquote(name), safe='')}")
+
+
+def read_query(call: ApiCall) -> dict[str, str]:
+    """Return the query and the conditions of the headers; refuse what would have to be ignored."""
+    query = dict(parse_qsl(call.request.query, keep_blank_values=True))
+    for name in query:
+        if name not in PARAMETERS and not name.lower().startswith(("x-goog-", "googleaccessid")):
+            raise unserved_error(name)
+    for name in call.request.headers:
+        if name in UNSERVED or name.startswith(f"{COPY}-"):
+            raise unserved_error(name)
+    for name in CONDITIONS:
+        header = "x-goog-" + re.sub("[A-Z]", lambda found: f"-{found[0].lower()}", name)
+        if header in call.request.headers:
+            query[name] = call.request.headers[header]
+    return query
+
+
+def header_fields(call: ApiCall) -> dict[str, Any]:
+    headers = call.request.headers
+    fields: dict[str, Any] = {
+        name: headers[header] for name, header in HEADERS.items() if header in headers
+    }
+    start = "x-goog-meta-"
+    metadata = {
+        name[len(start) :]: text for name, text in headers.items() if name.startswith(start)
+    }
+    return fields | ({"metadata": metadata} if metadata else {})
+
+
+def get_xml_object(world: World, call: ApiCall, now: float) -> Response:
+    """Get an object's content."""
+    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    named_bucket(world, call.request, place[0], "storage.objects.get")
+    try:
+        found = find_object(world, place, query)
+    except ApiError as refused:
+        if refused.http != 404:
+            raise
+        raise storage_error(404, "The specified key does not exist.") from None
+    check_conditions(query, found, reads=True)
+    answer = media_response(call.request, found)
+    headers = dict(answer.headers) | {"ETag": part_etag(found.content)}
+    headers["Last-Modified"] = formatdate(found.updated, usegmt=True)
+    return replace(answer, headers=tuple(headers.items()))
+
+
+def put_xml_object(world: World, call: ApiCall, now: float) -> Response:
+    """Store an object, a copy of another one, or a part of an upload."""
+    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    if "uploadId" in query:
+        return put_part(world, call, query)
+    check_conditions(query, check_write(world, call.request, *place))
+    if COPY in call.request.headers:
+        return copy_xml_object(world, call, place, now)
+    content = received_content(call)
+    check_checksums(content, announced_checksums(call))
+    new = publish_object(world, place, content, header_fields(call), now)
+    return Response(headers=written_headers(new))
+
+
+def copy_xml_object(world: World, call: ApiCall, place: tuple[str, str], now: float) -> Response:
+    """Copy an object, which the header names, with its fields."""
+    bucket, _, name = unquote(call.request.headers[COPY]).removeprefix("/").partition("/")
+    named_bucket(world, call.request, bucket, "storage.objects.get")
+    source = find_object(world, (bucket, name), {})
+    replaced = call.request.headers.get("x-goog-metadata-directive") == "REPLACE"
+    fields = header_fields(call) if replaced else source.fields
+    new = publish_object(world, place, source.content, fields, now, source.components)
+    answer = xml_response(
+        f"<CopyObjectResult><ETag>{escape(part_etag(new.content))}</ETag></CopyObjectResult>"
+    )
+    return replace(answer, headers=(*answer.headers, *written_headers(new)))
+
+
+def written_headers(new: StoredObject) -> tuple[tuple[str, str], ...]:
+    return (
+        ("ETag", part_etag(new.content)),
+        ("x-goog-hash", hash_text(new.content)),
+        ("x-goog-generation", str(new.generation)),
+    )
+
+
+def part_etag(content: Content) -> str:
+    return f'"{b64decode(content.md5 or content.crc32c).hex()}"'
+
+
+def delete_xml_object(world: World, call: ApiCall, now: float) -> Response:
+    """Delete an object, or abort an upload."""
+    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    if "uploadId" in query:
+        numbered_upload(world, query, place)
+        drop_upload(world, query["uploadId"])
+        return Response(status=204)
+    named_bucket(world, call.request, place[0], "storage.objects.delete")
+    found = find_object(world, place, query)
+    check_conditions(query, found)
+    retire_object(world, found, now, by_generation="generation" in query)
+    return Response(status=204)
+
+
+# -- uploads of numbered parts --------------------------------------------------------------------
+
+
+def numbered_upload(world: World, query: Mapping[str, str], place: tuple[str, str]) -> Upload:
+    upload = find_upload(world, query["uploadId"])
+    if (upload.bucket, upload.name) != place or upload.finished is not None:
+        raise storage_error(404, "The requested upload was not found.")
+    return upload
+
+
+def put_part(world: World, call: ApiCall, query: Mapping[str, str]) -> Response:
+    """Store a part; a repeated one replaces the former."""
+    place = (call.path["bucket"], call.path["object"])
+    upload, number = numbered_upload(world, query, place), query.get("partNumber", "")
+    if not re.fullmatch("[0-9]{1,9}", number) or not 1 <= int(number) <= PARTS_MAX:
+        raise storage_error(400, f"partNumber must be between 1 and {PARTS_MAX}.")
+    content, storage = received_content(call), world.services.storage
+    check_checksums(content, announced_checksums(call))
+    storage.add_references(content.parts)
+    before = upload.numbered.get(str(int(number)))
+    if before is not None:
+        storage.drop_references(before.parts)
+    numbered = {**upload.numbered, str(int(number)): content}
+    storage.uploads[query["uploadId"]] = replace(upload, numbered=numbered)
+    sums = ("x-goog-hash", hash_text(content))
+    return Response(headers=(("ETag", part_etag(content)), sums))
+
+
+def post_xml_object(world: World, call: ApiCall, now: float) -> Response:
+    """Begin an upload of parts, or join them to the object."""
+    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    if "uploads" in query:
+        check_write(world, call.request, *place)
+        conditions = {name: query[name] for name in CONDITIONS if name in query}
+        fields = header_fields(call)
+        upload = Upload(
+            bucket=place[0], name=place[1], fields=fields, conditions=conditions, checksums={}
+        )
+        number = add_upload(world, upload, now)
+        text = f"<UploadId>{number}</UploadId>"
+        return result_response("InitiateMultipartUploadResult", place, text)
+    if "uploadId" not in query:
+        raise storage_error(400, "POST needs uploads or uploadId.")
+    upload = numbered_upload(world, query, place)
+    content = join_contents(chosen_parts(call, upload))
+    check_write(world, call.request, *place)
+    check_conditions(upload.conditions, find_live(world, *place))
+    new = publish_object(world, place, content, upload.fields, now, len(content.parts))
+    drop_upload(world, query["uploadId"])
+    text = f"<ETag>{escape(part_etag(content))}</ETag>"
+    answer = result_response("CompleteMultipartUploadResult", place, text)
+    return replace(answer, headers=(*answer.headers, *written_headers(new)))
+
+
+def result_response(name: str, place: tuple[str, str], text: str) -> Response:
+    start = f"<Bucket>{place[0]}</Bucket><Key>{escape(place[1])}</Key>"
+    return xml_response(f'<{name} xmlns="{NAMESPACE}">{start}{text}</{name}>')
+
+
+def chosen_parts(call: ApiCall, upload: Upload) -> list[Content]:
+    """Return the parts that the client names, whose etags must be those of what was stored."""
+    found = [part.groups(b"") for part in PART.finditer(call.request.body)]
+    named = [(int(first or last), before or after) for first, after, before, last in found]
+    if not named or [one[0] for one in named] != sorted({one[0] for one in named}):
+        raise storage_error(400, "The list of parts was not in ascending order.")
+    contents = []
+    for number, etag in named:
+        content = upload.numbered.get(str(number))
+        sent = etag.decode("latin-1").replace("&quot;", '"').strip('"')
+        if content is None or sent != part_etag(content).strip('"'):
+            raise storage_error(400, "One or more of the specified parts could not be found.")
+        contents.append(content)
+    return contents
+
+
+ROUTES = (
+    Route("GET", OBJECT, get_xml_object),
+    Route("HEAD", OBJECT, get_xml_object),
+    Route("PUT", OBJECT, put_xml_object),
+    Route("POST", OBJECT, post_xml_object),
+    Route("DELETE", OBJECT, delete_xml_object),
+)
