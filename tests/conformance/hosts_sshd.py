@@ -329,7 +329,7 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     end = monotonic() + seconds
     while not true():
         assert monotonic() < end, f"waited {seconds:g} s for {what}"

@@ -152,7 +152,7 @@ def test_a_leader_that_hangs_within_a_write_is_replaced_when_its_lease_is_over(
         old = hanging.take_lease(holder("elsewhere"), NOW, 1.0)
         with pytest.raises(NotReached), hanging._driver.write_transaction() as connection:
             log.append_events(connection, [event(1)])
-            until(lambda: other.lease_holder(NOW) is None, "the end of the lease", seconds=10)
+            until(lambda: other.lease_holder(NOW) is None, "the end of the lease")
             begun = time.monotonic()
             new = other.take_lease(holder(), NOW, TTL_S)
             assert time.monotonic() - begun < 5, "half of what it would wait for a lock"

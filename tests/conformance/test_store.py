@@ -288,7 +288,7 @@ def test_an_engine_that_slept_too_long_is_outdated_and_writes_nothing(open_store
     new = other.take_lease(holder(), now, TTL_S)
     assert new is not None
     assert new > old
-    until(lambda: is_connected(store), "a connection", seconds=10)
+    until(lambda: is_connected(store), "a connection")
     for late in (
         lambda: store.append_events([event(2)], epoch=old),
         lambda: store.renew_lease(old, now),
@@ -366,7 +366,7 @@ def test_an_engine_that_was_replaced_can_write_nothing_at_all(open_store: Open) 
     assert store.take_lease(holder(), now, TTL_S) is not None
     move_lease(store, -TTL_S)
     assert other.take_lease(holder(), now, TTL_S) is not None
-    until(lambda: is_connected(store), "a connection", seconds=10)
+    until(lambda: is_connected(store), "a connection")
     for late in (
         lambda: store.put_job(new_job()),
         lambda: store.add_jobs([new_job()], []),

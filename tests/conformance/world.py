@@ -158,7 +158,7 @@ def started(*options: str, ssh_port: int = 0, program: Path = HERD) -> Iterator[
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -177,15 +177,13 @@ def serving(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def until(ask: Callable[[], T | None], what: str, *, seconds: float) -> T:
-    """The first answer that is not empty; fails when there is none in time."""
+def until(look: Callable[[], T | None], what: str, seconds: float = 120.0) -> T:
+    """The first answer that is not empty. The time is only how long a hopeless test waits."""
     end = time.monotonic() + seconds
-    while True:
-        answer = ask()
-        if answer:
-            return answer
+    while not (answer := look()):
         assert time.monotonic() < end, f"waited {seconds:g} s for {what}"
-        time.sleep(0.1)
+        time.sleep(0.02)
+    return answer
 
 
 def run(

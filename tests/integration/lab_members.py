@@ -64,7 +64,7 @@ class Member(Owner):
                 with suppress(ProcessLookupError):
                     os.kill(process.pid, number)
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

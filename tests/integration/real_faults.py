@@ -300,7 +300,7 @@ def campaign(many: int, kinds: list[str], seed: int, keep: Path) -> int:
             stage.user.leave_all()
             if stage.world is not None:
                 stage.world.terminate()
-                stage.world.wait(30)
+                stage.world.wait(60)
     rss = f"engine at most {stage.rss_max >> 20} MB"
     print(f"{number} jobs, {stage.done.total()} faults {dict(stage.done)}, {rss}, {bad} not clean")
     return bad

@@ -87,7 +87,7 @@ def second_machine() -> Iterator[Machine]:
             assert process.poll() is None, (folder / "log").read_text()
             return subprocess.run([*ssh.split(), "vm", "true"], check=False).returncode == 0
 
-        until(answers, "sshd", seconds=20)
+        until(answers, "sshd")
         yield Machine(home, ssh)
         ending = f"for one in {ROOT}/*/herd; do $one keeper stop --now; $one engine stop; done"
         subprocess.run([*ssh.split(), "vm", f"cd; {ending}"], capture_output=True, check=False)

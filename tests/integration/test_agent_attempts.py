@@ -369,7 +369,7 @@ def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
             os.kill(pid, signal.SIGTERM)
         assert client.event("notice", what="shutdown")["deadly"]
         assert client.event("notice", what="preempted", value="TRUE")["deadly"]
-        assert client.process.wait(10) == 0
+        assert client.process.wait(60) == 0
         never.set()
 
 

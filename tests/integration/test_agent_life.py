@@ -310,7 +310,7 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(
     with pytest.raises(Gone):
         while bad.pull():
             pass
-    assert bad.process.wait(10) == 0
+    assert bad.process.wait(60) == 0
     assert good.call("stop", id=work, grace_s=5)["signal"] == 15
 
 

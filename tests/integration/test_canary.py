@@ -185,7 +185,7 @@ def read_page(port: int, token: str, path: str) -> bytes:
         f"http://127.0.0.1:{port}/api/{path}", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urlopen(request, timeout=20) as answer:
+        with urlopen(request, timeout=60) as answer:
             content: bytes = answer.read()
     except HTTPError as error:
         content = error.read()

@@ -182,11 +182,11 @@ def test_a_sum_over_all_hosts_is_right_and_a_host_that_fails_is_named(user: User
     assert found["status"] == "problem"
     assert "fails on pod/w2: RuntimeError: no numbers today" in found["found"]
     with user.begun("exec", "pod/w1", "-c", "exec 3</dev/accel0; sleep 60") as begun:
-        until(lambda: "accel0" in user.herd("chips", "pod/w1").stdout, "a user", seconds=20)
+        until(lambda: "accel0" in user.herd("chips", "pod/w1").stdout, "a user")
         found = collective(user)
         assert (found["status"], found["found"]) == ("skipped", "the chips of pod/w1 are in use")
         begun.terminate()
-        begun.wait(20)
+        begun.wait(60)
     some = collective(user, "pod/w[0-1]")
     assert (some["status"], some["found"]) == ("skipped", "TARGET names only some of the hosts")
     gone = {one["id"] for one in user.kept()} - {one["id"] for one in before}

@@ -152,7 +152,7 @@ def test_forwarding_both_ways(login: Login, ip: str) -> None:
                 except OSError:
                     return b""
 
-            assert until(page, "the page of the host", seconds=20).startswith(b"HTTP/1.0 200")
+            assert until(page, "the page of the host").startswith(b"HTTP/1.0 200")
             knock = "import socket; socket.create_connection(('127.0.0.1', 9900)).sendall(b'hi')"
             done = run([*login.ssh(ip), f'python3 -c "{knock}"'], login.env)
             assert done.returncode == 0, done.stderr
@@ -179,8 +179,8 @@ def test_preemption_cuts_the_connection(login: Login) -> None:
         assert line.stdout.readline() == b"in\n"
         before = time.monotonic()
         world.herd("preempt", "s1", "--no-notice")
-        assert line.wait(10) == 255
-        assert time.monotonic() - before < 5
+        assert line.wait(60) == 255
+        assert time.monotonic() - before < 30
     assert run([*login.ssh(ip, "-o", "ConnectTimeout=2"), "true"], login.env).returncode == 255
 
 

@@ -66,7 +66,7 @@ def test_the_tables(
         said = run([*login.ssh(ip), f"COLUMNS=160 sudo -E {program}"], login.env).stdout
         return said if re.search(r"0\.[1-9]\d GiB /", said) else ""
 
-    table = until(busy, "tpu-info to see the workload", seconds=20)
+    table = until(busy, "tpu-info to see the workload")
     assert table.count("GiB /") == devices
     held = run([*login.ssh(ip), f"sudo {program} --process"], login.env).stdout
     assert "python3" in held

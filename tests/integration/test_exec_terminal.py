@@ -60,7 +60,7 @@ def test_ctrl_c_can_detach_and_the_rest_is_seen_later(user: User) -> None:
 def test_ctrl_c_can_stop(user: User, answer: bytes) -> None:
     words = f"sleep {3000 + answer[0]}"
     window = Terminal(user, "exec", "pod", "--", *words.split())
-    until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
+    until(lambda: len(user.running(words)) == 4, "it to run")
     window.type(CTRL_C)
     window.expect(rb"\[s\]top it\?")
     window.type(answer)
@@ -70,7 +70,7 @@ def test_ctrl_c_can_stop(user: User, answer: bytes) -> None:
 
 def test_ctrl_c_without_an_answer_keeps_it_running(user: User) -> None:
     window = Terminal(user, "exec", "pod/w0", "--", "sleep", "4")
-    until(lambda: user.running("sleep 4"), "it to run", seconds=20)
+    until(lambda: user.running("sleep 4"), "it to run")
     window.type(CTRL_C)
     window.expect(rb"\[s\]top it\?")
     window.type(b"\n")
@@ -80,7 +80,7 @@ def test_ctrl_c_without_an_answer_keeps_it_running(user: User) -> None:
 def test_a_closed_window_ends_nothing(user: User) -> None:
     words = "sleep 4001"
     window = Terminal(user, "exec", "pod", "--", *words.split())
-    until(lambda: len(user.running(words)) == 4, "it to run", seconds=20)
+    until(lambda: len(user.running(words)) == 4, "it to run")
     window.close()
     (id,) = {one["id"] for one in user.running(words)}
     assert len(user.running(words)) == 4
@@ -96,7 +96,7 @@ def test_a_shell_on_a_host(user: User) -> None:
     window.expect(rb"/dev/pts/")
     window.resize(44, 77)
     os.kill(window.pid, signal.SIGWINCH)
-    until(lambda: size(window) == b"44 77", "the new size", seconds=10)
+    until(lambda: size(window) == b"44 77", "the new size")
     window.type(b"sh -c 'echo go; exec sleep 100'\n")
     window.expect(rb"[\r\n]go\r\n")
     window.type(CTRL_C)

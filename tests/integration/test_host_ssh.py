@@ -56,7 +56,7 @@ class Site:
         await self.ssh_server.apply_views({VIEW.key: self.world.now})
 
 
-async def run(argv: list[str], given: bytes | None = b"", *, deadline_s: float = 30) -> Done:
+async def run(argv: list[str], given: bytes | None = b"", *, deadline_s: float = 60) -> Done:
     child = await asyncio.create_subprocess_exec(
         *argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -99,7 +99,7 @@ def at_a_site(work: Callable[[Site], Awaitable[None]], folder: Path) -> None:
     asyncio.run(whole())
 
 
-async def until(true: Callable[[], bool], *, deadline_s: float = 10) -> None:
+async def until(true: Callable[[], bool], *, deadline_s: float = 60) -> None:
     async with asyncio.timeout(deadline_s):
         while not true():
             await asyncio.sleep(0.01)
@@ -242,7 +242,7 @@ async def in_a_terminal(argv: list[str]) -> AsyncIterator[tuple[int, "subprocess
         os.close(master)
 
 
-async def heard(master: int, pattern: str, *, deadline_s: float = 10) -> str:
+async def heard(master: int, pattern: str, *, deadline_s: float = 60) -> str:
     """What came out of the terminal, up to where the pattern was found."""
     said = ""
     async with asyncio.timeout(deadline_s):

@@ -76,7 +76,7 @@ def test_a_browser_gets_no_token_in_its_arguments(environ: dict[str, str], tmp_p
 
 def enter(port: int, token: str) -> str:
     """The cookie that a visit to the printed address leaves."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", f"/?token={token}")
         cookie = connection.getresponse().headers["set-cookie"]
     assert token not in cookie

@@ -198,6 +198,6 @@ def test_a_real_prometheus_scrapes_the_page_and_loads_the_rules(
             assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
         finally:
             server.terminate()
-            server.wait(20)
+            server.wait(60)
             page.send_signal(signal.SIGINT)
-            page.wait(20)
+            page.wait(60)

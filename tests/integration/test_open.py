@@ -94,7 +94,7 @@ def end(process: "subprocess.Popen[str]", number: int) -> tuple[int, str]:
 def ask(url: str) -> dict[str, str]:
     """What the stand-in says; empty if nobody answers."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             found: dict[str, str] = json.loads(reply.read())
             return found
     except OSError:
@@ -224,7 +224,7 @@ def test_real_servers_answer(me: Owner) -> None:
         assert status_of(f"{place}/api/kernels?token={token}") == 200
         assert end(process, signal.SIGINT)[0] == 0
     with opened(me, "tensorboard", "dev", "runs") as (url, process):
-        with urllib.request.urlopen(f"{url}data/environment", timeout=20) as reply:
+        with urllib.request.urlopen(f"{url}data/environment", timeout=60) as reply:
             assert json.loads(reply.read())["data_location"].endswith("/runs")
         assert end(process, signal.SIGINT)[0] == 0
     me.herd("exec", "dev", "-c", SETUP)
@@ -232,7 +232,7 @@ def test_real_servers_answer(me: Owner) -> None:
 
 def status_of(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=20) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -81,7 +81,7 @@ def check_end(user: Owner, page: Page) -> None:
     until(
         lambda: not page.ask("GET", "/api/overview")[1]["engine"]["running"],
         "no engine",
-        seconds=20,
+        seconds=60,
     )
     user.world.herd("stop")
     status, answer = page.ask("GET", "/api/world")

@@ -33,7 +33,7 @@ def recording(world: World, file: Path) -> Iterator[dict[str, str]]:
         yield {**google, **{name: value for name, _, value in exports}}
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         process.communicate()
 
 

@@ -47,13 +47,13 @@ def forwarding(
         yield process.stdout.readline().split(" ")[0], process
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 def answer(url: str) -> str:
     """What the server says; "" if nobody does."""
     try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             return str(reply.read().decode())
     except OSError:
         return ""
@@ -106,7 +106,7 @@ def test_impossible_forwards_are_refused_with_a_sentence(user: Owner) -> None:
     with forwarding(user, "srv", 8001) as (url, process):
         assert answer(url) == ""
         process.terminate()
-        said = process.communicate(timeout=20)[1]
+        said = process.communicate(timeout=60)[1]
         assert "srv-0/w0: it does not answer on port 8001; each new connection tries again" in said
     taken = user.world.url.rpartition(":")[2].strip("/")
     for words, status, said in (

@@ -33,7 +33,7 @@ def empty(user: User) -> User:
         user.herd("setup", "gcp", "--undo", "--yes")
     for name in ("tpu", "compute"):
         user.world.ask("POST", f"v1/projects/demo/services/{name}.googleapis.com:enable", {})
-    until(lambda: rules(user) is not None, "Compute", seconds=20)
+    until(lambda: rules(user) is not None, "Compute")
     for name in rules(user) or ():
         user.world.ask("DELETE", f"{FIREWALLS}/{name}")
     return user
@@ -107,9 +107,9 @@ def test_a_killed_command_leaves_its_record_and_a_second_run_completes(empty: Us
     empty.world.ask("POST", "sim/v1/weather/delay", late)
     words = ("setup", "gcp", "--from", "203.0.113.7", "--yes")
     with empty.begun(*words) as process:
-        until(lambda: bool(rules(empty)), "the rule", seconds=20)
+        until(lambda: bool(rules(empty)), "the rule")
         process.kill()
-        process.wait(20)
+        process.wait(60)
     (change,) = journal(empty)
     assert (change["kind"], change["settled"]) == ("firewall", False)
     done = empty.herd(*words)

@@ -65,7 +65,7 @@ def test_irrecoverable_inputs_are_named_and_waited_for(user: Owner) -> None:
     user.world.herd("preempt", started.facts["bid"])
     assert user.herd("ls").returncode == 0
     user.happened("slot.setup_failed", seconds=120)
-    until(lambda: "there is no value for the secret TOKEN" in why(user, "gpt"), "why", seconds=10)
+    until(lambda: "there is no value for the secret TOKEN" in why(user, "gpt"), "why")
     nodes = {event.facts["bid"] for event in user.events("slot.setup_failed")}
     user.job("gpt", 'python3 train.py; echo "has-$TOKEN"; sleep 1000', **fields)
     again = user.happened("attempt.started", seconds=60)

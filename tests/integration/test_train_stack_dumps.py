@@ -45,6 +45,6 @@ def test_a_program_dumps_its_stacks_and_continues() -> None:
             assert said.count("in for_ever") == 1
             assert said.count("in in_a_thread") == 1
             assert "state S" in said
-        _, trouble = program.communicate("x", timeout=20)
+        _, trouble = program.communicate("x", timeout=60)
         assert (program.returncode, trouble) == (0, "")
         assert stack_text(program.pid, "") == "it is gone\n"

@@ -74,7 +74,7 @@ def test_what_is_no_python_goes_on(user: Owner, kept: str, how: str, hosts: str)
         done = user.herd("exec", kept + hosts, "-c", how)
         assert done.returncode in (0, 1, 143), done.stderr  # 143: -f finds its own shell
         assert user.herd("exec", kept, "-c", "touch ~/end").returncode == 0
-        assert command.wait(30) == 7
+        assert command.wait(60) == 7
     window.type(b"exit 3\n")
     assert window.end() == 3
     assert agents(user) == before and len(before.splitlines()) >= 2

@@ -145,7 +145,7 @@ def test_signals_and_exit_statuses_pass_through(user: Traveller) -> None:
         assert one.stdout is not None
         assert "up" in one.stdout.readline()
         one.send_signal(signal.SIGINT)
-        assert one.wait(30) == 130
+        assert one.wait(60) == 130
     listed = json.loads(user.says("exec", "dev", "--list", "--json"))
     assert not [it for it in listed if it["phase"] == "running"]  # it was stopped on the host
     window = Terminal(user, "ssh", "dev/w0")
@@ -183,7 +183,7 @@ def test_the_page_is_served_there_and_opened_here(user: Traveller) -> None:
         request = Request(
             f"http://127.0.0.1:{port}/api/overview", headers={"Authorization": f"Bearer {token}"}
         )
-        with urlopen(request, timeout=20) as answer:
+        with urlopen(request, timeout=60) as answer:
             assert json.loads(answer.read())["world"] is True
         serving.send_signal(signal.SIGINT)
-        assert serving.wait(20) == 130
+        assert serving.wait(60) == 130

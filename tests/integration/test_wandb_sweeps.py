@@ -57,7 +57,7 @@ class Node:
         """The power goes."""
         for process in self.processes():
             os.kill(process, signal.SIGKILL)
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
         shutil.rmtree(self.folder)
 
     def log(self) -> str:
@@ -119,7 +119,7 @@ class Slot:
         for node in self.nodes:
             for process in node.processes():
                 os.kill(process, signal.SIGKILL)
-            node.process.wait(timeout=30)
+            node.process.wait(timeout=60)
 
 
 @pytest.fixture

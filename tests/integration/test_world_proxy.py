@@ -35,7 +35,7 @@ def proxied(world: Running) -> Iterator[httpx2.Client]:
 
 def test_a_lost_answer_cuts_the_connection_after_the_effect(world: Running) -> None:
     world.ask("POST", "/sim/v1/weather/lost-response", {"times": 1, "method": "nodes.create"})
-    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=60)
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
         connection.request("POST", f"{NODES}?nodeId=lost", json.dumps(NODE))
         connection.getresponse()
@@ -44,7 +44,7 @@ def test_a_lost_answer_cuts_the_connection_after_the_effect(world: Running) -> N
 
 
 def test_one_connection_serves_many_requests(world: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=60)
     connection.connect()
     first = connection.sock
     for method, path, body in (
@@ -129,7 +129,7 @@ def test_the_certificate_authority_can_sign_no_other_names(world: Running) -> No
 
 
 def test_a_sign_in_asks_the_metadata_server(world: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=60)
 
     def ask(path: str, **headers: str) -> tuple[int, str | None, str]:
         connection.request("GET", path, headers=headers)

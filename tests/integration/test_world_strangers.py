@@ -31,7 +31,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def ask(world: Running, method: str = "GET", path: str = NODES, **headers: str) -> tuple[int, str]:
     """One request with these headers: the status and the error's sentence."""
-    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", world.facts["port"], timeout=60)
     try:
         body = json.dumps(NODE) if method == "POST" else None
         connection.request(method, path, body, headers)

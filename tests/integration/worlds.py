@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from tests.conformance.world import until as until
+
 HERD = [sys.executable, "-m", "tpuherd.launcher"]
 ZONE = "us-central2-b"
 NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
@@ -74,12 +74,12 @@ class Running:
     def kill(self) -> None:
         """As the system does it when memory is short."""
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def stop(self) -> int:
         """In order."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @contextmanager
@@ -109,12 +109,3 @@ def running(folder: Path, *options: str, hosts: str = "none") -> Iterator[Runnin
 def said(folder: Path) -> str:
     """What the worlds of this folder wrote to stderr."""
     return (folder.parent / "said").read_text()
-
-
-def until(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    """The first answer that is not empty."""
-    end = monotonic() + seconds
-    while not (answer := look()):
-        assert monotonic() < end, f"waited {seconds:g} s for {what}"
-        sleep(0.02)
-    return answer

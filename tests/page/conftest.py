@@ -158,4 +158,4 @@ def note_request(tab: Tab, url: str) -> None:
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait until this is so: a page draws a moment after a key, and asks its server after that."""
-    until(holds, "the page", seconds=20)
+    until(holds, "the page")

@@ -39,7 +39,7 @@ def serve_page(user: Owner) -> Iterator[str]:
         assert found, line
         yield found[0]
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
 
 
 def test_a_node_is_preempted_by_a_button_and_the_job_page_tells_it(

@@ -203,7 +203,7 @@ def run_script(home: Path, text: str) -> "subprocess.CompletedProcess[str]":
 
 
 def wait_for(file: Path) -> str:
-    script = 'for i in $(seq 100); do [ -s "$1" ] && exec cat "$1"; sleep 0.05; done; exit 1'
+    script = 'for i in $(seq 1200); do [ -s "$1" ] && exec cat "$1"; sleep 0.05; done; exit 1'
     return subprocess.run(["bash", "-c", script, "-", file], capture_output=True, text=True).stdout
 
 
@@ -234,7 +234,7 @@ def test_the_script_prepares_and_starts_what_outlives_it(tmp_path: Path) -> None
     assert not old.exists() or not old.read_text()
     (tmp_path / "ran").unlink(missing_ok=True)
     os.killpg(int(wait_for(tmp_path / setup_script.GROUP)), 9)
-    free = "for i in $(seq 100); do " + setup_script.CHECK_BUSY + " && exit 0; sleep 0.05; done"
+    free = "for i in $(seq 1200); do " + setup_script.CHECK_BUSY + " && exit 0; sleep 0.05; done"
     assert run_script(tmp_path, free).returncode == 0
     assert (tmp_path / ".netrc").read_text().count("machine") == 1
 
