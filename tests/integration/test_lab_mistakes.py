@@ -74,7 +74,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def herd(home: Path, capfd: pytest.CaptureFixture[str]) -> Herd:
+def herd(home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Herd:
+    monkeypatch.setattr(engine_control, "spawn_engine", lambda *_: None)  # none outlives its test
+
     def herd(*words: str) -> tuple[int, str]:
         status = run(words)
         said = capfd.readouterr()
