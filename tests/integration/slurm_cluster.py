@@ -118,11 +118,17 @@ class SlurmCluster:
         self.read("scontrol", "update", f"nodename={name}", "state=down", "reason=lost")
 
     def state(self, job: str) -> str:
-        """Return a job's state; a pending one that only waits for its time begins now."""
+        """Return a job's state; a pending one that only waits for its time begins very soon.
+
+        Not in the second in which it was killed: slurmd then takes its new start for the old one.
+        """
         found = self.read("scontrol", "show", "job", "--oneliner", job)
         words = dict(word.split("=", 1) for word in found.split() if "=" in word)
-        if words.get("JobState") == "PENDING" and words.get("Reason") == "BeginTime":
-            self.read("scontrol", "update", f"jobid={job}", "StartTime=now")
+        soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
+        if (words.get("JobState"), words.get("Reason")) == ("PENDING", "BeginTime") and (
+            words["StartTime"] > soon
+        ):
+            self.read("scontrol", "update", f"jobid={job}", f"StartTime={soon}")
         return words.get("JobState", "")
 
     def wait_for_state(self, job: str, *wanted: str) -> None:
