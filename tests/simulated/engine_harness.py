@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.simulated.engine_disk import FaultyConnection
 from tests.simulated.engine_harness_parts import SetClock, desire, look_back, told
@@ -51,6 +52,8 @@ from tpuherd.store.log_store import LogStore
 from tpuherd.store.set_aside import SET_ASIDE, acknowledge_restoration
 from tpuherd.sweeps.scheduler import OURS, SweepAdvisor
 from tpuherd_sim.model.http_types import Request
+
+T = TypeVar("T")
 
 URL = "http://world"
 TTL_S = 30.0
@@ -128,11 +131,11 @@ class EngineHarness:
 
     def down(self, job: str) -> None:
         """Remove a job."""
-        self.said.pop(job, None)
         now = self.clock.now()
         self.store.remove_job(
             job, [HistoryEvent(at=now, kind="job.removed", job=job, facts={"who": "me"})]
         )
+        self.said.pop(job, None)
         self.update_wanted_slots()
 
     def update_wanted_slots(self) -> None:
@@ -282,6 +285,14 @@ class EngineHarness:
             self.was_damaged = True
         return inner
 
+    async def repeat(self, command: Callable[[], T]) -> T:
+        """Repeat a command that was the first to read a damaged page, as it tells its user."""
+        try:
+            return command()
+        except StoreDamaged:
+            await self.await_store()
+            return command()
+
     async def await_store(self) -> None:
         """A damaged store is let go of and set aside, and soon knows again what it lost: no job,
         and none that was dropped; its user acknowledges it."""
@@ -379,13 +390,8 @@ class EngineHarness:
             found += [f"later {sentence}" for sentence in self.unmet_jobs()]
             restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
             found += [f"nothing was left to do, and yet: {restless}"] if restless else []
-        try:
-            jobs = self.store.stored_jobs()
-        except StoreDamaged:  # the first to read that page, as a command may be
-            await self.await_store()
-            jobs = self.store.stored_jobs()
-        for job in jobs:
-            self.down(job)
+        for job in await self.repeat(self.store.stored_jobs):
+            await self.repeat(partial(self.down, job))
         if not await self.until(lambda: not self.sim.remains(), 1800.0):
             found.append(f"after down there is {self.sim.remains()}")
         self.watch.look()

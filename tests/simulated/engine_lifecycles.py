@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.simulated.engine_harness import EngineHarness
 from tests.simulated.engine_jobs import SimJob
@@ -40,7 +41,7 @@ async def up_and_down(play: EngineHarness) -> None:
     play.submit(SimJob(goal=Goal.IDLE, zones=TWO))
     await play.until(play.met, PATIENCE_S)
     await play.advance(60.0)
-    play.down("gpt")
+    await play.repeat(partial(play.down, "gpt"))
     await play.until(play.met, 1800.0)
 
 
