@@ -12,7 +12,6 @@ from tpuherd.model.slot_history import SILENT, Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Slot
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd.model.trouble import STORE
-from tpuherd.planner.bid_status import UNHEALTHY_S_MAX
 from tpuherd.store.set_aside import SET_ASIDE
 from tpuherd_sim.model.records import HOLDING
 
@@ -35,7 +34,6 @@ class Watch:
     bystanders: frozenset[str] = frozenset()  #: nodes of other owners
     faults: list[str] = field(default_factory=list)
     spare_since: dict[str, float] = field(default_factory=dict)
-    spare_silent: set[str] = field(default_factory=set)  #: of these, slots with silent hosts
     creates: deque[float] = field(default_factory=deque)
     reads: deque[float] = field(default_factory=deque)
 
@@ -105,17 +103,11 @@ class Watch:
             wanted = one.nodes if one is not None and one.goal is not Goal.GONE else 0
             if many <= wanted:
                 self.spare_since.pop(slot, None)
-                self.spare_silent.discard(slot)
-                continue
-            if not all(machine.answers for machine in self.members(slot)):
-                self.spare_silent.add(slot)  # a replacement that falls silent, too, is waited for
-            limit_s = self.spare_s + (UNHEALTHY_S_MAX if slot in self.spare_silent else 0.0)
-            if now - self.spare_since.setdefault(slot, now) > limit_s:
-                self.say(f"{slot} has {many} nodes and wants {wanted}, for {limit_s:.0f} s")
+            elif now - self.spare_since.setdefault(slot, now) > self.spare_s:
+                self.say(f"{slot} has {many} nodes and wants {wanted}, for {self.spare_s:.0f} s")
                 self.spare_since[slot] = now
         for slot in set(self.spare_since) - set(held):
             del self.spare_since[slot]
-            self.spare_silent.discard(slot)
         for fault in self.sim.fleet.bucket.faults:
             self.say(fault)
         self.sim.fleet.bucket.faults.clear()
