@@ -3,17 +3,19 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.postgres import Postgres, started_postgres
 from tests.conformance.test_store import NOW, event, new_job
+from tests.conformance.world import until
 from tests.integration.test_canary import forms
 from tpuherd.cli import via_client
 from tpuherd.cli.main import run
@@ -74,15 +76,24 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def herd(home: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Herd:
-    monkeypatch.setattr(engine_control, "spawn_engine", lambda *_: None)  # none outlives its test
-
+def herd(home: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Herd]:
     def herd(*words: str) -> tuple[int, str]:
         status = run(words)
         said = capfd.readouterr()
         return status, said.out + said.err
 
-    return herd
+    yield herd
+    for pid in processes_of(home):  # an engine that a command started
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: not list(processes_of(home)), "the engine to end")
+
+
+def processes_of(home: Path) -> Iterator[int]:
+    """Find the processes that were started with this home."""
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if f"HOME={home}".encode() in file.read_bytes().split(b"\0"):
+                yield int(file.parent.name)
 
 
 @pytest.fixture
