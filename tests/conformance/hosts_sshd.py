@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic, sleep
 
+from tests.conformance.world import until
 from tpuherd.errors import NotReached
 from tpuherd.ports import Host
 from tpuherd.remote.connection_pool import HostDirectory
@@ -327,13 +327,6 @@ def family(pid: int) -> list[int]:
         children = Path(f"/proc/{one}/task/{one}/children")
         found += [int(word) for word in re.findall(r"\d+", children.read_text())]
     return found
-
-
-def until(true: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    end = monotonic() + seconds
-    while not true():
-        assert monotonic() < end, f"waited {seconds:g} s for {what}"
-        sleep(0.02)
 
 
 @contextmanager

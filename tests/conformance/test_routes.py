@@ -168,12 +168,11 @@ def test_a_refusing_host_and_a_silent_host(backend: HostBackend, tmp_path: Path)
                 took[host.worker] = monotonic() - start
 
         first = await fanout.run_on_all(hosts, one)
-        assert took[0] < took[2] < 60
+        assert took[0] < 5
+        assert took[2] < 25
         again = monotonic()
         await fanout.run_on_all(hosts, one)
-        assert monotonic() - again < took[2], (
-            "who was waited for a moment ago is not waited for so long"
-        )
+        assert monotonic() - again < 9, "who was waited for a moment ago is not waited for so long"
         return first
 
     done = opened(backend, tmp_path).run(work)

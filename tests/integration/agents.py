@@ -22,7 +22,7 @@ from tpuherd_host.agent.effects.task_store import ram_folder
 from tpuherd_host.agent.log_records import Record, RecordReader
 from tpuherd_host.agent.processes import all_processes, marked_task
 
-PATIENCE_S = 120.0
+PATIENCE_S = 30.0
 T = TypeVar("T")
 AGENT_NAMES = ("herd-agent", "herd-supervisor")  #: in the process table
 VERSIONS = ("3.8", "3.10", "3.12", "3.13")

@@ -180,7 +180,7 @@ def test_preemption_cuts_the_connection(login: Login) -> None:
         before = time.monotonic()
         world.herd("preempt", "s1", "--no-notice")
         assert line.wait(60) == 255
-        assert time.monotonic() - before < 30
+        assert time.monotonic() - before < 5
     assert run([*login.ssh(ip, "-o", "ConnectTimeout=2"), "true"], login.env).returncode == 255
 
 

@@ -73,9 +73,9 @@ def test_the_daemon_is_killed_during_a_command(user: User) -> None:
         read_line_of_all(begun, "begun", hosts=4)
         daemon_pid = user.daemon_pid()
         assert daemon_pid is not None
-        until(lambda: len(list(user.home.rglob("*.log"))) == 4, "it to be kept")
+        until(lambda: len(list(user.home.rglob("*.log"))) == 4, "it to be kept", seconds=5)
         os.kill(daemon_pid, signal.SIGKILL)
-        _, said = begun.communicate(timeout=60)
+        _, said = begun.communicate(timeout=10)
         assert begun.returncode == 255
         assert "the daemon ended unexpectedly" in said
     (id,) = {one["id"] for one in user.running(text)}
@@ -95,13 +95,13 @@ def test_a_killed_launcher_ends_nothing(user: User) -> None:
         assert begun.stdout.read() == ""  # who reads it does not wait for the command
     (id,) = {one["id"] for one in user.running(text)}
     ended = ["ended"] * 4
-    until(lambda: [one["phase"] for one in user.kept(id)] == ended, "its end")
+    until(lambda: [one["phase"] for one in user.kept(id)] == ended, "its end", seconds=20)
     assert [one["exit"] for one in user.kept(id)] == [0] * 4
 
     def rest() -> bool:  # the daemon continues to store its output
         return user.herd("logs", "--attempt", id).stdout.count(": rest") == 4
 
-    until(rest, "the rest in the log")
+    until(rest, "the rest in the log", seconds=10)
 
 
 def test_a_failing_command_affects_no_other(user: User) -> None:
@@ -127,7 +127,7 @@ def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
         asked = [*other, "engine", "daemon", "status"]
         done = subprocess.run(asked, env=user.env, capture_output=True, text=True, timeout=60)
         assert f"pid {first}" in done.stdout, done.stderr
-        assert busy.communicate(timeout=60)[0] == "done\n"
+        assert busy.communicate(timeout=20)[0] == "done\n"
     assert user.daemon_pid() == first
     done = subprocess.run(words, env=user.env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
@@ -137,14 +137,14 @@ def test_another_version_replaces_an_idle_daemon(user: User, how: str) -> None:
 def test_the_daemon_ends_when_idle(user: User) -> None:
     env = {"HERD_KEEPER_IDLE_S": "1"}
     assert user.herd("exec", "pod/w0", "--", "sleep", "2", env=env).returncode == 0
-    until(lambda: not (user.runtime / "keeper.sock").exists(), "its end")
+    until(lambda: not (user.runtime / "keeper.sock").exists(), "its end", seconds=10)
 
 
 def test_the_daemon_ends_when_its_folder_is_gone(user: User) -> None:
     assert user.herd("exec", "pod/w0", "--", "true").returncode == 0
     daemon_pid = user.daemon_pid()
     (user.runtime / "keeper.sock").unlink()
-    until(lambda: not alive(daemon_pid), "the keeper to end")
+    until(lambda: not alive(daemon_pid), "the keeper to end", seconds=15)
 
 
 def alive(pid: int | None) -> bool:
@@ -163,7 +163,7 @@ def test_commands_run_where_no_daemon_can(user: User) -> None:
     with user.begun("exec", "pod/w0", "-c", "echo begun; sleep 50") as stopped:
         assert line(stopped) == "begun\n"
         stopped.send_signal(signal.SIGINT)
-        assert stopped.wait(60) == 130
+        assert stopped.wait(20) == 130
     user.runtime.unlink()
 
 
@@ -185,5 +185,5 @@ def test_the_daemon_shows_its_status_and_stops_on_request(user: User) -> None:
         assert "runs exec pod/w0 -c echo begun; sleep 30" in status
         assert user.herd("engine", "daemon", "stop").returncode == 1
         assert user.herd("engine", "daemon", "stop", "--now").stdout == "Stopped the daemon\n"
-        assert busy.wait(60) == 255
-    until(lambda: user.daemon_pid() is None, "the keeper to end")
+        assert busy.wait(10) == 255
+    until(lambda: user.daemon_pid() is None, "the keeper to end", seconds=5)
