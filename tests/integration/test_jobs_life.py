@@ -158,6 +158,7 @@ def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:
 
 
 def test_reading_commands_keep_no_engine_alive(user: Owner) -> None:
+    until(lambda: of_json(user, "ls") == [], "the jobs of earlier tests to be gone")
     words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--copies", "2", "--dry-run")
     found = of_json(user, *words, "--set", "run=x", "--set", "workdir=")
     assert found["slots"] == ["gpt-0", "gpt-1"]

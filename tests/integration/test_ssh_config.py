@@ -179,7 +179,7 @@ def test_the_way_of_a_context_is_taken_whatever_context_is_current(me: Owner) ->
 
 
 def test_a_name_leads_to_the_next_node_and_says_what_is_wrong_until_then(me: Owner) -> None:
-    first = ssh(me, "dev-0", "hostname").stdout
+    first = until(lambda: ssh(me, "dev-0", "hostname").stdout, "the node of an earlier test")
     me.world.ask("POST", "sim/v1/weather/unreachable", {"target": "dev-0-*"})
     down = ssh(me, "-o", "ControlPath=none", "dev-0", "true")
     me.world.ask("POST", "sim/v1/weather/reachable", {"target": "dev-0-*"})
