@@ -269,9 +269,12 @@ class SshdHosts:
             ip("-n", self.space, "rule", "del", "from", machine.address, "blackhole")
             machine.silent = False
         if machine.process is not None:
+            pids = family(machine.process.pid)
             machine.process.kill()
             machine.process.wait()
             machine.process = None
+            # The kernel ends what was in its namespace a moment later; till then sshd listens.
+            until(lambda: not any(map(is_running, pids)), "its programs to end")
 
     def listens(self, machine: Machine) -> None:
         wanted = f"{machine.address}:{PORT}"
@@ -318,6 +321,13 @@ class SshdHosts:
         self.admitted.append(host.name)
         with self.keys.open("a") as stream:
             stream.write(f"{public} {login}\n")
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def family(pid: int) -> list[int]:
