@@ -187,11 +187,11 @@ def encode_request(arguments: list[str], folder: bytes, environ: "Mapping[str, s
 
 def send_request(connection: "_socket.socket", text: bytes) -> int | None:
     """Send a request; None: the daemon ends and started nothing; BUSY: it can't end yet."""
-    import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
     import _socket
 
     files = b"".join(file.to_bytes(4, sys.byteorder) for file in (open_file(n) for n in range(3)))
     restore = save_terminal()
+    relay = SignalRelay(connection)
     try:
         connection.settimeout(ACK_S)
         sent = connection.sendmsg([text], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
@@ -202,21 +202,10 @@ def send_request(connection: "_socket.socket", text: bytes) -> int | None:
         said = b""
     if said != YES:
         connection.close()  # so that a slow daemon does not start it later
+        relay.withdraw()
         return BUSY if said == OTHER else None
     connection.settimeout(None)
-
-    def pass_on(number: int, _: object) -> None:
-        try:
-            connection.send(bytes([number]))
-            if number == _signal.SIGTSTP:
-                os.kill(os.getpid(), _signal.SIGSTOP)
-                connection.send(bytes([_signal.SIGCONT]))
-        except OSError:
-            pass  # the daemon is gone: recv tells
-
-    for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGWINCH, _signal.SIGTSTP):
-        if _signal.getsignal(number) != _signal.SIG_IGN:  # nohup's, or a shell's `&`
-            _signal.signal(number, pass_on)
+    relay.begin()
     answer = connection.recv(1)
     if answer:
         return answer[0]
@@ -227,6 +216,57 @@ def send_request(connection: "_socket.socket", text: bytes) -> int | None:
     )
     os.write(2, sentence.encode() + b"\n")
     return TRANSPORT
+
+
+class SignalRelay:
+    """Passes signals on to the daemon. It starts before the request is sent: the command may print,
+    and its user press Ctrl+C, before this process has read the daemon's answer."""
+
+    def __init__(self, connection: "_socket.socket") -> None:
+        import _signal  # type: ignore[import-not-found]  # typeshed has only what wraps it
+
+        self.signal, self.connection = _signal, connection
+        self.begun = False
+        self.early: list[int] = []
+        self.before = self.take_over(_signal.SIGINT, _signal.SIGTERM)
+
+    def take_over(self, *numbers: int) -> "Mapping[int, Any]":
+        """Handle these unless they are ignored, as by nohup or a shell's `&`."""
+        before = {number: self.signal.getsignal(number) for number in numbers}
+        before = {n: one for n, one in before.items() if one != self.signal.SIG_IGN}
+        for number in before:
+            self.signal.signal(number, self.handle)
+        return before
+
+    def handle(self, number: int, _: object) -> None:
+        if self.begun:
+            self.pass_on(number)
+        elif self.early:  # the second one does not wait for the daemon
+            self.withdraw()
+        else:
+            self.early.append(number)
+
+    def pass_on(self, number: int) -> None:
+        try:
+            self.connection.send(bytes([number]))
+            if number == self.signal.SIGTSTP:
+                os.kill(os.getpid(), self.signal.SIGSTOP)
+                self.connection.send(bytes([self.signal.SIGCONT]))
+        except OSError:
+            pass  # the daemon is gone: recv tells
+
+    def begin(self) -> None:
+        self.begun = True
+        for number in self.early:
+            self.pass_on(number)
+        self.take_over(self.signal.SIGWINCH, self.signal.SIGTSTP)
+
+    def withdraw(self) -> None:
+        """Handle signals as before, also one that no command has got."""
+        for number, handler in self.before.items():
+            self.signal.signal(number, handler)
+        for number in self.early:
+            os.kill(os.getpid(), number)
 
 
 def open_file(number: int) -> int:
@@ -284,6 +324,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
     from collections.abc import Callable, Mapping
+    from typing import Any
 
 if __name__ == "__main__":
     main()

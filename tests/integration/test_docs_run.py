@@ -35,7 +35,7 @@ def run_script(script: str, home: Path) -> "subprocess.CompletedProcess[str]":
         )
     finally:
         world = {**bare(home), "HERD_WORLD": str(home / ".local/state/tpuherd/world")}
-        for words in ("engine stop", "daemon stop", "sim stop"):
+        for words in ("engine stop", "engine daemon stop", "sim stop"):
             herd = [sys.executable, "-m", "tpuherd.launcher", *words.split()]
             subprocess.run(herd, env=world, capture_output=True, timeout=60)
 

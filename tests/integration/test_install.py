@@ -63,7 +63,7 @@ def user(tmp_path: Path) -> Iterator[dict[str, str]]:
     yield found
     world = {**found, "HERD_WORLD": str(tmp_path / ".local/state/tpuherd/world")}
     herd = tmp_path / "venv/bin/herd"
-    for words in ("engine stop", "daemon stop", "sim stop") if herd.exists() else ():
+    for words in ("engine stop", "engine daemon stop", "sim stop") if herd.exists() else ():
         subprocess.run([herd, *words.split()], env=world, capture_output=True, timeout=60)
 
 

@@ -113,6 +113,32 @@ def test_daemon_commands_run_once(signals: None) -> None:
         assert launcher.send_request(connection, launcher.encode_request(["exec"], b"/", {})) == 7
 
 
+@pytest.mark.parametrize("answer", [YES, NO])
+def test_a_signal_before_the_daemons_answer_is_the_commands_if_it_begins(
+    signals: None, answer: bytes
+) -> None:
+    here, there = socket.socketpair()
+
+    class Interrupted(socket.socket):
+        def sendmsg(self, *words: Any) -> int:
+            sent = super().sendmsg(*words)
+            _, files, _, _ = socket.recv_fds(there, 1 << 16, 3)
+            for file in files:
+                os.close(file)
+            os.kill(os.getpid(), signal.SIGINT)
+            there.sendall(answer + bytes([7]))
+            return sent
+
+    request = launcher.encode_request(["exec"], b"/", {})
+    with there, Interrupted(fileno=here.detach()) as connection:
+        if answer == YES:
+            assert launcher.send_request(connection, request) == 7
+            assert there.recv(9) == bytes([signal.SIGINT])
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                launcher.send_request(connection, request)
+
+
 def test_a_reinstalled_herd_has_another_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
