@@ -60,6 +60,11 @@ def test_variables_are_equal_for_every_attempt_and_different_for_every_slot() ->
     assert order(profiler=True).env["HERD_PROFILER_PORT"] == "9012"
 
 
+def test_what_a_script_prints_is_written_at_once_unless_the_user_chose() -> None:
+    assert order().env["PYTHONUNBUFFERED"] == "1"
+    assert order(env={"PYTHONUNBUFFERED": ""}).env["PYTHONUNBUFFERED"] == ""
+
+
 def test_a_job_may_continue_a_run_that_began_elsewhere() -> None:
     env = order(env={"RUN_ID": "k3v9x0ab"}).env
     assert env["RUN_ID"] == env["HERD_RUN_ID"] == "k3v9x0ab"

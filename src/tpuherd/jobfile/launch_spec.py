@@ -91,6 +91,7 @@ def slot_env(job: JobSpec, slot: Slot, stored: StoredJob) -> dict[str, str]:
         "HERD_JOB": job.name,
         "HERD_SLOT": slot.name.rpartition("-")[2],
         "HERD_SLOTS": str(job.copies),
+        "PYTHONUNBUFFERED": "1",  # Python keeps what it prints to a pipe until it has 8 kB
     }
     if job.checkpoint:
         variables["HERD_CHECKPOINT"] = job.checkpoint
