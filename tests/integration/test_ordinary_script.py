@@ -1,4 +1,4 @@
-"""The script that everybody has (argparse, print, np.savez), unmodified, in a world with an engine."""
+"""The script that everybody has, with argparse, print and np.savez, unmodified, in a world."""
 
 from collections.abc import Iterator
 

@@ -13,6 +13,7 @@ from tpuherd.cloud.state_mapping import NODES, REQUESTS, classify_refusal, node_
 from tpuherd.engine import agent_updates, gang_env
 from tpuherd.engine.host_messages import AttemptStatus, parse_attempt, parse_report
 from tpuherd.history.apply_event import apply_event
+from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.observed import (
     HostRun,
     HostStatus,
@@ -273,6 +274,27 @@ def test_the_hosts_of_a_gang_know_their_place() -> None:
     assert two["MEGASCALE_SLICE_ID"] == "1"
     assert two["MEGASCALE_NUM_SLICES"] == "2"
     assert two["MEGASCALE_COORDINATOR_ADDRESS"] == "10.0.0.0"
+
+
+def test_each_process_of_a_gang_has_a_run_of_wandb_over_all_attempts() -> None:
+    order = LaunchSpec(shell="x", argv=(), env={"RUN_ID": "gpt-0-ab"}, wandb=True)
+    gang = [gang_env.default_environment(hosts("n"), index, order) for index in (0, 1)]
+    allowed = {"WANDB_RESUME": "allow", "WANDB_RUN_GROUP": "gpt-0-ab"}
+    assert gang[0] == {"WANDB_RUN_ID": "gpt-0-ab", **allowed}
+    assert gang[1] == {"WANDB_RUN_ID": "gpt-0-ab-w1", **allowed}
+    alone = gang_env.default_environment(hosts("n")[:1], 0, order)
+    assert alone == {"WANDB_RUN_ID": "gpt-0-ab", "WANDB_RESUME": "allow"}
+    trial = replace(order, trial={"RUN_ID": "gpt-t3"})
+    assert gang_env.default_environment(hosts("n"), 0, trial)["WANDB_RUN_ID"] == "gpt-t3"
+
+
+@pytest.mark.parametrize(
+    "change", [{"wandb": False}, {"cluster": "ray"}, {"env": {"RUN_ID": "a/b"}}, {"env": {}}]
+)
+def test_no_run_of_wandb_is_chosen_where_there_may_be_several(change: dict[str, Any]) -> None:
+    order = LaunchSpec(shell="x", argv=(), env={"RUN_ID": "gpt-0-ab"}, wandb=True)
+    found = gang_env.default_environment(hosts("n"), 0, replace(order, **change))
+    assert not [name for name in found if name.startswith("WANDB")]
 
 
 def test_the_history_is_decoded_as_it_was_encoded() -> None:

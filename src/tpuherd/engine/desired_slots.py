@@ -7,6 +7,7 @@ from itertools import islice
 
 from tpuherd.engine.desired import DesiredState
 from tpuherd.jobfile import read_job
+from tpuherd.jobfile.code_calls import PROGRAM, CodeCalls, count_calls
 from tpuherd.jobfile.environment_key import ReadText
 from tpuherd.jobfile.expand_slots import build_node_spec, expand_slots
 from tpuherd.jobfile.grants import Allowance
@@ -58,12 +59,17 @@ def build_desired_state(
     def order(slot: Slot) -> NodeSpec:
         return build_node_spec(jobs[slot.job], slot)
 
+    calls: dict[str, CodeCalls] = {}  #: by snapshot: reading all of its programs takes a while
+
     def launch(slot: Slot) -> LaunchSpec:
         stored_job = rows[slot.job]
         files = snapshot_files(archive, stored_job.snapshot)
-        return build_launch_spec(
-            jobs[slot.job], slot, stored_job, files, read_snapshot_texts(archive, files)
-        )
+        read = read_snapshot_texts(archive, files)
+        if files is not None and stored_job.snapshot not in calls:
+            programs = (path for path in files if PROGRAM.fullmatch(path))
+            calls[stored_job.snapshot] = count_calls(read(path) for path in programs)
+        known = calls.get(stored_job.snapshot)
+        return build_launch_spec(jobs[slot.job], slot, stored_job, files, read, known)
 
     return DesiredState(
         desired_slots=DesiredSlots(

@@ -242,8 +242,10 @@ class GangClient:
         hosts = [watch.host for watch in watches]
 
         async def start(watch: HostWatcher) -> HostFailure | None:
-            place = gang_env.gang_environment(hosts, watches.index(watch), launch, order.cluster)
-            verb = start_arguments(launch, order, {**order.env, **env, **place, **order.trial})
+            index = watches.index(watch)
+            given = {**gang_env.default_environment(hosts, index, order), **order.env, **env}
+            place = gang_env.gang_environment(hosts, index, launch, order.cluster)
+            verb = start_arguments(launch, order, {**given, **place, **order.trial})
             await call_agent(watch, "start", verb, CALL_S)
             return None
 

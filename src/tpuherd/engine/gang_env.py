@@ -1,7 +1,9 @@
 """The environment variables that tell each host its place in the gang; pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 
+from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.slots_and_plan import Launch
 from tpuherd.ports import Host
 
@@ -9,6 +11,7 @@ from tpuherd.ports import Host
 COORDINATOR_PORT = 8476
 MEGASCALE_PORT = 8081
 RAY_PORT = 6379  #: Ray's own choice
+WANDB_ID = re.compile(r"[\w.-]{1,100}")  #: an id that W&B takes, with room for a suffix
 
 
 def gang_environment(
@@ -21,6 +24,22 @@ def gang_environment(
         **place_environment(hosts, index),
         **(ray_environment(hosts, index) if cluster else {}),
     }
+
+
+def default_environment(hosts: Sequence[Host], index: int, order: LaunchSpec) -> dict[str, str]:
+    """What programs of others expect to find on the host at `index`; the job's `env` wins."""
+    if order.cluster:
+        return {}  # one program on one host, whose cluster gives its tasks their places
+    return wandb_environment(len(hosts), index, order) if order.wandb else {}
+
+
+def wandb_environment(hosts: int, index: int, order: LaunchSpec) -> dict[str, str]:
+    """One run of W&B over all attempts: the job's on process 0, and its own on each other one."""
+    run = order.trial.get("RUN_ID") or order.env.get("RUN_ID", "")
+    if not WANDB_ID.fullmatch(run):
+        return {}
+    found = {"WANDB_RUN_ID": f"{run}-w{index}" if index else run, "WANDB_RESUME": "allow"}
+    return {**found, "WANDB_RUN_GROUP": run} if hosts > 1 else found
 
 
 def ray_environment(hosts: Sequence[Host], index: int) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from tpuherd.jobfile.code_calls import CodeCalls, is_one_wandb_run
 from tpuherd.jobfile.environment_key import ReadText, find_environment
 from tpuherd.jobfile.image_field import image_name
 from tpuherd.jobfile.read_job import JobSpec
@@ -49,9 +50,10 @@ def build_launch_spec(
     stored: StoredJob,
     files: Mapping[str, str] | None = None,
     read: ReadText = lambda path: "",
+    calls: CodeCalls | None = None,
 ) -> LaunchSpec:
     """Build the launch spec of a slot. `files`: content id of each file of the code; None: not
-    known. `read` returns the text of one of them.
+    known. `read` returns the text of one of them. `calls`: what the code calls; None: not known.
     """
     dest = f"{FOLDER}/{job.name}"
     run = job.run or ""
@@ -73,6 +75,7 @@ def build_launch_spec(
         grace_s=slot.limits.grace_s,
         notice_grace_s=slot.limits.notice_grace_s,
         fetches_checkpoint="checkpoint" in job.head_start,
+        wandb=is_one_wandb_run(job, calls if stored.snapshot else CodeCalls()),
     )
 
 

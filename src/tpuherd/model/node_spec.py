@@ -67,4 +67,5 @@ class LaunchSpec:
     grace_s: float = 30.0
     notice_grace_s: float = 25.0
     fetches_checkpoint: bool = False  #: hosts copy the checkpoint to their disks before the attempt
+    wandb: bool = False  #: each process's attempts are one run of W&B
     trial: Mapping[str, str] = field(default_factory=dict)  #: variables that override all others
