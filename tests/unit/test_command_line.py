@@ -91,3 +91,24 @@ def test_words_after_the_dashes_of_run_are_its_command() -> None:
         "python", "x.py", "-q", "--world", "w",
     )  # fmt: skip
     assert (command.said.loud, command.said.world) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "shell"),
+    [
+        ("'ls -l | head'", "ls -l | head"),
+        ("-- 'ls -l'", "ls -l"),
+        ("'ls|head'", "ls|head"),
+        ("'~/bin/tool'", "~/bin/tool"),
+        ("FOO=1 cmd", "FOO=1 cmd"),
+        ("'A=x y' B= cmd 'a b' C=3", "A='x y' B='' cmd 'a b' C=3"),
+        ("ls", None),
+        ("FOO=1", None),
+        ("ls -l '*.log'", None),
+        ("env FOO=1 cmd", None),
+    ],
+)
+def test_what_exec_gives_to_the_shell(command: str, shell: str | None) -> None:
+    [request] = understand(f"exec gpt {command}").work.args  # type: ignore[attr-defined]
+    words = shlex.split(command.removeprefix("-- "))
+    assert (request.shell, request.argv) == (shell, () if shell else tuple(words))

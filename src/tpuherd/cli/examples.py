@@ -126,7 +126,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "exec": (
         "herd exec gpt --env -- pip list",
-        "herd exec gpt-[0-3]/w0 -c 'ls *.log | wc -l'",
+        "herd exec gpt-[0-3]/w0 'ls *.log | wc -l'",
         "herd exec gpt/w0 --tty -- htop",
     ),
     "hosts": ("herd hosts gpt", "herd hosts srv/w0 --json"),

@@ -1,8 +1,10 @@
 """`herd exec`: runs commands on hosts; lists, attaches to and stops them."""
 
 import os
+import re
+import shlex
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from tpuherd.commands.host_access import HostAccess
 
 OUTPUTS = ("fold", "stream", "dir", "json")
+FOR_SHELL = re.compile(r"[\s|&;<>()$`*?~]")  #: what one argument has only as a line for the shell
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 @click.command(cls=TargetCommand)
@@ -37,8 +41,7 @@ OUTPUTS = ("fold", "stream", "dir", "json")
     "--output",
     type=click.Choice(OUTPUTS),
     metavar="HOW",
-    help="fold (default): equal lines of hosts appear once; stream: all lines; dir: a file for each"
-    " host; json: JSON lines.",
+    help="fold (default): equal lines once; stream: all lines; dir: a file a host; json: lines.",
 )
 @click.option(
     "--into",
@@ -75,8 +78,9 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
     """Run a command on all hosts of TARGET.
 
     TARGET is a job, a slot, a node, a host, or several: gpt, gpt-[0-3], gpt/w0, gpt-[0-3]/w0,dev.
-    The exit status is the highest of all hosts; 255 if a host could not be reached. When the
-    terminal closes, the command keeps running: for 24 hours you can list it, attach or kill it.
+    One argument with spaces, such as 'ls | wc -l', is a line for your login shell. The exit status
+    is the highest of all hosts; 255 if a host could not be reached. When the terminal closes, the
+    command runs on: for 24 hours you can list it, attach or kill it.
     """
     said["output"] = "json" if said.pop("json_") else said["output"]
     if said["into"] is not None:
@@ -95,8 +99,10 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
     if not target or bool(command) == (said["shell"] is not None):
         raise click.UsageError(
             "give a target and a command: herd exec TARGET -- COMMAND,"
-            " or herd exec TARGET -c 'TEXT'"
+            " or a line for the shell: herd exec TARGET 'ls -l | head'"
         )
+    if said["shell"] is None and (line := shell_line(command)) is not None:
+        said["shell"], command = line, ()
     tty = said.pop("tty")
     request = ExecRequest(target=target, argv=command, **said)
     if not tty:
@@ -106,6 +112,16 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
     from tpuherd.cli.terminal import run_terminal as converse
 
     return make_parsed_command("herd exec", partial(converse, request), attentive=True)
+
+
+def shell_line(words: Sequence[str]) -> str | None:
+    """Return what these words say as a line for the shell; None: a program and its arguments."""
+    if len(words) == 1 and FOR_SHELL.search(words[0]):
+        return words[0]
+    matches = [ASSIGNMENT.fullmatch(word) for word in words]
+    first = next((at for at, match in enumerate(matches) if match is None), 0)
+    variables = [f"{one[1]}={shlex.quote(one[2])}" for one in matches[:first] if one]
+    return " ".join((*variables, shlex.join(words[first:]))) if first else None
 
 
 def parse_kept_options(

@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import merge
 from math import inf
@@ -46,12 +47,11 @@ def logs(target: str | None, **said: Any) -> ParsedCommand:
 
     For a job, it shows the output since the job was last submitted; --all includes earlier jobs
     of the same name. Logs are stored on this machine, so they outlive the nodes; those of commands
-    are kept for two weeks. Each attempt has a number, and each log has an id.
+    are kept for two weeks. Each attempt has a number, and each log has an id. TARGET may be omitted
+    if there is only one job.
     """
     from tpuherd.commands.find_logs import LogQuery
 
-    if target is None and said["attempt"] is None:
-        raise click.UsageError("give a target: herd logs TARGET, or --attempt ID")
     return make_parsed_command("herd logs", partial(run_logs, LogQuery(target=target, **said)))
 
 
@@ -66,10 +66,13 @@ class LogPiece(NamedTuple):
 
 async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> int:
     """From the target to the last line."""
+    from tpuherd.cli.store_session import choose_job
     from tpuherd.clock import WallClock
     from tpuherd.commands.find_logs import LogFollower, no_logs_sentence, submission_times
 
     del home  # logs are local
+    if look.target is None and look.attempt is None:
+        look = replace(look, target=await choose_job(None, "herd logs", console))
     shelf = LogStore(log_folder(console))
     wall = WallClock()
     pattern = compile_pattern(look.grep)

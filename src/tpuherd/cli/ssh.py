@@ -1,6 +1,7 @@
 """`herd ssh`: opens a terminal on a host that survives a lost connection."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ def ssh(
     The shell runs under the host's agent: after a lost connection it continues where it was, and
     when you leave by Enter ~ . or close the window, you can attach to it again (`herd exec
     --list`). COMMAND runs instead of the shell, without a terminal unless you give -t; a single
-    word is a line for the shell.
+    word is a line for the shell. TARGET may be omitted if there is only one job.
 
     --config gives hosts names for ssh, scp, rsync, VS Code and all that reads ~/.ssh/config: `ssh
     gpt-0` is the first host of the slot gpt-0, `ssh gpt-0-w3` its fourth. herd finds a host when
@@ -47,21 +48,25 @@ def ssh(
         if target is not None or tty:
             raise click.UsageError("--config takes no TARGET: it names the hosts of all jobs")
         return make_parsed_command("herd ssh", partial(run_ssh_config, config))
-    if target is None:
-        raise click.UsageError("name a host: herd ssh gpt/w3; `herd ls` lists your jobs")
     line = command[0] if len(command) == 1 else None
-    request = ExecRequest(target=target, argv=command, shell=line if command else LOGIN, yes=yes)
+    shell = line if command else LOGIN
+    request = ExecRequest(target=target or "", argv=command, shell=shell, yes=yes)
     if command and not tty:
         from tpuherd.cli.exec import run_exec as run_plain
 
         return make_parsed_command(
             "herd ssh", partial(run_plain, request, first=True), attentive=True
         )
+    return make_parsed_command("herd ssh", partial(run_session, request), attentive=True)
+
+
+async def run_session(request: ExecRequest, console: "Console", home: "HostAccess") -> int:
+    """Open a terminal on the first host of the target, or of the only job there is."""
+    from tpuherd.cli.store_session import choose_job
     from tpuherd.cli.terminal import run_terminal
 
-    return make_parsed_command(
-        "herd ssh", partial(run_terminal, request, first=True), attentive=True
-    )
+    target = await choose_job(request.target or None, "herd ssh", console)
+    return await run_terminal(replace(request, target=target), console, home, first=True)
 
 
 def herd_program() -> tuple[str, ...]:

@@ -15,22 +15,23 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def status(name: str, json_: bool) -> ParsedCommand:
+def status(name: str | None, json_: bool) -> ParsedCommand:
     """Show how a job or a slot is: its nodes, attempts, time and cost.
 
-    NAME is a job (gpt) or a slot (gpt-0). Each second since submission is counted once. A terminal
-    shows first what is wrong and what to type next, then a timeline of each slot, with curves of
-    its step rate and loss.
+    NAME is a job (gpt) or a slot (gpt-0); it may be omitted if there is only one job. Each second
+    since submission is counted once. A terminal shows first what is wrong and what to type next,
+    then a timeline of each slot, with curves of its step rate and loss.
     """
     return make_parsed_command("herd status", partial(run_status, name, json_))
 
 
-async def run_status(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    from tpuherd.cli.store_session import open_store_session
+async def run_status(name: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
+    from tpuherd.cli.store_session import choose_job, open_store_session
     from tpuherd.jobs.job_queries import job_status_accounts
 
+    name = await choose_job(name, "herd status", console)
     async with open_store_session(console) as here:
         page, accounts = job_status_accounts(here.store, here.now, name)
         page["problems"] = problem_rows(here.current_troubles())

@@ -12,13 +12,14 @@ from typing import Any
 
 from tpuherd.clock import WallClock
 from tpuherd.commands.console import Console
-from tpuherd.errors import HerdError, NotAllowed
+from tpuherd.errors import HerdError, InvalidInput, NotAllowed, NotFound
 from tpuherd.jobs import engine_control
 from tpuherd.model.trouble import LOGIN, TroubleRecord
 from tpuherd.settings import project_access
 from tpuherd.store.database import Database
 from tpuherd.store.open_database import open_database
 from tpuherd.store.set_aside import read_notices
+from tpuherd.targets import fold_names
 from tpuherd.views.printable import json_text, show_controls, show_values
 from tpuherd.views.text_width import paint_text
 from tpuherd.views.trouble_line import trouble_line
@@ -91,6 +92,26 @@ async def open_store_session(console: Console) -> AsyncIterator[StoreSession]:
         yield StoreSession(store=store, clock=clock, console=console, login=login)
     finally:
         store.close()
+
+
+async def choose_job(name: str | None, command: str, console: Console) -> str:
+    """Return the name, or that of the only job there is, and say which that is."""
+    if name is not None:
+        return name
+    scope = project_access.resolve_scope(console.environ, world=console.said.world)
+    names: list[str] = []
+    if scope.has_store:
+        store = open_database(scope, WallClock().now())
+        names = sorted(store.stored_jobs())
+        store.close()
+    if not names:
+        raise NotFound("no jobs", hint="start one with `herd run`")
+    if len(names) > 1:
+        hint = f"such as: {command} {names[0]}"
+        raise InvalidInput(f"say which job: {fold_names(names)}", hint=hint)
+    if console.said.loud >= 0:
+        await console.print_notice(f"{command}: {names[0]}, the only job there is")
+    return names[0]
 
 
 async def print_notices(console: Console, store: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True)
+@click.argument("names", nargs=-1)
 @click.option(
     "--timeout",
     "timeout_s",
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def wait(names: tuple[str, ...], timeout_s: float | None, json_: bool) -> ParsedCommand:
     """Wait until jobs have ended, or until the nodes of `herd up` are ready.
 
-    Patterns are allowed: herd wait 'gpt-*'. The exit status is 0 if the job succeeded, that of
-    its command if it failed, and 5 if it was stopped, was deleted, or gave up for another reason.
-    For several jobs, it is the highest.
+    Patterns are allowed: herd wait 'gpt-*'. NAMES may be omitted if there is only one job. The exit
+    status is 0 if the job succeeded, that of its command if it failed, and 5 if it was stopped, was
+    deleted, or gave up for another reason. For several jobs, it is the highest.
     """
     return make_parsed_command("herd wait", partial(run_wait, names, timeout_s, json_))
 
@@ -42,9 +42,10 @@ async def run_wait(
     home: "HostAccess",
 ) -> int:
     """Return the highest status of all jobs, or TIMED_OUT."""
-    from tpuherd.cli.store_session import open_store_session
+    from tpuherd.cli.store_session import choose_job, open_store_session
     from tpuherd.jobs.job_queries import match_jobs, watch_job_ends
 
+    names = names or (await choose_job(None, "herd wait", console),)
     async with open_store_session(console) as here:
         jobs = match_jobs(names, here.store.stored_jobs())
     ended: dict[str, tuple[int, str]] = {}

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option("--json", "json_", is_flag=True, help="Print JSON.")
-def why(name: str, json_: bool) -> ParsedCommand:
+def why(name: str | None, json_: bool) -> ParsedCommand:
     """Say in a sentence what each slot of a job does now, or waits for.
 
-    NAME is a job (gpt) or a slot (gpt-0).
+    NAME is a job (gpt) or a slot (gpt-0); it may be omitted if there is only one job.
     """
     return make_parsed_command("herd why", partial(run_why, name, json_))
 
 
-async def run_why(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
-    from tpuherd.cli.store_session import open_store_session
+async def run_why(name: str | None, json_: bool, console: "Console", home: "HostAccess") -> int:
+    from tpuherd.cli.store_session import choose_job, open_store_session
     from tpuherd.jobs.job_queries import why_as_json
     from tpuherd.store.engine_rest import is_at_rest
 
+    name = await choose_job(name, "herd why", console)
     async with open_store_session(console) as here:
         content = why_as_json(here.store, here.now, name)
         content["problems"] = problem_rows(here.current_troubles())
