@@ -1,5 +1,6 @@
 """The script that everybody has, with argparse, print and np.savez, unmodified, in a world."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +16,16 @@ print("it has begun")
 time.sleep(900)
 """
 
+SHOWS_VARIABLES = """
+import json, os, sys
+print(json.dumps([sys.argv[1], dict(os.environ)]))
+"""
+
 
 @pytest.fixture(autouse=True)
 def clean(user: Owner) -> Iterator[None]:
     yield
-    user.leave_all()
+    assert user.herd("down", "--all", "--yes", seconds=120).returncode == 0
 
 
 def code(user: Owner, name: str, text: str) -> str:
@@ -36,3 +42,22 @@ def test_what_it_prints_is_in_the_log_while_it_runs(user: Owner) -> None:
     until(
         lambda: "it has begun" in user.herd("logs", "prints").stdout, "its first line", seconds=120
     )
+
+
+def test_only_the_launcher_of_torch_gives_processes_a_rank(user: Owner) -> None:
+    """A library that shards by RANK refuses to start on several hosts if it was not told how."""
+    where = code(user, "shows.py", SHOWS_VARIABLES)
+    plain = "python3 shows.py plain && exec python3 -m tpuherd_host.torch shows.py torch"
+    user.job("shows", plain, workdir=where)
+    assert user.herd("wait", "shows", seconds=180).returncode == 0
+    found = [json.loads(line) for log, lines in user.said().items() for line in lines
+             if log.startswith("shows-")]  # fmt: skip
+    by_kind = {kind: [env for name, env in found if name == kind] for kind in ("plain", "torch")}
+    assert {env["NODE_RANK"] for env in by_kind["plain"]} == {"0", "1"}
+    assert not any({"RANK", "WORLD_SIZE", "TPU_WORKER_HOSTNAMES"} & {*env}
+                   for env in by_kind["plain"])  # fmt: skip
+    first, second = sorted(by_kind["torch"], key=lambda env: str(env["RANK"]))
+    for env in (first, second):
+        assert (env["WORLD_SIZE"], env["NNODES"], env["TORCH_TPU_TOPOLOGY"]) == ("2", "2", "2x2x2")
+        assert env["MASTER_ADDR"] == env["TPU_WORKER_HOSTNAMES"].split(",")[0]
+    assert second["WANDB_RUN_ID"] == f"{first['WANDB_RUN_ID']}-w1"

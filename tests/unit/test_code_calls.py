@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.test_jobfile_slots import EVERYTHING, job, stored_job
-from tpuherd.jobfile.code_calls import CodeCalls, count_calls
+from tpuherd.jobfile.code_calls import CodeCalls, count_calls, process_group_call
 from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.launch_spec import build_launch_spec
 
@@ -70,3 +70,24 @@ def test_a_command_without_code_is_looked_at_alone() -> None:
     slots = [expand_slots(each, row, EVERYTHING)[0] for each, row in zip(one, rows, strict=True)]
     assert not build_launch_spec(one[0], slots[0], rows[0]).wandb
     assert build_launch_spec(one[1], slots[1], rows[1]).wandb
+
+
+@pytest.mark.parametrize(
+    ("run", "source", "found"),
+    [
+        ("python3 train.py", "import torch\ntorch.distributed.init_process_group()", "train.py:2"),
+        ("python3 train.py", "import torch.distributed as d\nd.init_process_group()", "train.py:2"),
+        ("python3 train.py", "from torch import distributed\ndistributed.init_process_group()",
+         "train.py:2"),
+        ("python3 train.py", "from torch.distributed import init_process_group as go\ngo('gloo')",
+         "train.py:2"),
+        ("python3 train.py", "# init_process_group", ""),
+        ("torchrun train.py", "import torch\ntorch.distributed.init_process_group()", ""),
+        ("python3 -m tpuherd_host.torch train.py",
+         "import torch\ntorch.distributed.init_process_group()", ""),
+    ],
+)  # fmt: skip
+def test_a_process_group_is_found_where_nothing_gives_processes_their_place(
+    run: str, source: str, found: str
+) -> None:
+    assert process_group_call(job(run=run), {"train.py": source}) == found

@@ -69,3 +69,14 @@ def test_a_dry_run_is_silent_when_all_is_well(tmp_path: Path) -> None:
     assert notes(tmp_path, runtime="tpu-vm-v4-base", simulated=True) == []
     assert notes(tmp_path, runtime="a-new-image") == []
     assert notes(tmp_path, runtime="tpu-ubuntu2204-base", python="3.10.4") == []
+
+
+def test_a_dry_run_proposes_the_launcher_of_torch(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import net\n")
+    (tmp_path / "net.py").write_text(
+        "import torch.distributed as dist\ndist.init_process_group()\n"
+    )
+    assert notes(tmp_path, runtime="tpu-vm-v4-base") == [
+        "net.py:2 calls init_process_group, which needs RANK and WORLD_SIZE:"
+        " run: python3 -m tpuherd_host.torch train.py …"
+    ]

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tpuherd.catalogue import accelerators
 from tpuherd.clock import Clock
 from tpuherd.diagnosis.explain import name_failure
 from tpuherd.engine.desired import DesiredState
@@ -178,7 +179,8 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     life = lifetime_env(bench.history, launch.slot, launch.bid)
     # By this, what an attempt saves after its successor began is told from the run's line.
     launched = {"HERD_LAUNCHED": str(int(bench.clock.now() * 1000))}
-    order = replace(order, env={**life, **launched, **order.env})
+    shape = topology_env(bench.history, launch)
+    order = replace(order, env={**life, **launched, **shape, **order.env})
     sweep = bench.history.sweeps.get(job, Sweep())
     if launch.trial is not None:
         order = launch_spec_of_trial(order, sweep, launch)
@@ -194,6 +196,14 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
         "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
     )
     return [*moved, *log_removed_events(bench, job, removed), started]
+
+
+def topology_env(history: History, launch: Launch) -> Mapping[str, str]:
+    """How the chips of the node are connected, if its type is known: for programs that do not ask
+    the host's metadata server."""
+    bid = history.slots.get(launch.slot, SlotHistory()).bids.get(launch.bid)
+    kind = accelerators().get(bid.offer.type) if bid is not None else None
+    return {"HERD_TOPOLOGY": kind.topology} if kind is not None else {}
 
 
 async def move_files_aside(

@@ -10,6 +10,7 @@ from tpuherd.ports import Host
 #: Open in networks with Google's default rules; JAX's newer default, 8482, is not.
 COORDINATOR_PORT = 8476
 MEGASCALE_PORT = 8081
+TORCH_PORT = 29500  #: torch's own choice; JAX's coordinator listens at the same time
 RAY_PORT = 6379  #: Ray's own choice
 WANDB_ID = re.compile(r"[\w.-]{1,100}")  #: an id that W&B takes, with room for a suffix
 
@@ -30,7 +31,13 @@ def default_environment(hosts: Sequence[Host], index: int, order: LaunchSpec) ->
     """What programs of others expect to find on the host at `index`; the job's `env` wins."""
     if order.cluster:
         return {}  # one program on one host, whose cluster gives its tasks their places
-    return wandb_environment(len(hosts), index, order) if order.wandb else {}
+    return {
+        "MASTER_ADDR": hosts[0].internal_ip,
+        "MASTER_PORT": str(TORCH_PORT),
+        "NODE_RANK": str(index),
+        "NNODES": str(len(hosts)),
+        **(wandb_environment(len(hosts), index, order) if order.wandb else {}),
+    }
 
 
 def wandb_environment(hosts: int, index: int, order: LaunchSpec) -> dict[str, str]:
@@ -54,6 +61,7 @@ def place_environment(hosts: Sequence[Host], index: int) -> Mapping[str, str]:
     variables = {
         "HERD_WORKER": str(index),
         "HERD_WORKERS": str(len(hosts)),
+        "HERD_ADDRESSES": ",".join(one.internal_ip for one in hosts if one.node == mine.node),
         "HERD_COORDINATOR": f"{first.internal_ip}:{COORDINATOR_PORT}",
         "JAX_COORDINATOR_PORT": str(COORDINATOR_PORT),
         # Bound to one address, so that it cannot meet an orphan of another run.

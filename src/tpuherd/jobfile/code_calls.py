@@ -1,9 +1,9 @@
-"""Finds what the shipped code calls that variables steer: W&B. Pure."""
+"""Finds what the shipped code calls that needs variables: W&B, torch's process group. Pure."""
 
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tpuherd.jobfile.job_spec import JobSpec
@@ -14,6 +14,10 @@ AGENT = re.compile(r"\bwandb[ ._]agent\b|\bwandb\s+launch-agent\b")
 LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp)
 #: What the user sets to choose W&B's run.
 OWN = frozenset(("WANDB_RUN_ID", "WANDB_RESUME", "WANDB_SWEEP_ID"))
+#: Commands that give each process its place.
+LAUNCHERS = re.compile(
+    r"\btpuherd_host\.torch\b|\btorchrun\b|\btorch\.distributed\b|\baccelerate\b"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +47,19 @@ def is_one_wandb_run(job: JobSpec, calls: CodeCalls | None) -> bool:
     chosen = not OWN.isdisjoint({*job.env, *secrets}) or any(name in text for name in OWN)
     agent = calls.wandb_agent or bool(AGENT.search(text))
     return calls.wandb_starts <= 1 and not chosen and not agent
+
+
+def process_group_call(job: JobSpec, texts: Mapping[str, str]) -> str:
+    """Return where the code calls init_process_group, as train.py:12; "" if the command gives each
+    process its place, or if nothing calls it."""
+    text = job.run if isinstance(job.run, str) else " ".join(job.run or ())
+    if job.cluster or LAUNCHERS.search(text):
+        return ""
+    for path, source in texts.items():
+        if "init_process_group" in source:
+            for line, _ in calls_of(source, "torch.distributed", "init_process_group"):
+                return f"{path}:{line}"
+    return ""
 
 
 def calls_of(source: str, module: str, function: str) -> Iterator[tuple[int, bool]]:

@@ -1,9 +1,11 @@
 """Says which Python a job's commands will have, and whether that is too old for the script."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from tpuherd.catalogue import runtimes
+from tpuherd.jobfile.code_calls import process_group_call
 from tpuherd.jobfile.environment_key import PROJECT_FILE
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.run_script import find_script
@@ -11,16 +13,19 @@ from tpuherd.jobfile.script_python import NeededPython, needed_python, required_
 from tpuherd.model.slots_and_plan import Offer
 
 SCRIPT_MAX = 1 << 20
+SCRIPTS_MAX = 400
 
 
 def python_notes(
     job: JobSpec, offers: Sequence[Offer], base: Path, *, simulated: bool
 ) -> Iterator[str]:
     """Yield a sentence for each image: its Python, and what follows from it."""
-    if job.image:
-        return  # the container has a Python of its own
     folder = base / Path(job.workdir).expanduser()
     script = find_script(job) if job.workdir else ""
+    if job.workdir:
+        yield from torch_notes(job, folder, script)
+    if job.image:
+        return  # the container has a Python of its own
     needed = find_needed_python(folder, script)
     for version in dict.fromkeys(one.runtime for one in offers):
         image = runtimes().get(version)
@@ -28,6 +33,18 @@ def python_notes(
             yield from image_notes(job, version, image.python, needed)
     if simulated and (job.python or job.requirements or needed):
         yield "hosts of a simulated world have the Python of its machine, whatever their image is"
+
+
+def torch_notes(job: JobSpec, folder: Path, script: str) -> Iterator[str]:
+    """Propose our launcher where the code expects that somebody gives processes their ranks."""
+    names = islice(sorted(folder.glob("**/*.py")), SCRIPTS_MAX)
+    paths = dict.fromkeys(filter(None, (script, *(str(one.relative_to(folder)) for one in names))))
+    where = process_group_call(job, {path: read_text(folder / path) for path in paths})
+    if where:
+        yield (
+            f"{where} calls init_process_group, which needs RANK and WORLD_SIZE:"
+            f" run: python3 -m tpuherd_host.torch {script or '-m PACKAGE'} …"
+        )
 
 
 def find_needed_python(folder: Path, script: str) -> tuple[str, NeededPython] | None:
