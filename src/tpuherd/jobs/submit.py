@@ -230,7 +230,7 @@ async def check_access(here: Session) -> bool:
         note = here.store.troubles.record_trouble
         note(CLOUD, error.sentence, hint=error.hint, now=here.clock.now())
         await here.prompter.show_message(
-            f"{error.sentence}; the job is saved; nodes are requested when the cloud answers"
+            f"{error.sentence}; nodes are requested when the cloud answers"
         )
         return False
     here.store.troubles.end_trouble(CLOUD)
