@@ -351,6 +351,78 @@ def test_what_is_not_served_is_refused(buckets: Buckets, url: str) -> None:
     assert buckets.ask("GET", f"{JSON_API}/x?alt=media&tensorstore=123").body == b"1"
 
 
+def test_each_client_has_its_ways(buckets: Buckets) -> None:
+    """How Google's clients say true, nothing, a class, a project and a path."""
+    old = buckets.put("x", b"1").json
+    new = buckets.put("x", b"2").json
+    for flag in ("True", "true"):  # Python's, Node's
+        soft = buckets.ask("GET", f"{JSON_API}?softDeleted={flag}").json["items"]
+        assert [one["generation"] for one in soft] == [old["generation"]]
+        live = buckets.ask("GET", f"{JSON_API}?versions={flag}").json["items"]
+        assert [one["generation"] for one in live] == [new["generation"]]
+    assert buckets.ask("GET", f"{JSON_API}?versions=perhaps").status == 400
+    said = b'{"storageClass": "nearline"}'  # gcloud's
+    there = "/storage/v1/b/mine"
+    for place in (there, f"{JSON_API}/x"):
+        assert buckets.ask("PATCH", place, said).json["storageClass"] == "NEARLINE"
+    nothing = b'{"lifecycle": {"rule": []}, "billing": {"requesterPays": false}, "cors": []}'
+    assert buckets.ask("PATCH", there, nothing).status == 200
+    assert buckets.ask("PATCH", there, b'{"lifecycle": {"rule": [{}]}}').status == 400
+    assert buckets.ask("POST", f"{JSON_API}/x/copyTo/b/mine/o/y", b"null").status == 200  # Go's
+    assert buckets.ask("DELETE", f"{JSON_API}/y?versions=true").status == 204
+    for query in ("demo", "%3Cnone%3E"):
+        listed = buckets.ask("GET", f"/storage/v1/b?project={query}").json["items"]
+        assert [one["name"] for one in listed] == ["mine"]
+    assert buckets.ask("GET", "/storage/v1/b?project=demo&softDeleted=true").status == 400
+    for start in ("/storage/v1", ""):  # Node's client, which an emulator's address changes
+        assert buckets.ask("GET", f"{start}/b/mine/o/x?alt=media").body == b"2"
+        agent = buckets.ask("GET", f"{start}/projects/demo/serviceAccount").json
+        assert agent["email_address"].startswith("service-")
+
+
+def test_etags_are_conditions(buckets: Buckets) -> None:
+    etag = buckets.put("x", b"1").json["etag"]
+    there = f"{JSON_API}/x"
+    for sent, header, status in (
+        (etag, "if_match", 200), (f'"{etag}"', "if_match", 200), ("*", "if_match", 200),
+        ('"other"', "if_match", 412), ('"other"', "if_none_match", 200),
+        (etag, "if_none_match", 304), ("*", "if_none_match", 304),
+    ):  # fmt: skip
+        said: dict[str, Any] = {header: sent}
+        assert buckets.ask("GET", f"{there}?alt=media", **said).status == status
+    assert buckets.ask("DELETE", there, if_match='"other"').status == 412
+    assert buckets.put("x", b"2", if_none_match="*").status == 412
+    assert buckets.read("x") == b"1"
+
+
+def test_nothing_is_stored_as_if_a_wish_were_met(buckets: Buckets) -> None:
+    assert buckets.put("x", b"1", x_goog_encryption_algorithm="AES256").status == 400
+    one = {"role": "roles/storage.objectViewer", "members": ["allUsers"]}
+    for condition, status in ({}, 200), ({"expression": "false"}, 400):
+        policy = json.dumps({"bindings": [{**one, "condition": condition}]}).encode()
+        assert buckets.ask("PUT", "/storage/v1/b/mine/iam", policy).status == status
+    for name in ("goog-x", "my-google", "192.168.1.1", "x" * 64, "a..b", "a.-b", "ab"):
+        said = json.dumps({"name": name}).encode()
+        assert buckets.ask("POST", "/storage/v1/b?project=demo", said).status == 400, name
+    assert buckets.ask("POST", "/storage/v1/b?project=demo", b'{"name": "12.ab"}').status == 200
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(WHOLE), WHOLE], ids=["gzip", "not"])
+def test_content_that_is_packed_on_its_way_only(buckets: Buckets, packed: bytes) -> None:
+    start, end = b'--b\n\n{"name": "x"}\n--b\n\n', b"\n--b--"
+    body = gzip.compress(start + WHOLE + end) if packed != WHOLE else start + WHOLE + end
+    kind: dict[str, Any] = {"content-type": "multipart/related; boundary=b"}
+    said = {**kind, "content_encoding": "gzip"}
+    sent = buckets.ask("POST", f"{UPLOAD}?uploadType=multipart", body, **said)
+    place = buckets.ask("POST", f"{UPLOAD}?uploadType=resumable&name=y").headers["location"]
+    ended = buckets.ask("PUT", place, packed, content_encoding="gzip")
+    expected = 400 if packed == WHOLE else 200
+    assert (sent.status, ended.status) == (expected, expected)
+    assert (buckets.read("x"), buckets.read("y")) == (None if packed == WHOLE else WHOLE,) * 2
+    assert buckets.put("z", packed, content_encoding="gzip").status == 200
+    buckets.check_files()
+
+
 def test_what_a_writer_says_is_kept(buckets: Buckets) -> None:
     about = {
         "name": "x", "contentType": "text/x", "cacheControl": "no-store", "contentEncoding": "br",

@@ -155,6 +155,8 @@ def read_bindings(world: World, sent: Any) -> dict[str, tuple[str, ...]]:
     for one in bindings:
         role = read_role(one, ROLES)
         members = one.get("members", [])
+        if one.get("condition"):
+            raise unserved_error("A binding's condition")
         if not isinstance(members, list) or not all(isinstance(who, str) for who in members):
             raise storage_error(400, "Invalid argument: members must be a list of names.")
         for member in members:

@@ -15,9 +15,9 @@ from tpuherd_sim.google_apis.objects import (
     drop_bucket_objects,
     encode_varint,
     read_params,
+    storage_class,
 )
 from tpuherd_sim.google_apis.pagination import paginate_items
-from tpuherd_sim.google_apis.storage_roles import CLASSES
 from tpuherd_sim.model.compute_state import Bucket, format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World
@@ -30,7 +30,9 @@ UNSERVED = (
     "retentionPolicy", "website",
 )  # fmt: skip
 SOFT_S = (7 * 86400, 90 * 86400)
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+NAME = re.compile(
+    r"(?!goog|.*(google|g00gle|\.[.-]|-\.)|(\d+\.){3}\d+\Z|.*[^.]{64})[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
+)
 
 
 def bucket_json(world: World, bucket: Bucket) -> Json:
@@ -69,11 +71,13 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
 
 
 def get_bucket(world: World, call: ApiCall, now: float) -> Json:
+    read_params(call)
     return bucket_json(world, find_bucket(world, call, "storage.buckets.get"))
 
 
 def list_buckets(world: World, call: ApiCall, now: float) -> Json:
-    check_own_project(world, call)
+    asked_project(world, call)
+    read_params(call)
     prefix = call.query.get("prefix", "")
     buckets = [
         bucket_json(world, bucket)
@@ -87,11 +91,9 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
     """Create a bucket. A query that names another project creates one that the world
     may not read.
     """
-    project, body = call.query.get("project", ""), call.body
-    if not project:
-        raise storage_error(400, "Required parameter: project")
+    project, body = asked_project(world, call, others=True), call.body
     name = body.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise storage_error(400, f"Invalid bucket name: '{name}'")
     known = world.services.buckets.get(name)
     if known is not None and is_own_project(world, known.project):
@@ -136,13 +138,11 @@ def patch_bucket(world: World, call: ApiCall, now: float) -> Json:
 def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
     """Return the fields of a bucket that its writer sets; refuse what would be ignored."""
     for name in UNSERVED:
-        if body.get(name) not in (None, False, [], {}, {"enabled": False}):
+        if is_set(body.get(name)):
             raise unserved_error(f"The field {name}")
     found: dict[str, Any] = {}
     if body.get("storageClass"):
-        found["storage_class"] = str(body["storageClass"])
-        if found["storage_class"] not in CLASSES:
-            raise storage_error(400, f"Invalid storage class: '{found['storage_class']}'")
+        found["storage_class"] = storage_class(str(body["storageClass"]))
     if "labels" in body:
         given = body["labels"] or {}
         if not isinstance(given, dict):
@@ -164,6 +164,11 @@ def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
         text = "Invalid argument: retentionDurationSeconds must be 0, or between 7 and 90 days."
         raise storage_error(400, text)
     return found | ({"soft_delete_s": int(seconds)} if seconds else {})
+
+
+def is_set(value: Any) -> bool:
+    """Whether a field is more than a way to say that it is not used, such as {"rule": []}."""
+    return any(map(is_set, value.values())) if isinstance(value, dict) else bool(value)
 
 
 def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
@@ -222,13 +227,22 @@ def access_settings(body: Json, before: Bucket | None) -> tuple[bool, str]:
     return uniform.get("enabled", usual[0]), public_access
 
 
-def check_own_project(world: World, call: ApiCall) -> None:
-    """Refuse a query that does not name the world's project."""
-    project = call.query.get("project", "")
+def asked_project(world: World, call: ApiCall, *, others: bool = False) -> str:
+    """Return the project of a request; what Google's client says for none is the world's."""
+    project = call.path.get("project") or call.query.get("project", "")
+    project = project.replace("<none>", world.settings.project)
     if not project:
         raise storage_error(400, "Required parameter: project")
-    if not is_own_project(world, project):
+    if not others and not is_own_project(world, project):
         raise storage_error(404, "The requested project was not found.")
+    return project
+
+
+def storage_account(world: World, call: ApiCall, now: float) -> Json:
+    """Return the service agent of Cloud Storage in the project."""
+    asked_project(world, call)
+    email = f"service-{world.settings.project_number}@gs-project-accounts.iam.gserviceaccount.com"
+    return {"kind": "storage#serviceAccount", "email_address": email}
 
 
 def storage_layout(world: World, call: ApiCall, now: float) -> Json:
@@ -258,6 +272,7 @@ ROUTES = (
     Route("PATCH", "/storage/v1/b/{bucket}", patch_bucket),
     Route("PUT", "/storage/v1/b/{bucket}", patch_bucket),
     Route("DELETE", "/storage/v1/b/{bucket}", delete_bucket),
+    Route("GET", "/storage/v1/projects/{project}/serviceAccount", storage_account),
     Route("GET", "/storage/v1/b/{bucket}/storageLayout", storage_layout),
     *bucket_access.ROUTES,
 )

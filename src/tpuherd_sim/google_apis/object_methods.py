@@ -19,6 +19,7 @@ from tpuherd_sim.google_apis.objects import (
     object_json,
     publish_object,
     read_fields,
+    read_flag,
     read_number,
     read_params,
     replace_generation,
@@ -170,7 +171,7 @@ def list_objects(world: World, call: ApiCall, now: float) -> Json:
             items.append(one)
             continue
         folded[shown] = None
-        if shown == one.name and query.get("includeTrailingDelimiter") == "true":
+        if shown == one.name and read_flag(query, "includeTrailingDelimiter"):
             items.append(one)
     if items:
         answer["items"] = [object_json(call.request, one) for one in items]
@@ -184,7 +185,7 @@ def listed_objects(
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     first, end = query.get("startOffset", ""), query.get("endOffset")
     matches = glob_pattern(query["matchGlob"]).fullmatch if "matchGlob" in query else None
-    soft, versions = query.get("softDeleted") == "true", query.get("versions") == "true"
+    soft, versions = read_flag(query, "softDeleted"), read_flag(query, "versions")
     if soft and versions:
         raise storage_error(400, "versions and softDeleted can't be asked for together.")
     found = []

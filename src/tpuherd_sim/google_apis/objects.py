@@ -19,6 +19,8 @@ CONDITIONS = (
     "ifGenerationMatch", "ifGenerationNotMatch",
     "ifMetagenerationMatch", "ifMetagenerationNotMatch",
 )  # fmt: skip
+ETAG_CONDITIONS = ("if-match", "if-none-match")
+KEYS = ("x-goog-encryption-", "x-goog-copy-source-encryption-")
 UNMET = "At least one of the pre-conditions you specified did not hold."
 #: What a writer may say of an object, and what this world would have to ignore.
 TEXTS = (
@@ -31,7 +33,7 @@ UNSERVED_PARAMETERS = frozenset(
     {
         "destinationKmsKeyName", "destinationPredefinedAcl", "dropContextGroups", "filter",
         "kmsKeyName", "overrideUnlockedRetention", "predefinedAcl", "predefinedDefaultObjectAcl",
-        "restoreToken", "softDeleted", "versions", "matchGlob",
+        "restoreToken", "softDeleted",
     }
 )  # fmt: skip
 EXPIRE = "object.expire"
@@ -46,9 +48,19 @@ def read_params(call: ApiCall, *served: str) -> dict[str, str]:
     for name in query:
         if name in UNSERVED_PARAMETERS and name not in served:
             raise unserved_error(name)
+    headers = call.request.headers
+    if any(name.startswith(KEYS) for name in headers):
+        raise unserved_error("A key of your own")
     for name in CONDITIONS:
         read_number(query, name)
-    return query
+    return query | {name: headers[name] for name in ETAG_CONDITIONS if name in headers}
+
+
+def read_flag(query: Mapping[str, str], name: str) -> bool:
+    text = query.get(name, "").lower()
+    if text not in ("", "false", "true"):
+        raise invalid_query(name, text)
+    return text == "true"
 
 
 def read_number(query: Mapping[str, str], name: str) -> int | None:
@@ -79,6 +91,11 @@ def check_conditions(
         negated = name.endswith("NotMatch")
         if (str(number) == wanted) == negated:
             raise storage_error(304 if reads and negated else 412, UNMET)
+    for name in ETAG_CONDITIONS:
+        sent, negated = query.get(name), name == "if-none-match"
+        matches = found is not None and (sent == "*" or object_etag(found) in (sent or ""))
+        if sent and not of and matches == negated:
+            raise storage_error(304 if reads and negated else 412, UNMET)
 
 
 def read_fields(body: Json) -> dict[str, Any]:
@@ -95,9 +112,15 @@ def read_fields(body: Json) -> dict[str, Any]:
         isinstance(one, str) and not BREAKS.search(one) for one in texts
     ):
         raise storage_error(400, "Invalid argument: what is said of an object must be texts.")
-    if found.get("storageClass", "STANDARD") not in CLASSES:
-        raise storage_error(400, f"Invalid storage class: '{found['storageClass']}'")
+    if "storageClass" in found:
+        found["storageClass"] = storage_class(found["storageClass"])
     return found
+
+
+def storage_class(sent: str) -> str:
+    if sent.upper() not in CLASSES:
+        raise storage_error(400, f"Invalid storage class: '{sent}'")
+    return sent.upper()
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -116,7 +139,7 @@ def find_object(
     world: World, place: tuple[str, str], query: Mapping[str, str], key: str = "generation"
 ) -> StoredObject:
     """Return the live object, or the generation that the query names."""
-    wanted, soft = read_number(query, key), query.get("softDeleted") == "true"
+    wanted, soft = read_number(query, key), read_flag(query, "softDeleted")
     if soft and wanted is None:
         raise storage_error(400, "A soft-deleted object needs its generation.")
     known = world.services.storage.objects.get(object_key(*place), ())

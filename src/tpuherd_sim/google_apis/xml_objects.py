@@ -57,7 +57,14 @@ PARTS_MAX = 10_000
 
 
 def translate_path(world: World, request: Request) -> Request:
-    """Return a request for /BUCKET/OBJECT under the path of its route, others as they are."""
+    """Return a request for /BUCKET/OBJECT under the path of its route, others as they are.
+
+    An emulator's address is to Google's client for Node that of `/storage/v1`.
+    """
+    if not google_host(request) and re.match(
+        r"/(b|projects/[^/]+/serviceAccount)(/|\Z)", request.path
+    ):
+        return replace(request, path=f"/storage/v1{request.path}")
     bucket, _, name = request.path.removeprefix("/").partition("/")
     ours = google_host(request) == "storage.googleapis.com"
     if not name or bucket in STORAGE or not (ours or bucket in world.services.buckets):

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import json
 import re
+import zlib
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
@@ -59,7 +60,10 @@ class ObjectContents:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         query = parse_qs(request.query)
-        multipart = query.get("uploadType") == ["multipart"] and "upload_id" not in query
+        kind = query.get("uploadType", ["media"])
+        multipart = kind == ["multipart"] and "upload_id" not in query
+        if kind != ["media"] and request.headers.get("content-encoding") == "gzip":
+            body = unpack_chunks(body)
         with NamedTemporaryFile(dir=self.folder, delete=False) as stream:
             name = Path(stream.name).name
             try:
@@ -159,6 +163,16 @@ def carries_content(request: Request) -> bool:
         return request.method == "PUT"
     starts = "uploadType=resumable" in request.query and "upload_id=" not in request.query
     return request.path.startswith(UPLOADS) and not starts
+
+
+async def unpack_chunks(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Unpack what is in gzip on its way only."""
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        async for chunk in body:
+            yield unpacker.decompress(chunk)
+    except zlib.error:
+        raise storage_error(400, "The request's body is not in gzip, as its header says.") from None
 
 
 class MultipartHead(NamedTuple):
