@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 
 from tpuherd.engine.desired import DesiredState
@@ -59,17 +60,13 @@ def build_desired_state(
     def order(slot: Slot) -> NodeSpec:
         return build_node_spec(jobs[slot.job], slot)
 
-    calls: dict[str, CodeCalls] = {}  #: by snapshot: reading all of its programs takes a while
-
     def launch(slot: Slot) -> LaunchSpec:
         stored_job = rows[slot.job]
         files = snapshot_files(archive, stored_job.snapshot)
-        read = read_snapshot_texts(archive, files)
-        if files is not None and stored_job.snapshot not in calls:
-            programs = (path for path in files if PROGRAM.fullmatch(path))
-            calls[stored_job.snapshot] = count_calls(read(path) for path in programs)
-        known = calls.get(stored_job.snapshot)
-        return build_launch_spec(jobs[slot.job], slot, stored_job, files, read, known)
+        calls = None if files is None else count_snapshot_calls(archive, stored_job.snapshot)
+        return build_launch_spec(
+            jobs[slot.job], slot, stored_job, files, read_snapshot_texts(archive, files), calls
+        )
 
     return DesiredState(
         desired_slots=DesiredSlots(
@@ -113,6 +110,13 @@ def read_snapshot_texts(archive: Archive | None, files: Mapping[str, str] | None
         return ""
 
     return read
+
+
+@lru_cache(maxsize=100)
+def count_snapshot_calls(archive: Archive | None, snapshot: str) -> CodeCalls:
+    """What the code of a snapshot calls; reading all of its programs takes a while."""
+    files = snapshot_files(archive, snapshot) or {}
+    return count_calls(map(read_snapshot_texts(archive, files), filter(PROGRAM.fullmatch, files)))
 
 
 def snapshot_files(archive: Archive | None, snapshot: str) -> Mapping[str, str] | None:

@@ -1,5 +1,6 @@
 """Says which Python a job's commands will have, and whether that is too old for the script."""
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from tpuherd.model.slots_and_plan import Offer
 
 SCRIPT_MAX = 1 << 20
 SCRIPTS_MAX = 400
+FOREIGN = re.compile(r"\.|venv$|site-packages$")  #: folders of packages, not of the job's code
 
 
 def python_notes(
@@ -37,9 +39,10 @@ def python_notes(
 
 def torch_notes(job: JobSpec, folder: Path, script: str) -> Iterator[str]:
     """Propose our launcher where the code expects that somebody gives processes their ranks."""
-    names = islice(sorted(folder.glob("**/*.py")), SCRIPTS_MAX)
-    paths = dict.fromkeys(filter(None, (script, *(str(one.relative_to(folder)) for one in names))))
-    where = process_group_call(job, {path: read_text(folder / path) for path in paths})
+    paths = (one.relative_to(folder) for one in folder.glob("**/*.py"))
+    own = (str(one) for one in paths if not any(map(FOREIGN.match, one.parts)))
+    texts = {path: read_text(folder / path) for path in (script, *islice(own, SCRIPTS_MAX)) if path}
+    where = process_group_call(job, texts)
     if where:
         yield (
             f"{where} calls init_process_group, which needs RANK and WORLD_SIZE:"
