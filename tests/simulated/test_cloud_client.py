@@ -385,6 +385,18 @@ def test_refusals_are_sentences(status: int, kind: type[HerdError]) -> None:
     assert str(status) in error_for_status(status, "<html>").sentence
 
 
+@pytest.mark.parametrize(
+    ("sentence", "hint"),
+    [
+        ("Quota limit 'TPUV4' has been exceeded. Limit: 8 in zone us-central2-b.", "herd quota"),
+        ("Quota exceeded for quota metric 'Requests' and limit 'Requests per minute'", "a minute"),
+        ("Too many requests", "a minute"),
+    ],
+)
+def test_a_full_quota_is_no_rate_limit(sentence: str, hint: str) -> None:
+    assert hint in (error_for_status(429, {"error": {"message": sentence}}).hint or "")
+
+
 URL = "https://tpu.googleapis.com/v2/projects/mine/locations/-/nodes"
 
 

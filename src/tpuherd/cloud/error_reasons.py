@@ -33,6 +33,7 @@ ADVICE: Mapping[str, str] = {
     "ask its administrator",
 }
 WORD = re.compile(r"[\w./:@-]{1,200}")  #: values end up in commands that people copy
+TOO_FAST = re.compile(r"per minute|rate limit|too many requests", re.IGNORECASE)
 UNKNOWN = "does the account have the role {role}?"
 #: The role that allows what herd does there, by a part of the address.
 ROLES: Mapping[str, str] = {
@@ -63,6 +64,13 @@ def refusal_advice(error: Mapping[str, Any], url: str) -> str:
     if reason == "SERVICE_DISABLED" and words["consumer"].rpartition("/")[2] in PROGRAMS:
         return NO_QUOTA_PROJECT.format_map(words)
     return ADVICE.get(reason, UNKNOWN).format_map(words)
+
+
+def limit_advice(sentence: str) -> str:
+    """The hint for a 429 reply: a quota of chips is full for long, that of requests for a minute."""
+    if "quota" in sentence.lower() and not TOO_FAST.search(sentence):
+        return "`herd quota` shows how much is in use; ask Google for more, or allow other zones"
+    return "the cloud's rate limit is reached: wait a minute"
 
 
 def error_info(error: Mapping[str, Any]) -> Mapping[str, Any]:

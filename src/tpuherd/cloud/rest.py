@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ssl import PROTOCOL_TLS_CLIENT, SSLContext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuherd.cloud.error_reasons import refusal_advice
+from tpuherd.cloud.error_reasons import limit_advice, refusal_advice
 from tpuherd.cloud.error_replies import BETWEEN, MESSAGE_MAX, MalformedAnswer
 from tpuherd.cloud.lazy_http import LazyHttpClient, httpx2
 from tpuherd.errors import (
@@ -227,5 +227,5 @@ def described_error(status: int, sentence: str, reply: Json, url: str) -> HerdEr
     if status == 400:
         return InvalidInput(sentence)
     if status == 429:
-        return OperationFailed(sentence, hint="the cloud's rate limit is reached: wait a minute")
+        return OperationFailed(sentence, hint=limit_advice(sentence))
     return OperationFailed(sentence)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from tpuherd.cloud.error_reasons import TOO_FAST
 from tpuherd.cloud.error_replies import CloudError
 from tpuherd.model.observed import NodeState, RequestState
 from tpuherd.model.slots_and_plan import Refusal
@@ -39,7 +40,7 @@ WELL = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 
 #: Codes, a pattern in the message, and the resulting refusal; the first match wins.
 RULES: tuple[tuple[frozenset[int], str, Refusal], ...] = (
-    (frozenset({8}), r"per minute|rate limit|too many requests", Refusal.RATE),
+    (frozenset({8}), TOO_FAST.pattern, Refusal.RATE),
     (frozenset({5, 8, 9}), r"reserv", Refusal.RESERVATION),
     (frozenset({8}), r"quota", Refusal.QUOTA),
     (frozenset({8}), r"", Refusal.STOCKOUT),
