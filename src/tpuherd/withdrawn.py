@@ -52,6 +52,12 @@ OPTIONS = {
     "--preemptible": "--tier spot",
     "--tpu-type": "--accelerator",
     "--accelerator-type": "--accelerator",
+    "--version": "--runtime",
+    "--runtime-version": "--runtime",
+    "--zone": "--zones",
+    "--worker": "the host's name, such as gpt/w0; the job's name alone means all hosts",
+    "--command": "the line as the last argument, such as herd exec gpt 'ls -l'",
+    "--recurse": "-r, or nothing: folders are copied with what is in them",
 }
 
 

@@ -67,7 +67,7 @@ def refusal_advice(error: Mapping[str, Any], url: str) -> str:
 
 
 def limit_advice(sentence: str) -> str:
-    """The hint for a 429 reply: a quota of chips is full for long, that of requests for a minute."""
+    """The hint for a 429 reply: a quota of chips stays full, that of requests for a minute."""
     if "quota" in sentence.lower() and not TOO_FAST.search(sentence):
         return "`herd quota` shows how much is in use; ask Google for more, or allow other zones"
     return "the cloud's rate limit is reached: wait a minute"
