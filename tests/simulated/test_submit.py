@@ -272,7 +272,7 @@ def test_a_cloud_that_does_not_answer_is_reported_and_the_job_is_stored(
 ) -> None:
     rig.trouble = trouble
     assert rig.word(JOB) == "submitted"
-    assert rig.person.notes[0].startswith(f"{trouble.sentence}; the job is saved")
+    assert rig.person.notes[0].startswith(f"{trouble.sentence}; nodes are requested")
     (noted,) = rig.session.store.troubles.read()
     assert noted.sentence == trouble.sentence
     rig.trouble = None
@@ -304,8 +304,24 @@ def test_a_node_without_a_command_gets_one(rig: SubmitRig) -> None:
     assert rig.session.get_job("gpt").goal is Goal.RUN
     assert rig.log()[-1].facts["difference"] == [
         "run: none → hostname -f",
+        'node: default → {"done": "keep", "failed": "keep"}',
         "goal: idle → run",
     ]
+
+
+def test_a_node_of_up_stays_after_each_command_unless_its_file_says_otherwise(
+    rig: SubmitRig,
+) -> None:
+    rig.word("name: gpt\naccelerator: v4-16", Goal.IDLE)
+    for text, kept in (
+        (JOB, True),
+        (JOB.replace("hostname -f", "date"), True),
+        (f"{JOB}\nnode: {{done: delete}}", False),
+        (JOB, False),
+    ):
+        rig.word(text)
+        node = rig.session.get_job("gpt").document.get("node", {})
+        assert (node.get("done") == "keep") is kept, text
 
 
 def test_a_name_is_not_a_prefix(rig: SubmitRig) -> None:

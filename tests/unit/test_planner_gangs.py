@@ -540,6 +540,9 @@ def test_slot_messages_about_kept_nodes() -> None:
     assert state(toy) == "done; the node is kept for 5 min more"
     toy.run()
     assert state(toy) == "done; nothing is left"
+    toy = Toy(slot(limits=Limits(done_keep_s=inf)))
+    toy.run(until=lambda toy: toy.slot_history().done_at is not None)
+    assert state(toy) == "done; the node stays until `herd down gpt`"
     toy = Toy(slot(limits=Limits(failures=0, failed_keep_s=300)))
     toy.exit = 1
     toy.run(until=lambda toy: toy.slot_history().gave_up_at is not None)

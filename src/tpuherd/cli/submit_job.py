@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from tpuherd.cli.job_options import JobArguments, read_job_input
@@ -251,6 +252,9 @@ async def print_submitted(
         )
         await console.print_notice(f"{WORDS[made.word].format(made.stored_job.job)}: {what}")
         tiers = {one.tier for one in found.offers}
+        if found.job.run and found.job.node.done == inf:
+            name = found.job.name
+            await console.print_notice(f"its node stays at the end: `herd down {name}` ends it")
         for line in [
             *billed_lines(found.job, found.offers),
             *own_disk_lines(found.job.nfs, tiers),

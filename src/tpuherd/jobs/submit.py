@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tpuherd.jobfile.expand_slots import expand_slots
 from tpuherd.jobfile.fields import SECRETS, ChangeImpact
 from tpuherd.jobfile.grants import Allowance
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
+from tpuherd.jobfile.job_spec import NodeRetention
 from tpuherd.jobfile.read_job import (
     JobSpec,
     job_document,
@@ -56,6 +58,9 @@ CODE_APPLIES = {
     Goal.IDLE: "on its nodes at once",
     Goal.GONE: "when it is resumed",
 }
+
+
+KEPT = NodeRetention(done=inf, failed=inf)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +119,8 @@ async def check_submission(
     if page.mistakes or job is None:
         return None
     job = replace(job, run=job.run if goal is Goal.RUN else None)
+    if "node" not in page.value:
+        job = keep_node_of_up(job, here.store.stored_jobs().get(job.name))
     job = bucket_guard.add_locations(job, locations)
     bucket_guard.check_zones(job, page)
     if page.mistakes:
@@ -139,6 +146,16 @@ async def check_submission(
         notify_secrets=hidden,
         granted=granted,
     )
+
+
+def keep_node_of_up(job: JobSpec, before: StoredJob | None) -> JobSpec:
+    """A node that `herd up` requested stays after a command on it, and after the next ones."""
+    if job.run is None or before is None or before.goal is Goal.GONE:
+        return job
+    kept = job_document(replace(job, node=KEPT)).get("node")
+    if before.goal is Goal.IDLE or before.document.get("node") == kept:
+        return replace(job, node=KEPT)
+    return job
 
 
 def slots_with_offers(

@@ -1,5 +1,7 @@
 """The sentence a user reads for a slot: what it is waiting for, since when, and what is next."""
 
+from math import inf
+
 from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
@@ -105,14 +107,19 @@ def full_disk_message(case: SlotContext, bid: BidRecord) -> str:
 def holding_message(case: SlotContext) -> str:
     slot_history, limits = case.slot_history, case.slot.limits
     if slot_history.gave_up_at is not None:
-        left = slot_history.gave_up_at + limits.failed_keep_s - case.now
-        return f"gave up: {slot_history.gave_up_why}; the node is kept for {format_age(left)} more"
+        until = slot_history.gave_up_at + limits.failed_keep_s
+        return f"gave up: {slot_history.gave_up_why}; {kept_words(case, until)}"
     if slot_history.done_at is not None:
-        left = slot_history.done_at + limits.done_keep_s - case.now
-        return f"done; the node is kept for {format_age(left)} more"
+        return f"done; {kept_words(case, slot_history.done_at + limits.done_keep_s)}"
     full = "" if case.home is None else full_disk_message(case, case.home.bid)
     fetching = "fetching its outputs and logs before the node is deleted"
     return f"has succeeded; {full or fetching}"
+
+
+def kept_words(case: SlotContext, until: float) -> str:
+    if until == inf:
+        return f"the node stays until `herd down {case.slot.job}`"
+    return f"the node is kept for {format_age(until - case.now)} more"
 
 
 def searching_message(case: SlotContext) -> str:
