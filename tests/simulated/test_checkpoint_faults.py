@@ -1,0 +1,232 @@
+"""Checkpoints in a bucket whose requests go wrong: what is loaded afterwards is whole."""
+
+import io
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from email.message import Message
+from http.client import IncompleteRead
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+
+import numpy
+import pytest
+
+from tests.simulated.test_objects import JSON_API, Buckets
+from tpuherd_host.train import process_env
+from tpuherd_host.train.checkpoint_commit import Commit
+from tpuherd_host.train.checkpoints import Checkpoints, LoadedCheckpoint
+from tpuherd_host.train.read_checkpoint import list_checkpoints, read_checkpoint
+from tpuherd_host.train.storage import Unreachable
+
+#: Of JAX, which is not here, what trees of NumPy's arrays need.
+JAX = SimpleNamespace(
+    Array=type("Array", (), {}),
+    tree_util=SimpleNamespace(
+        tree_flatten_with_path=lambda tree: (sorted(tree.items()), None),
+        keystr=str,
+        tree_structure=sorted,
+        tree_unflatten=lambda names, leaves: dict(zip(names, leaves, strict=True)),
+    ),
+)
+#: What becomes of one request. It arrives, or does not, or too late; the answer comes, or does not.
+ARRIVED = ("answered 503", "answer lost", "answer cut", "sent twice", "killed after it")
+ABSENT = ("refused 503", "refused 403", "killed before it")
+LATE = ("after the next", "after the restore", "killed, after the restore")
+CUTS = ("body cut", "killed in its body")
+LATER = 3  #: the step that the next attempt saves
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    at: int  #: number of the request
+    cut: int = 0  #: bytes of its body that arrive
+
+
+@dataclass
+class Line:
+    """The way from a training to a world's buckets, on which one request goes wrong."""
+
+    buckets: Buckets
+    fault: Fault
+    number: int = 0
+    dead: bool = False
+    late: list[Callable[[], object]] = field(default_factory=list)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)  #: bodies by the objects' names
+    sizes: list[int] = field(default_factory=list)  #: of the bodies
+
+    def open(self, request: urllib.request.Request, timeout: float) -> Any:
+        body = b"".join(request.data or ())  # type: ignore[arg-type]
+        self.number += 1
+        self.sizes.append(len(body))
+        struck = self.number == self.fault.at
+        kind = self.fault.kind if struck else ""
+        late, self.late = (self.late, []) if self.fault.kind == LATE[0] else ([], self.late)
+        if body:
+            name = parse_qs(urlsplit(request.full_url).query)["name"][0]
+            self.sent.append((name, body))
+
+        def arrive(cut: int | None = None) -> Any:
+            headers = {key.lower().replace("-", "_"): text for key, text in request.header_items()}
+            method = request.get_method()
+            return self.buckets.ask(method, request.full_url, body, cut=cut, **headers)
+
+        self.dead |= kind.startswith("killed") and kind != ARRIVED[4]
+        if kind in CUTS:
+            arrive(self.fault.cut)
+        if kind in LATE:
+            self.late.append(arrive)
+        if self.dead or kind in (*CUTS, *LATE):
+            raise ConnectionResetError("cut")
+        status, content = (int(kind[-3:]), b"") if kind.startswith("refused") else (0, b"")
+        if not status:
+            answers = [arrive() for _ in range(1 + (kind == "sent twice"))]
+            status, content = answers[-1].status, answers[-1].body
+        for done in late:
+            done()
+        if kind in ("answer lost", ARRIVED[4]):
+            self.dead |= kind == ARRIVED[4]
+            raise ConnectionResetError("lost")
+        if kind.startswith("answered"):
+            status = 503
+        if status >= 300:
+            raise HTTPError(request.full_url, status, "no", Message(), io.BytesIO(content))
+        return CutAnswer(content) if kind == "answer cut" else io.BytesIO(content)
+
+
+class CutAnswer(io.BytesIO):
+    def read(self, size: int | None = -1) -> bytes:
+        raise IncompleteRead(super().read(size)[:-1])
+
+
+def tree_of(step: int, launched: int) -> dict[str, Any]:
+    """Return what an attempt has at a step."""
+    return {
+        "w": numpy.full((40, 25), step * 1000 + launched, numpy.float32),
+        "b": numpy.arange(step, step + 7),
+    }
+
+
+def is_same(found: Any, wanted: dict[str, Any]) -> bool:
+    return found.keys() == wanted.keys() and all(
+        numpy.array_equal(found[name], wanted[name]) for name in wanted
+    )
+
+
+class Story:
+    """An attempt saves step 1, then 2 instead while a request fails; the next one restores, and
+    saves step 3.
+    """
+
+    def __init__(self, line: Line, location: str) -> None:
+        self.line = line
+        self.location = location
+
+    def attempt(self, launched: int) -> Checkpoints:
+        return Checkpoints(self.location, run="r", launched=launched, keep=1)
+
+    def save(self, attempt: Checkpoints, step: int) -> bool:
+        commit = Commit(step=step, run="r", launched=attempt.launched)
+        attempt.save(commit, tree_of(step, attempt.launched), wait=True)
+        return attempt.newest == step
+
+    def restore(self, attempt: Checkpoints) -> LoadedCheckpoint | None:
+        found = attempt.load(tree_of(0, 0))
+        if found is not None:
+            assert is_same(found.tree, tree_of(found.commit.step, found.commit.launched))
+        return found
+
+    def happen(self) -> None:
+        line, fault = self.line, self.line.fault
+        line.fault = Fault("", 0)
+        first = self.attempt(1)
+        assert self.restore(first) is None
+        assert self.save(first, 1)
+        line.number, line.sizes, line.fault = 0, [], fault
+        is_saved = self.save(first, 2)
+        while_saving, line.dead = line.number, False
+        self.check_objects()
+        next_one = self.attempt(2)
+        try:
+            found = self.restore(next_one)
+            is_over = line.dead
+        except Unreachable:
+            assert fault.at > while_saving, "the bucket could be reached"
+            is_over = True
+        if is_over:
+            line.dead, next_one = False, self.attempt(3)
+            found = self.restore(next_one)
+        assert found is not None
+        assert found.commit.step in ((2,) if is_saved else (1, 2))
+        line.fault = Fault("", 0)
+        for done in line.late:
+            done()
+        line.late.clear()
+        assert self.save(next_one, LATER)
+        last = self.restore(self.attempt(4))
+        assert last is not None
+        assert (last.commit.step, last.commit.launched) == (LATER, next_one.launched)
+        self.check_objects()
+
+    def check_objects(self) -> None:
+        """Every object is one that was sent, and every complete checkpoint is the one saved."""
+        line, bucket = self.line, self.location.removeprefix("gs://mine/")
+        number, fault, line.fault = line.number, line.fault, Fault("", 0)
+        listed = line.buckets.ask("GET", f"{JSON_API}?prefix={bucket}/").json["items"]
+        for one in listed:
+            assert (one["name"], line.buckets.read(one["name"])) in line.sent
+        for commit in list_checkpoints(self.location):
+            found = read_checkpoint(self.location, commit.step)
+            assert is_same(found, tree_of(commit.step, commit.launched)), commit
+        line.number, line.fault = number, fault
+        del line.sizes[number:]
+
+
+@pytest.fixture
+def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Fault], Story]]:
+    """Let a story happen with this fault, each in a folder of its own."""
+    monkeypatch.setitem(sys.modules, "jax", JAX)
+    monkeypatch.setattr(process_env, "wait", lambda seconds: None)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://world")
+    buckets = Buckets(tmp_path / "objects")
+    buckets.ask(
+        "PATCH", "/storage/v1/b/mine", b'{"softDeletePolicy": {"retentionDurationSeconds": 0}}'
+    )
+
+    def tell_story(fault: Fault) -> Story:
+        line = Line(buckets, fault)
+        monkeypatch.setattr(urllib.request, "urlopen", line.open)
+        story = Story(line, f"gs://mine/{fault.kind.replace(' ', '-')}-{fault.at}-{fault.cut}")
+        try:
+            story.happen()
+        except BaseException as error:
+            error.add_note(f"after {fault}")
+            raise
+        return story
+
+    yield tell_story
+    buckets.check_files()
+
+
+@pytest.mark.parametrize("kind", [*ARRIVED, *ABSENT, *LATE])
+def test_a_request_that_fails_leaves_a_whole_checkpoint(
+    tell: Callable[[Fault], Story], kind: str
+) -> None:
+    calm = tell(Fault("", 0))
+    for at in range(1, calm.line.number + 1):
+        tell(Fault(kind, at))
+
+
+@pytest.mark.parametrize("kind", CUTS)
+def test_a_body_that_is_cut_leaves_a_whole_checkpoint(
+    tell: Callable[[Fault], Story], kind: str
+) -> None:
+    calm = tell(Fault("", 0))
+    for at, size in enumerate(calm.line.sizes, 1):
+        for cut in sorted({0, 1, 7, 8, size // 2, size - 1, size}) if size else ():
+            tell(Fault(kind, at, cut))
