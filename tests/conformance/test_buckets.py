@@ -152,6 +152,26 @@ def test_gcloud_storage(world: World, bucket: Any, tmp_path: Path, tls: bool) ->
         version.delete()
 
 
+@pytest.mark.needs("gsutil")
+def test_gsutil_asks_the_world(world: World, bucket: Any, tmp_path: Path) -> None:
+    """It hands its commands to gcloud, also where gcloud has no token yet."""
+    (tmp_path / "f").write_text("hello")
+    for words, said in (
+        (["cp", str(tmp_path / "f"), f"gs://{bucket.name}/d/f"], ""),
+        (["cat", f"gs://{bucket.name}/d/f"], "hello"),
+        (["label", "ch", "-l", "a:b", f"gs://{bucket.name}"], ""),
+    ):
+        ran = subprocess.run(
+            ["gsutil", *words],
+            env=world.env,
+            capture_output=True,
+            timeout=60,
+        )
+        assert (ran.returncode, ran.stdout.decode()) == (0, said), ran.stderr.decode()
+    bucket.reload()
+    assert bucket.labels == {"a": "b"}
+
+
 def test_a_policy_is_changed_by_googles_client(bucket: Any, errors: Any) -> None:
     assert bucket.iam_configuration.uniform_bucket_level_access_enabled
     policy = bucket.get_iam_policy(requested_policy_version=1)
