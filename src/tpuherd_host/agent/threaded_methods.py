@@ -22,6 +22,7 @@ THREADED: Dict[str, ThreadedMethod] = {
     "snapshot.commit": rpc_snapshots.commit_snapshot,
     "snapshot.abandon": rpc_snapshots.abandon_snapshot,
     "snapshot.give": send_files.give_snapshot,
+    "trial.keep": trial_files.keep_setup,
     "trial.begin": trial_files.begin_trial,
     "environment.look": rpc_environments.look_for_environment,
     "environment.use": rpc_environments.use_environment,

@@ -1,8 +1,12 @@
-"""Moves aside what a trial made in its folder before another one begins, and back if it continues.
+"""The folder of a node's trials: each finds the code and what the setup made, and its own files.
 
-The files of trial T of ~/herd/lr go to ~/herd/lr.trials/T. What was in the folder before the first
-trial began, such as products of the setup, stays, and so does the shipped code: files of it that
-the trial changed are moved, too, and written anew.
+All trials of a node run at the same path, one after another, so that whatever setup wrote that
+path into (a venv, `pip install -e .`, a configuration) leads to the files of the trial that runs;
+so do commands in the folder, and `outputs`. What the setup made is kept as the base
+(trial_base.py), the code is in the store of snapshots. Before another trial begins, what the last
+one wrote or changed in ~/herd/lr goes to ~/herd/lr.trials/TRIAL, or is removed if its outputs are
+safe, and the version of before comes back, as a copy that shares nothing. What is as it was is not
+touched: a folder that a trial left as it found it serves the next.
 """
 
 import json
@@ -10,7 +14,8 @@ import os
 import re
 import shutil
 from contextlib import suppress
-from typing import Any, Dict, Iterator, List, Mapping, Set
+from pathlib import Path
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from tpuherd_host.agent.snapshots.manifest import ManifestRow
 from tpuherd_host.agent.snapshots.rpc_snapshots import agent_folders, errors_as_refusals
@@ -29,6 +34,14 @@ from tpuherd_host.agent.snapshots.tree_layout import (
     lock_destination,
     open_blobs,
 )
+from tpuherd_host.agent.snapshots.trial_base import (
+    base_folder,
+    copy_entry,
+    is_entry_intact,
+    load_base,
+    make_base,
+    remove_base,
+)
 from tpuherd_host.agent.state_machine.state import ATTEMPT
 from tpuherd_host.agent.state_machine.transition import CallRefused
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
@@ -37,19 +50,28 @@ NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*)?")
 RECORD = "trial.json"
 
 
+class TrialRecord(NamedTuple):
+    """Whose files are in the folder."""
+
+    trial: str = ""
+    since_ns: int = 0  #: by the clock of the file system: later changes are the trial's
+    before: Tuple[str, ...] = ()  #: what the setup made, as an agent of before recorded it
+
+
 def begin_trial(call: ThreadedCall) -> Mapping[str, Any]:
-    """Prepare the folder for this trial; it may be repeated. No trial: only move the last one's."""
+    """Prepare the folder for this trial; it may be repeated. No trial: as the setup left it."""
     agent_folder, home = agent_folders(call)
     trial, slot = str(call.content.get("trial", "")), call.content.get("slot")
     if not NAME.fullmatch(trial):
         raise CallRefused("unfit", "the trial's name must consist of letters, digits and dashes")
-    with errors_as_refusals("cannot move the files of the last trial"):
+    with errors_as_refusals("cannot prepare the folder for a trial"):
         spot = find_destination(agent_folder, home, str(call.content["dest"]), force=True)
         if not spot.dest.is_dir():
+            remove_base(spot)
             return {"moved": 0}
         with lock_destination(spot):
             record = load_record(spot)
-            last = record["trial"]
+            last = record.trial
             if last == trial:
                 bring_back(spot, trial)  # an earlier call may not have come to its end
                 return {"moved": 0}
@@ -57,36 +79,124 @@ def begin_trial(call: ThreadedCall) -> Mapping[str, Any]:
             if any(w.kind == ATTEMPT and w.is_live and w.slot == slot for w in works):
                 raise CallRefused("busy", f"an attempt of {slot} still runs in {spot.dest}")
             rows = known_rows(agent_folder, spot.current)
-            moved = 0
-            if last:
-                before = set(map(os.fsencode, record["before"]))
-                moved = move_aside(spot, last, rows, before)
-                moved += restore_code(agent_folder, spot, last, rows)
-            others = record["before"] if last else list_other_files(spot, rows)
-            save_record(spot, {"trial": trial, "before": others if trial else []})
+            safe = bool(last) and call.content.get("safe") == last
+            moved = restore_folder(agent_folder, spot, record, rows, safe) if last else 0
+            others = (
+                list_other_files(spot, rows) if trial and not (last and load_base(spot)) else []
+            )
+            if others and not is_base_current(spot, others, record.since_ns):
+                make_base(spot, others, call.raise_if_cut)
+            save_record(spot, trial)
+            if not trial:
+                remove_base(spot)
             bring_back(spot, trial)
-    return {"moved": moved, "trial": last, "folder": str(trial_folder(spot, last))}
+    return {"moved": 0 if safe else moved, "trial": last, "folder": str(trial_folder(spot, last))}
 
 
-def load_record(spot: Destination) -> Dict[str, Any]:
-    """Load whose files are in the folder, and what was there before the first trial."""
+def keep_setup(call: ThreadedCall) -> Mapping[str, Any]:
+    """Copy what the setup made, before the first trial begins; it may be repeated."""
+    agent_folder, home = agent_folders(call)
+    with errors_as_refusals("cannot copy what the setup made"):
+        spot = find_destination(agent_folder, home, str(call.content["dest"]), force=True)
+        with lock_destination(spot):
+            if load_record(spot).trial or not spot.dest.is_dir():
+                return {"files": 0, "bytes": 0}
+            others = list_other_files(spot, known_rows(agent_folder, spot.current))
+            made = make_base(spot, others, call.raise_if_cut)
+            save_record(spot, "")
+            return made
+
+
+def is_base_current(spot: Destination, others: List[bytes], since_ns: int) -> bool:
+    """Whether the base has all that is in the folder, where no trial has run yet."""
+    base, kept, tree = load_base(spot), base_folder(spot), os.fsencode(str(spot.dest))
+    return (
+        base is not None
+        and all(path in base for path in others)
+        and all(
+            is_entry_intact(tree, os.fsencode(str(kept)), each, since_ns) for each in base.values()
+        )
+    )
+
+
+def load_record(spot: Destination) -> TrialRecord:
     with suppress(FileNotFoundError, ValueError):
         found = json.loads(spot.record.with_name(RECORD).read_text())
-        return {"trial": str(found["trial"]), "before": list(found["before"])}
-    return {"trial": "", "before": []}
+        before = tuple(map(str, found.get("before", ())))
+        return TrialRecord(str(found["trial"]), int(found.get("since_ns", 0)), before)
+    return TrialRecord()
 
 
-def save_record(spot: Destination, record: Mapping[str, Any]) -> None:
+def save_record(spot: Destination, trial: str) -> None:
+    """Record that all that changes in the folder from now on is this trial's."""
     fresh = spot.record.with_name(f"{RECORD}.new")
-    fresh.write_text(json.dumps(record))
+    fresh.write_text("")
+    since_ns = fresh.stat().st_mtime_ns
+    fresh.write_text(json.dumps({"trial": trial, "since_ns": since_ns}))
     fresh.replace(spot.record.with_name(RECORD))
 
 
-def trial_folder(spot: Destination, trial: str) -> "os.PathLike[str]":
+def trial_folder(spot: Destination, trial: str) -> Path:
     return spot.dest.with_name(f"{spot.dest.name}.trials") / trial
 
 
-def list_other_files(spot: Destination, rows: List[ManifestRow]) -> List[str]:
+def restore_folder(
+    agent_folder: Path,
+    spot: Destination,
+    record: TrialRecord,
+    rows: List[ManifestRow],
+    safe: bool,
+) -> int:
+    """Put the folder back as the setup left it; return how many files and folders differed. What
+    the trial wrote goes to its own folder, or (`safe`) is removed with what that folder has."""
+    aside = trial_folder(spot, record.trial)
+    put = PutAside(os.fsencode(str(spot.dest)), None if safe else os.fsencode(str(aside)))
+    base = load_base(spot)
+    before = folders = set(map(os.fsencode, record.before))
+    if base is not None:
+        before, folders = set(base), {one.path for one in base.values() if one.is_folder}
+    for path in list(new_paths(put.tree, rows, before, folders)):
+        put.away(path)
+    kept = os.fsencode(str(base_folder(spot)))
+    code = {one.path for one in rows}  # a later snapshot may have what the setup had made
+    for one in (base or {}).values():
+        if one.path in code:
+            continue
+        if not is_entry_intact(put.tree, kept, one, record.since_ns):
+            put.away(one.path)
+            copy_entry(join_path(kept, one.path), join_path(put.tree, one.path), one)
+    restore_code(agent_folder, put, rows)
+    if safe:
+        shutil.rmtree(str(aside), ignore_errors=True)
+        with suppress(OSError):  # others' files are there
+            aside.parent.rmdir()
+    return put.many
+
+
+class PutAside:
+    """Takes what a trial wrote out of the folder."""
+
+    def __init__(self, tree: bytes, aside: Optional[bytes]) -> None:
+        self.tree = tree
+        self.aside = aside  #: where it goes; None: it is removed
+        self.many = 0
+
+    def away(self, path: bytes) -> None:
+        """Take a path away, if something is there; of a Python file the compiled one, too: its
+        time and size may be those of the version that comes back."""
+        here = join_path(self.tree, path)
+        if path.endswith(b".py"):
+            shutil.rmtree(join_path(os.path.dirname(here), CACHE), ignore_errors=True)
+        if not os.path.lexists(here):
+            return
+        self.many += 1
+        if self.aside is not None:
+            move_file(here, join_path(self.aside, path))
+        else:
+            remove_path(here)
+
+
+def list_other_files(spot: Destination, rows: List[ManifestRow]) -> List[bytes]:
     """List all files and folders that are not of the code, without Python's caches."""
     code = needed_folders(rows) | {one.path for one in rows}
     found = []
@@ -94,7 +204,7 @@ def list_other_files(spot: Destination, rows: List[ManifestRow]) -> List[str]:
         for entry in entries:
             below = join_entry(path, entry.name)
             if below not in code and CACHE not in below.split(b"/"):
-                found.append(os.fsdecode(below))
+                found.append(below)
     return found
 
 
@@ -102,10 +212,13 @@ def join_entry(path: bytes, name: bytes) -> bytes:
     return path + b"/" + name if path else name
 
 
-def new_paths(tree: bytes, rows: List[ManifestRow], before: Set[bytes]) -> Iterator[bytes]:
-    """Yield the topmost paths that are neither of the code nor were there before."""
+def new_paths(
+    tree: bytes, rows: List[ManifestRow], before: Set[bytes], more: Set[bytes]
+) -> Iterator[bytes]:
+    """Yield the topmost paths that are neither of the code nor were there before; `more`: those of
+    before that are folders."""
     folders, others = needed_folders(rows), before | {one.path for one in rows}
-    for path, entries in walk_folders(tree, folders | before):
+    for path, entries in walk_folders(tree, folders | more):
         for entry in entries:
             below = join_entry(path, entry.name)
             known = below in others or (below in folders and entry.is_dir(follow_symlinks=False))
@@ -113,32 +226,18 @@ def new_paths(tree: bytes, rows: List[ManifestRow], before: Set[bytes]) -> Itera
                 yield below
 
 
-def move_aside(spot: Destination, trial: str, rows: List[ManifestRow], before: Set[bytes]) -> int:
-    """Move what the trial made into its folder; return how many files and folders these are."""
-    tree, aside = os.fsencode(str(spot.dest)), os.fsencode(str(trial_folder(spot, trial)))
-    found = list(new_paths(tree, rows, before))
-    for path in found:
-        move_file(join_path(tree, path), join_path(aside, path))
-    return len(found)
-
-
-def restore_code(agent_folder: Any, spot: Destination, trial: str, rows: List[ManifestRow]) -> int:
-    """Write anew what the trial changed of the code; its versions go into its folder."""
-    tree, aside = os.fsencode(str(spot.dest)), os.fsencode(str(trial_folder(spot, trial)))
-    store, moved = open_blobs(agent_folder), 0
-    changed = [one for one in rows if not is_row_intact(tree, one)]
-    with store.shared_lock(), open_tree(tree) as place:
+def restore_code(agent_folder: Path, put: PutAside, rows: List[ManifestRow]) -> None:
+    """Write anew what the trial changed of the code."""
+    store = open_blobs(agent_folder)
+    changed = [one for one in rows if not is_row_intact(put.tree, one)]
+    with store.shared_lock(), open_tree(put.tree) as place:
         missing = store.missing_ids(one.id for one in changed)
         for one in changed:
             if one.id in missing:
                 continue
-            here = join_path(tree, one.path)
-            if os.path.lexists(here):
-                move_file(here, join_path(aside, one.path))
-                moved += 1
+            put.away(one.path)
             place.open_parent(one.path, make=True)
             write_row(place, one, store.read_pieces(one.id))
-    return moved
 
 
 def move_file(here: bytes, there: bytes) -> None:
@@ -160,18 +259,23 @@ def bring_back(spot: Destination, trial: str) -> None:
 
 
 def merge_folder(here: bytes, there: bytes) -> None:
-    """Move a folder's content over another's."""
+    """Move a folder's content over another's, and in the place of what is there."""
     for name in os.listdir(here):
         source, target = join_path(here, name), join_path(there, name)
         if is_folder(source) and is_folder(target):
             merge_folder(source, target)
-        elif not is_folder(target):
-            with suppress(FileNotFoundError):
-                if not is_folder(source):
-                    os.unlink(target)
-            shutil.move(os.fsdecode(source), os.fsdecode(target))
-    with suppress(OSError):  # not empty
-        os.rmdir(here)
+            continue
+        remove_path(target)
+        shutil.move(os.fsdecode(source), os.fsdecode(target))
+    os.rmdir(here)
+
+
+def remove_path(path: bytes) -> None:
+    if is_folder(path):
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def is_folder(path: bytes) -> bool:

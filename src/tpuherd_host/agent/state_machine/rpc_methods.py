@@ -79,9 +79,12 @@ Setup
            In argv, "$AGENT" is the agent's own file. "environment", also of run and start: the
            key of the Python environment that the process uses, or "current".
 
-  trial.begin {"dest","slot","trial"="": none} → {"moved": n,"trial": whose,"folder": where}: before
-           an attempt of another trial, move what the last one made in the folder "dest" aside
-           (trial_files.py), and back what this one made earlier. "busy" while an attempt runs
+  trial.keep {"dest"} → {"files","bytes"}: before the first trial, copy what the setup made in the
+           folder "dest" (trial_base.py). "full" if that does not fit on its disk
+  trial.begin {"dest","slot","trial"="": none,"safe"=""} → {"moved": n,"trial": whose,"folder":
+           where}: before an attempt of another trial, put the folder back as the setup left it:
+           what the last one wrote is moved aside, or removed if it is "safe" (trial_files.py).
+           Then bring back what this one wrote earlier. "busy" while an attempt runs
 
 Environments of Python packages; installed by `agent.pyz environment RECIPE` (installation.py)
   environment.look {"key"} → {"platform","snapshot": id | null,"placed": in its folder,"uv": path |
