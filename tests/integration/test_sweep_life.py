@@ -82,7 +82,10 @@ from pathlib import Path
 trial, attempt = os.environ["HERD_TRIAL"], os.environ["HERD_ATTEMPT"]
 saved = Path("ckpt.txt")
 found = saved.read_text() if saved.exists() else "nothing"
-print(f"trial {trial} attempt {attempt} found {found}", flush=True)
+data, here = Path("from_setup.txt"), Path("where.txt").read_text().strip()
+print(f"trial {trial} attempt {attempt} found {found} data {data.read_text().strip()}", flush=True)
+assert here == os.getcwd(), "paths that the setup wrote lead to the trial's files"
+data.write_text(f"spoilt by {trial}")
 saved.write_text(f"{trial} from {attempt}")
 Path("results").mkdir(exist_ok=True)
 Path("results", f"of-{trial}-{attempt}.txt").write_text(found)
@@ -100,7 +103,8 @@ def test_no_trial_resumes_from_a_file_of_another(user: Owner) -> None:
     (code / "train.py").write_text(RESUMING)
     fields = {
         "name": "res", "accelerator": "v4-8", "zones": "us-central2-b", "run": "python3 train.py",
-        "workdir": "resuming", "setup": "echo kept > from_setup.txt", "outputs": ["results"],
+        "workdir": "resuming", "outputs": ["results"],
+        "setup": "echo kept > from_setup.txt; pwd > where.txt",
         "sweep": {"method": "grid", "metric": "loss", "parameters": {"lr": [1, 2, 3]}},
     }  # fmt: skip
     file = user.home / "res.yaml"
@@ -110,14 +114,13 @@ def test_no_trial_resumes_from_a_file_of_another(user: Owner) -> None:
     assert user.herd("wait", "res", seconds=180).returncode == 0
     text = [line for log, lines in user.said().items() if log.startswith("res-") for line in lines]
     assert sorted(line for line in text if line.startswith("trial ")) == [
-        "trial 0 attempt 1 found nothing",
-        "trial 1 attempt 1 found nothing",
-        "trial 1 attempt 2 found 1 from 1",
-        "trial 2 attempt 1 found nothing",
+        "trial 0 attempt 1 found nothing data kept",
+        "trial 1 attempt 1 found nothing data kept",
+        "trial 1 attempt 2 found 1 from 1 data spoilt by 1",
+        "trial 2 attempt 1 found nothing data kept",
     ]
     moved = [one for one in user.events("trial.files_moved") if one.job == "res"]
-    assert [one.facts["count"] for one in moved] == [2, 2]
-    assert [Path(one.facts["folder"]).parent.name for one in moved] == ["res.trials"] * 2
+    assert moved == [], "their outputs are here: what else they wrote is removed"
     folders = [Path(one.facts["folder"]) for one in user.events("slot.collected")]
     brought = [
         {file.name for file in folder.rglob("of-*.txt")}

@@ -1,14 +1,21 @@
 """Sweeps with the real engine in virtual time: nodes are preempted, engines are killed."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 
+from tests.simulated import engine_agent_effects, engine_hosts
 from tests.simulated.engine_faults import lose_store
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
 from tests.simulated.engine_programs import Crash, Script
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd
 from tpuherd.sweeps import optuna_sampler
+from tpuherd_host.agent.threaded_methods import THREADED
 from tpuherd_sim.model.world_parts import Dice
+
+Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 STEPS = 12
 SCRIPT = Script(steps=STEPS, step_s=5.0, metric="loss")
@@ -215,3 +222,71 @@ def test_a_missing_sampler_is_reported_and_other_jobs_continue(
         assert not play.verdict()
 
     perform(plot, scripts={"*": SCRIPT})
+
+
+def listen(monkeypatch: pytest.MonkeyPatch, verb: str, answer: Answer) -> None:
+    monkeypatch.setitem(
+        engine_agent_effects.ANSWERS, verb, lambda machine, content: answer(content)
+    )
+
+
+def test_a_trial_s_files_go_once_its_outputs_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def begin(content: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked.append((content["trial"], content.get("safe", "")))
+        return {}
+
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(sweep=SWEEP, outputs=True))
+        sweep = await ended(play)
+        runs = [one.run for one in sweep.trials]
+        begun = list(dict.fromkeys(asked))  # a host each
+        assert begun[0] == ("", ""), "the folder is as the setup needs it"
+        assert begun[1:] == list(zip(runs, ["", *runs[:-1]], strict=True))
+
+    listen(monkeypatch, "trial.begin", begin)
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_without_outputs_no_file_of_a_trial_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    safe: list[str] = []
+
+    def begin(content: Mapping[str, Any]) -> Mapping[str, Any]:
+        safe.append(content["safe"])
+        return {}
+
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(sweep=SWEEP))
+        await ended(play)
+        assert len(safe) > TRIALS and set(safe) == {""}
+
+    listen(monkeypatch, "trial.begin", begin)
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_a_folder_that_does_not_fit_twice_ends_the_sweep_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(sweep=SWEEP))
+        assert await play.until(lambda: bool(play.events("slot.gave_up")), 3600.0)
+        (event,) = play.events("slot.gave_up")
+        assert (event.facts["code"], "12 GB" in event.facts["why"]) == ("unfit", True)
+        assert not play.events("attempt.launched")
+
+    listen(monkeypatch, "trial.keep", lambda content: {"refused": "12 GB do not fit"})
+    perform(plot, scripts={"*": SCRIPT})
+
+
+def test_with_an_agent_of_before_a_sweep_runs_as_before_and_says_so() -> None:
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(sweep=SWEEP))
+        complete(play, await ended(play))
+        (event,) = play.events("slot.prepared")
+        assert "trials share what the setup made" in event.facts["why"]
+
+    known = {verb: method for verb, method in THREADED.items() if verb != "trial.keep"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_hosts, "THREADED", known)
+        perform(plot, scripts={"*": SCRIPT})

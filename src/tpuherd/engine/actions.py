@@ -119,8 +119,11 @@ async def withdraw_bid(bench: ActionContext, withdraw: Withdraw, why: str) -> li
 async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> list[HistoryEvent]:
     """Ship the code to all hosts and run the user's setup there."""
     begun_at = bench.clock.now()
+    shared: list[str] = []
     try:
         failures = await try_prepare(bench, prepare)
+        if not failures:
+            failures, shared = await keep_setup(bench, prepare)
     except (HerdError, OSError) as error:
         failures = [HostFailure(host=prepare.bid, sentence=str(error))]
     statuses = bench.gang_client.host_statuses().get(prepare.bid, ())
@@ -143,6 +146,9 @@ async def prepare_hosts(bench: ActionContext, prepare: Prepare, why: str) -> lis
     took_s = round(bench.clock.now() - begun_at, 3)
     facts = {"bid": prepare.bid, "code_digest": prepare.code_digest, "hosts": on, "took_s": took_s}
     why = "all hosts have the code and are set up"
+    if shared:
+        names = ", ".join(shared)
+        why += f"; the agent of {names} is of an earlier version: trials share what the setup made"
     return [bench.new_event("slot.prepared", prepare.slot, **facts, why=why)]
 
 
@@ -168,9 +174,20 @@ async def try_prepare(bench: ActionContext, prepare: Prepare) -> list[HostFailur
         message += f": provide it with herd run{there}"
         return [HostFailure(host=prepare.bid, sentence=message, missing=True)]
     secrets = {name: known[name] for name in order.secrets}
+    last = bench.history.slots.get(prepare.slot, SlotHistory()).attempt
+    if order.dest and (slot.trials or (last is not None and last.trial is not None)):
+        await bench.gang_client.begin_trial(prepare.bid, prepare.slot, order.dest)
     return await bench.gang_client.prepare_hosts(
         prepare.bid, row.snapshot if row else "", order, secrets
     )
+
+
+async def keep_setup(bench: ActionContext, prepare: Prepare) -> tuple[list[HostFailure], list[str]]:
+    """Have each trial find what the setup made; return what failed, and which hosts cannot."""
+    slot, order = bench.desired_slot(prepare.slot), bench.launch_spec(prepare.slot)
+    if not slot.trials or not order.dest:
+        return [], []
+    return await bench.gang_client.keep_setup(prepare.bid, order.dest)
 
 
 async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list[HistoryEvent]:
@@ -190,7 +207,7 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     removed: list[str] = []
     if not sweep.items or (launch.trial or 0) % TRIM_EVERY == 0:
         removed = bench.shelf.trim_job(job, newest=launch.attempt)
-    moved = await move_files_aside(bench, launch, order)
+    moved = await begin_trial(bench, launch, order)
     await bench.gang_client.launch_attempt(launch, order, secrets)
     started = bench.new_event(
         "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
@@ -206,19 +223,24 @@ def topology_env(history: History, launch: Launch) -> Mapping[str, str]:
     return {"HERD_TOPOLOGY": kind.topology} if kind is not None else {}
 
 
-async def move_files_aside(
+async def begin_trial(
     bench: ActionContext, launch: Launch, order: LaunchSpec
 ) -> list[HistoryEvent]:
-    """Have no trial find what another one made in the folder; return the event of it, if any."""
+    """Have no trial find what another one wrote; return the event of what was moved, if any."""
     if launch.trial is None or not order.dest:
         return []
-    run = order.trial["RUN_ID"]
-    found = await bench.gang_client.begin_trial(launch.bid, launch.slot, order.dest, run)
+    gang, run = bench.gang_client, order.trial["RUN_ID"]
+    safe = gang.fetched.get(launch.bid, "")
+    sweep = bench.history.sweeps.get(launch.slot.rpartition("-")[0], Sweep())
+    if any(one.run == safe for one in sweep.unfinished):
+        safe = ""  # it was stopped, and continues
+    found = await gang.begin_trial(launch.bid, launch.slot, order.dest, run=run, safe=safe)
+    gang.fetched.pop(launch.bid, None)
     if not found:
         return []
     first, count = found[0], sum(one.moved for one in found)
     facts = {"bid": launch.bid, "run_id": first.trial, "folder": first.folder, "count": count}
-    why = f"what {first.trial} made in its folder was moved to {first.folder} on the host"
+    why = f"what {first.trial} wrote in its folder was moved to {first.folder} on the host"
     return [bench.new_event("trial.files_moved", launch.slot, **facts, why=why)]
 
 
@@ -313,7 +335,22 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
                 "slot.collect_failed", collect.slot, **facts, message=message, why=message
             )
         ]
+    if order is not None and order.outputs:
+        note_fetched_trial(bench, collect)
     return [bench.new_event("slot.collected", collect.slot, **facts, folder=str(into), why=why)]
+
+
+def note_fetched_trial(bench: ActionContext, collect: Collect) -> None:
+    """Remember whose outputs have come: what else that trial wrote goes when another one begins.
+
+    An engine that is restarted meanwhile leaves the files on the host."""
+    attempt = bench.history.slots.get(collect.slot, SlotHistory()).attempt
+    sweep = bench.history.sweeps.get(collect.slot.rpartition("-")[0], Sweep())
+    if attempt is None or attempt.id != collect.attempt or attempt.trial is None:
+        return
+    trial = sweep.find_trial(attempt.trial)
+    if trial is not None:
+        bench.gang_client.fetched[collect.bid] = trial.run
 
 
 def record_attempt(bench: ActionContext, record: RecordEvent) -> None:

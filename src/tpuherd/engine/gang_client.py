@@ -23,6 +23,7 @@ from tpuherd.engine.host_failures import (
 )
 from tpuherd.engine.host_messages import (
     InvalidMessage,
+    KeptFiles,
     MovedFiles,
     PingReply,
     StacksReply,
@@ -61,6 +62,7 @@ class GangClient:
         self._changed: set[str] = set()  #: bids whose statuses are others since
         self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
+        self.fetched: dict[str, str] = {}  #: by bid: the trial whose outputs have come last
         #: One installation at a time of a job's environment.
         self.installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -84,6 +86,7 @@ class GangClient:
             for watch in self._watches.pop(bid):
                 self._stop_watcher(watch)
             self._changed.add(bid)
+            self.fetched.pop(bid, None)
         jobs = {slot.rpartition("-")[0] for slot in held.values()}
         self.refused = {job: why for job, why in self.refused.items() if job in jobs}
         for bid, slot in held.items():
@@ -212,15 +215,35 @@ class GangClient:
                 return setup_failure(watch, status)
         raise InvalidMessage(f"{SETUPS_MAX} setup ids in a row are already in use")
 
-    async def begin_trial(self, bid: str, slot: str, dest: str, run: str) -> list[MovedFiles]:
-        """Have all hosts move aside what the last trial made in the folder; `run`: of the next."""
-        arguments = {"dest": dest, "slot": slot, "trial": run}
+    async def keep_setup(self, bid: str, dest: str) -> tuple[list[HostFailure], list[str]]:
+        """Have all hosts copy what the setup made in the folder, for their trials; return the
+        failures, and the hosts whose agents are of an earlier version and cannot: there all trials
+        share it."""
+
+        async def keep(watch: HostWatcher) -> HostFailure | str:
+            try:
+                answer = await call_agent(watch, "trial.keep", {"dest": dest}, None)
+            except NotFound:
+                return watch.status.name
+            why = parse_message(KeptFiles, answer).refused
+            return HostFailure(host=watch.status.name, sentence=why, unfit=True) if why else ""
+
+        found = await self.run_on_all(self._watches.get(bid, []), keep)
+        failures = [one for one in found if isinstance(one, HostFailure)]
+        return failures, [one for one in found if isinstance(one, str) and one]
+
+    async def begin_trial(
+        self, bid: str, slot: str, dest: str, *, run: str = "", safe: str = ""
+    ) -> list[MovedFiles]:
+        """Have all hosts put the folder back as the setup left it, for this trial or none. What
+        the last one wrote is moved aside, or removed if that is the one that is `safe`."""
+        arguments = {"dest": dest, "slot": slot, "trial": run, "safe": safe}
 
         async def begin(watch: HostWatcher) -> MovedFiles:
             try:
-                answer = await call_agent(watch, "trial.begin", arguments, CALL_S)
+                answer = await call_agent(watch, "trial.begin", arguments, None)
             except NotFound as error:  # its agent is of an earlier version
-                if watch.renew_agent():
+                if run and watch.renew_agent():
                     raise NotReached("its agent is replaced by one of this version") from error
                 return (
                     MovedFiles()

@@ -172,6 +172,12 @@ class StacksReply(Struct, frozen=True, kw_only=True):
     processes: list[ProcessStack] = []
 
 
+class KeptFiles(Struct, frozen=True, kw_only=True):
+    """The answer to `trial.keep`."""
+
+    refused: Text = ""  #: why there is no copy of what the setup made
+
+
 class MovedFiles(Struct, frozen=True, kw_only=True):
     """The answer to `trial.begin`: what an earlier trial left in the working folder."""
 

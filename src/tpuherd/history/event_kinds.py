@@ -279,7 +279,8 @@ _KINDS = (
         "bid run_id folder count",
         "{count} to {folder}",
         "before another trial, or item, begins on the node: the `count` files and folders that"
-        " the one with `run_id` made in the working folder were moved to `folder` on the host",
+        " the one with `run_id` wrote in the working folder were moved to `folder` on the host."
+        " If its `outputs` are fetched, they are removed, without an event",
     ),
     (
         "trial.waiting",

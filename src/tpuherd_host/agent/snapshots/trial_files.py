@@ -102,7 +102,10 @@ def keep_setup(call: ThreadedCall) -> Mapping[str, Any]:
             if load_record(spot).trial or not spot.dest.is_dir():
                 return {"files": 0, "bytes": 0}
             others = list_other_files(spot, known_rows(agent_folder, spot.current))
-            made = make_base(spot, others, call.raise_if_cut)
+            try:
+                made = make_base(spot, others, call.raise_if_cut)
+            except CallRefused as refused:
+                return {"refused": refused.sentence}
             save_record(spot, "")
             return made
 

@@ -80,7 +80,7 @@ Setup
            key of the Python environment that the process uses, or "current".
 
   trial.keep {"dest"} → {"files","bytes"}: before the first trial, copy what the setup made in the
-           folder "dest" (trial_base.py). "full" if that does not fit on its disk
+           folder "dest" (trial_base.py); {"refused": why} if that does not fit on its disk
   trial.begin {"dest","slot","trial"="": none,"safe"=""} → {"moved": n,"trial": whose,"folder":
            where}: before an attempt of another trial, put the folder back as the setup left it:
            what the last one wrote is moved aside, or removed if it is "safe" (trial_files.py).
