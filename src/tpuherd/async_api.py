@@ -12,7 +12,7 @@ from tpuherd.commands.command_types import ExecRequest
 from tpuherd.commands.find_logs import LogQuery
 from tpuherd.commands.read_logs import read_logs
 from tpuherd.commands.run_command import run_command
-from tpuherd.commands.ship_code import change_code, ship_folder
+from tpuherd.commands.ship_code import change_job_code, ship_folder
 from tpuherd.cost_results import CostReport, JobReport
 from tpuherd.errors import InvalidInput, NotConfirmed
 from tpuherd.job import Job, mistakes_error
@@ -270,7 +270,7 @@ class AsyncHerd:
         """
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             if not dest:
-                return await change_code(Path(path), target, here)
+                return await change_job_code(Path(path), target, here)
             reach = await self._open_remote(here.place, stack)
             return await ship_folder(Path(path), target, dest, here, reach)
 

@@ -61,7 +61,8 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
     These are tracked and untracked files, except those that .gitignore and .herdignore exclude.
     Only what the hosts lack is sent, once over your uplink; then all hosts switch, or none. DEST
     is relative to your home there and lasts as long as the node. Without DEST, the folder becomes
-    the code of the job's next attempt; on a node of `herd up`, it is used at once.
+    the code of the job's next attempt, or that part of it (herd sync configs gpt); on a node of
+    `herd up`, it is used at once.
     """
     *paths, place = words
     target, colon, dest = place.partition(":")
@@ -90,29 +91,22 @@ def option_text(value: bool | str | None) -> str | None:
 
 
 async def run_sync_job(load: SyncOptions, console: "Console", home: "HostAccess") -> int:
-    import asyncio
-
     from tpuherd.cli.job_session import open_job_session, print_json, print_lines
-    from tpuherd.jobs.submit import OTHERS_CODE, update_code
-    from tpuherd.jobs.upload_consent import ask_upload_consent
-    from tpuherd.sync.snapshot_store import open_archive
+    from tpuherd.jobs.change_code import change_code
 
+    folder = None if load.repo else console.folder / Path(load.path or ".").expanduser()
+    hint = f"for a node, give a folder: {load.target}:DEST"
     async with open_job_session(console, home, "herd sync", yes=load.yes) as here:
-        stored_job = here.get_job(
-            load.target, hint=f"for a node, give a folder: {load.target}:DEST"
+        made = await change_code(
+            load.target, partial(take_chosen_snapshot, load, console), folder, here, hint=hint
         )
-        here.check_user(stored_job, hint=OTHERS_CODE)
-        archive = open_archive(here.place.folders.state)
-        taking = partial(take_chosen_snapshot, load, console, archive)
-        first = await asyncio.to_thread(taking)
-        snapshot = await ask_upload_consent(first, taking, archive, here.prompter)
-        if snapshot is None:
-            return ABORTED
-        sentence = update_code(stored_job, snapshot.id, archive, here)
+    if made is None:
+        return ABORTED
     if load.json_:
-        await print_json(console, {"job": stored_job.job, "snapshot": snapshot.id, "why": sentence})
+        found = {"job": load.target, "snapshot": made.snapshot, "why": made.sentence}
+        await print_json(console, found)
     else:
-        await print_lines(console, sentence)
+        await print_lines(console, made.sentence)
     return 0
 
 

@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from tpuherd.commands.command_types import confirm_foreign_hosts, resolve_hosts
+from tpuherd.jobs.change_code import change_code
 from tpuherd.jobs.open_project import Session
-from tpuherd.jobs.submit import OTHERS_CODE, update_code
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.remote.resolve_hosts import RemoteSession
 from tpuherd.sync.ship import Shipment, ship
@@ -30,18 +30,17 @@ async def ship_folder(
     return await ship(snapshot, dest, links, archive=archive)
 
 
-async def change_code(path: Path, job: str, here: Session) -> Shipment:
-    """Make a folder the job's code from its next attempt on; nothing is sent yet."""
-    stored_job = here.get_job(job, hint=f"for a node, pass dest=…: {job}")
-    here.check_user(stored_job, hint=OTHERS_CODE)
-    archive = open_archive(here.place.folders.state)
-    taking = partial(snapshot_folder, path, archive, here.prompter.environ)
-    snapshot = await ask_upload_consent(
-        await asyncio.to_thread(taking), taking, archive, here.prompter
+async def change_job_code(path: Path, job: str, here: Session) -> Shipment:
+    """Make a folder the job's code, or that part of it, from its next attempt on."""
+    made = await change_code(
+        job,
+        lambda archive: snapshot_folder(path, archive, here.prompter.environ),
+        path,
+        here,
+        hint=f"for a node, pass dest=…: {job}",
     )
-    assert snapshot is not None, "a caller never declines: it raises"
-    update_code(stored_job, snapshot.id, archive, here)
+    assert made is not None, "a caller never declines: it raises"
     return Shipment(
-        id=snapshot.id, dest="", got=(), unchanged=(), failed={}, unsure=(), slow={}, kept={},
+        id=made.snapshot, dest="", got=(), unchanged=(), failed={}, unsure=(), slow={}, kept={},
         bytes_up=0, seconds=0.0,
     )  # fmt: skip

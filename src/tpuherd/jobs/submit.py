@@ -36,7 +36,7 @@ from tpuherd.model.trouble import CLOUD
 from tpuherd.settings import project_settings
 from tpuherd.store.notify_secrets import notify_key
 from tpuherd.sweeps import optuna_sampler
-from tpuherd.sync.snapshot_store import Archive, open_archive
+from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.sync.take_snapshot import snapshot_commit, snapshot_folder
 
 RUN_MISSING = "run is missing: write run: python3 train.py, or append -- python3 train.py"
@@ -49,15 +49,8 @@ BY_RUN: Mapping[str, str] = {
     "notify": "herd run reads its addresses",
 }
 OTHERS_NAME = "choose another name, or ask them to take it down"
-OTHERS_CODE = "ask them, or run the folder in a job of your own"
 ASKED_AGAIN = "retried the refused requests"
 BY_COMMAND = "use `herd run FILE` for a job with a command, `herd up FILE` for nodes without one"
-SHORT_ID = 12
-CODE_APPLIES = {
-    Goal.RUN: "from the next attempt on",
-    Goal.IDLE: "on its nodes at once",
-    Goal.GONE: "when it is resumed",
-}
 
 
 KEPT = NodeRetention(done=inf, failed=inf)
@@ -429,18 +422,3 @@ def set_goal(stored: StoredJob, goal: Goal, kind: str, why: str, here: Session) 
         [job_event(kind, fresh, f"{why}{here.name_other_user(stored)}")],
         expected=stored.revision,
     )
-
-
-def update_code(stored: StoredJob, snapshot: str, archive: Archive, here: Session) -> str:
-    """Store the snapshot as the job's code; return a message for the user."""
-    here.check_user(stored, hint=OTHERS_CODE)
-    short = snapshot[:SHORT_ID]
-    if snapshot == stored.snapshot:
-        return f"{stored.job} already has snapshot {short}"
-    archive.pin_snapshots(stored.job, [snapshot, *([stored.snapshot] if stored.snapshot else [])])
-    fresh = replace(
-        stored, snapshot=snapshot, patient=True, changed_at=here.clock.now(), who=user_at_machine()
-    )
-    line = job_event("job.changed", fresh, f"gave it snapshot {short}, {CODE_APPLIES[stored.goal]}")
-    here.store.put_job(fresh, [line], expected=stored.revision)
-    return f"{stored.job} has snapshot {short}, {CODE_APPLIES[stored.goal]}"
