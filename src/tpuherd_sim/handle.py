@@ -199,7 +199,7 @@ def refuse_filters(query: Mapping[str, str]) -> None:
 
 
 def call_route(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
-    check_host(world, call.request, found)
+    check_host(world, call, found)
     content = found.route.answer(world, call, now)
     return content if isinstance(content, Response) else json_response(content)
 

@@ -1,5 +1,6 @@
 """Who may use a simulated world's APIs: accounts, policies, and hosts with their identity."""
 
+import json
 import re
 from typing import Any
 
@@ -19,6 +20,7 @@ from tpuherd_sim.weather import http_commands
 
 ACCOUNTS = "/v1/projects/demo/serviceAccounts"
 EMAIL = "trainer@demo.iam.gserviceaccount.com"
+DEFAULT = "123456789012-compute@developer.gserviceaccount.com"
 MEMBER = f"serviceAccount:{EMAIL}"
 #: As the server names the content of a request.
 PART = Part("file", 1)
@@ -120,10 +122,10 @@ class Host:
         (node,) = world.world.nodes.values()
         self.key = f"{node.uid}-0"
 
-    def ask(self, method: str, target: str) -> int:
+    def ask(self, method: str, target: str, body: bytes = b"") -> int:
         path, _, query = target.partition("?")
         headers = {HOST_HEADER: self.key, CONTENT_HEADER: CONTENT}
-        request = Request(method=method, path=path, query=query, headers=headers)
+        request = Request(method=method, path=path, query=query, headers=headers, body=body)
         answer = handle_request(self.world.world, request, self.world.now)
         self.last = answer.body
         return answer.status
@@ -211,6 +213,30 @@ def test_a_host_may_do_in_the_project_what_its_account_may(
     world.post(f"{POLICY}:setIamPolicy", {"policy": {"bindings": bound}})
     host = Host(world, *account.split())
     assert [name for name in TRIED if host.ask(*TRIED[name]) != 403] == allowed.split()
+
+
+@pytest.mark.parametrize(
+    ("roles", "status"),
+    [("tpu.admin", 403), ("tpu.admin iam.serviceAccountUser", 200), ("editor", 200)],
+)
+@pytest.mark.parametrize("named", [EMAIL, ""])
+def test_nodes_have_accounts_as_which_their_maker_may_act(
+    world: Asker, roles: str, status: int, named: str
+) -> None:
+    host = Host(world, EMAIL)
+    bound = [{"role": f"roles/{role}", "members": [MEMBER]} for role in roles.split()]
+    world.post(f"{POLICY}:setIamPolicy", {"policy": {"bindings": bound}})
+    account = {"serviceAccount": {"email": named}} if named else {}
+    node = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base", **account}
+    place = NODES.removesuffix("nodes")
+    slot = {"parent": place.strip("/").removeprefix("v2/"), "nodeId": "b", "node": node}
+    queued = {"tpu": {"nodeSpec": [slot]}}
+    for url, body in (
+        (f"{NODES}?nodeId=a", node), (f"{place}queuedResources?queuedResourceId=q", queued),
+    ):  # fmt: skip
+        assert host.ask("POST", url, json.dumps(body).encode()) == status, host.last
+        refusal = f"access to service account '{named or DEFAULT}'. User: '{EMAIL}'"
+        assert (refusal in host.last.decode()) == (status == 403)
 
 
 def test_without_a_role_a_host_reaches_no_method_of_the_project(world: Asker) -> None:

@@ -41,6 +41,7 @@ RENAMED = {
     "setCommonInstanceMetadata.create": "projects.setCommonInstanceMetadata",
     "wait.create": "globalOperations.get", "projects.testIamPermissions": "",
 }  # fmt: skip
+ACT_AS = "iam.serviceAccounts.actAs"
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -173,10 +174,11 @@ def permission_name(found: RouteMatch) -> str:
     return f"{api}.{collection.lower() if api == 'tpu' else collection}.{verb}"
 
 
-def check_host(world: World, request: Request, found: RouteMatch) -> None:
+def check_host(world: World, call: ApiCall, found: RouteMatch) -> None:
     """Refuse what a host may not do: what its account has no permission for, or its node no scope.
     A node that names no scopes has all of them.
     """
+    request = call.request
     key = request.headers.get(HOST_HEADER)
     permission = "" if key is None else permission_name(found)
     if key is None or not permission:
@@ -194,6 +196,23 @@ def check_host(world: World, request: Request, found: RouteMatch) -> None:
         raise ApiError(403, "PERMISSION_DENIED", text, details=(info,) if api != "compute" else ())
     if not held_permissions(world, request, [permission]):
         raise host_refusal(api, permission, request, found)
+    if permission in ("tpu.nodes.create", "tpu.queuedresources.create"):
+        check_node_accounts(world, call)
+
+
+def check_node_accounts(world: World, call: ApiCall) -> None:
+    """Refuse nodes with accounts as which a host's own may not act; the words are Compute's."""
+    if held_permissions(world, call.request, [ACT_AS]):
+        return
+    specs = call.body.get("tpu", {}).get("nodeSpec") or [{"node": call.body}]
+    account = specs[0].get("node", {}).get("serviceAccount", {})
+    email = account.get("email") or default_account(world)
+    text = (
+        f"The user does not have access to service account '{email}'. User: "
+        f"'{caller_name(world, call.request)}'. Ask a project owner to grant you the "
+        "iam.serviceAccountUser role on the service account"
+    )
+    raise ApiError(403, "PERMISSION_DENIED", text)
 
 
 def host_refusal(api: str, permission: str, request: Request, found: RouteMatch) -> ApiError:
