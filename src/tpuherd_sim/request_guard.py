@@ -100,5 +100,6 @@ def is_played_host(host: str) -> bool:
 
 #: The hosts that the world stands in for. A star covers one level.
 NAMES = (
-    "*.googleapis.com", "googleapis.com", "accounts.google.com", "metadata.google.internal",
+    "*.googleapis.com", "googleapis.com", "*.storage.googleapis.com", "accounts.google.com",
+    "metadata.google.internal",
 )  # fmt: skip

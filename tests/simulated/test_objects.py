@@ -554,8 +554,9 @@ def test_a_rewrite_in_several_calls(buckets: Buckets) -> None:
 
 
 def test_an_upload_of_numbered_parts(buckets: Buckets) -> None:
-    begun = buckets.ask("POST", "/mine/a/b?uploads", content_type="text/x").body.decode()
-    number = re.findall("<UploadId>(.*)</UploadId>", begun)[0]
+    begun = buckets.ask("POST", "/mine/a/b?uploads", content_type="text/x")
+    assert begun.headers["content-type"].startswith("text/"), "Google's client for Node reads this"
+    number = re.findall("<UploadId>(.*)</UploadId>", begun.body.decode())[0]
     tags = {}
     for part, body in ((2, b"two"), (1, b"lost"), (1, b"one")):
         url = f"/mine/a/b?partNumber={part}&uploadId={number}"
@@ -637,6 +638,8 @@ def test_bodies_mean_what_their_headers_say(buckets: Buckets) -> None:
     assert re.findall(rb"HTTP/1.1 (\d+)", batch.body) == [b"200", b"400"]
     kept = unpack_body(Request(method="POST", path="/batch", headers=headers, body=body)).body
     assert kept == body.replace(secret.encode(), b"")
+    assert buckets.ask("GET", "/x", host="mine.storage.googleapis.com").body == b"1"
+    assert buckets.ask("GET", "/x", host="other.storage.googleapis.com").status == 404
     for host, scheme in (("storage.googleapis.com", "https"), ("localhost", "http")):
         place = buckets.ask("POST", f"{UPLOAD}?uploadType=resumable&name=x", host=host)
         assert place.headers["location"].startswith(f"{scheme}://{host}/upload/")

@@ -37,6 +37,8 @@ from tpuherd_sim.model.storage_state import Content, StoredObject, Upload
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
+HOST = "storage.googleapis.com"
+TEXT_TYPE = ("Content-Type", "text/xml; charset=UTF-8")  #: Google's client for Node reads text only
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 OBJECT = "/_xml/{bucket}/{object}"
 #: The headers that say something of an object, by the JSON API's names.
@@ -56,6 +58,15 @@ PART = re.compile(rb"%s\s*%s|%s\s*%s" % (NUMBER, TAG, TAG, NUMBER))
 PARTS_MAX = 10_000
 
 
+def take_bucket_host(request: Request) -> Request:
+    """Return a request to BUCKET.storage.googleapis.com as one whose path names the bucket."""
+    bucket, found, _ = google_host(request).rpartition(f".{HOST}")
+    if not found:
+        return request
+    headers = {**request.headers, "host": HOST}
+    return replace(request, headers=headers, path=f"/{bucket}{request.path}")
+
+
 def translate_path(world: World, request: Request) -> Request:
     """Return a request for /BUCKET/OBJECT under the path of its route, others as they are.
 
@@ -66,7 +77,7 @@ def translate_path(world: World, request: Request) -> Request:
     ):
         return replace(request, path=f"/storage/v1{request.path}")
     bucket, _, name = request.path.removeprefix("/").partition("/")
-    ours = google_host(request) == "storage.googleapis.com"
+    ours = google_host(request) == HOST
     if not name or bucket in STORAGE or not (ours or bucket in world.services.buckets):
         return request
     return replace(request, path=f"/_xml/{bucket}/{quote(unquote(name), safe='')}")
@@ -227,7 +238,8 @@ def post_xml_object(world: World, call: ApiCall, now: float) -> Response:
 
 def result_response(name: str, place: tuple[str, str], text: str) -> Response:
     start = f"<Bucket>{place[0]}</Bucket><Key>{escape(place[1])}</Key>"
-    return xml_response(f'<{name} xmlns="{NAMESPACE}">{start}{text}</{name}>')
+    answer = xml_response(f'<{name} xmlns="{NAMESPACE}">{start}{text}</{name}>')
+    return replace(answer, headers=(TEXT_TYPE,))
 
 
 def chosen_parts(call: ApiCall, upload: Upload) -> list[Content]:

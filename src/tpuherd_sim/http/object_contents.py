@@ -24,7 +24,7 @@ from msgspec.json import encode
 from tpuherd_sim.google_apis.bucket_access import storage_error
 from tpuherd_sim.google_apis.crc32c import encode_crc32c, update_crc32c
 from tpuherd_sim.google_apis.uploads import CONTENT_HEADER, Received, parts_to_hash
-from tpuherd_sim.google_apis.xml_objects import translate_path
+from tpuherd_sim.google_apis.xml_objects import take_bucket_host, translate_path
 from tpuherd_sim.handle import find_route, take_override
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Part, Request
@@ -48,7 +48,7 @@ class ObjectContents:
 
     def take_request(self, request: Request) -> Request:
         """Return a request as the model knows it: its method, and a route's path if it is XML's."""
-        request = take_override(request)
+        request = take_override(take_bucket_host(request))
         if find_route(request) is not None:
             return request
         return translate_path(self.live_world.world, request)
