@@ -13,7 +13,7 @@ from bench.lab.training import GangRun, Training
 from tpuherd.clock import Clock
 from tpuherd.errors import NotFound, NotReached
 from tpuherd.model.node_spec import EnvironmentNote
-from tpuherd.ports import Host, Link, RpcRequest, Stream
+from tpuherd.ports import FetchedFiles, Host, Link, RpcRequest, Stream
 
 CONNECT_S = 1.0  #: until a host's agent answers
 #: Between the packets by which TCP knocks at a host without power, until it is not reached.
@@ -222,7 +222,9 @@ class TraceHosts:
     ) -> Mapping[str, str]:
         return {}
 
-    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
+    async def fetch_files(
+        self, paths: Sequence[str], link: Link, into: Path, within_s: float | None = None
+    ) -> FetchedFiles:
         raise NotFound("hosts of traces have no files")
 
     def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:

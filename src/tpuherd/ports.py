@@ -166,6 +166,15 @@ class CloudPort(Protocol):
         ...
 
 
+@dataclass(kw_only=True, slots=True)
+class FetchedFiles:
+    """What came of the files of a host; counted while they come."""
+
+    bytes: int = 0
+    came: list[str] = field(default_factory=list)  #: paths in the folder here
+    cut_off: list[str] = field(default_factory=list)  #: the same, or the patterns of unknown ones
+
+
 class HostsPort(Protocol):
     async def open_link(self, host: Host) -> Link:
         """Return a live link to the host's agent, installing or updating the agent if necessary."""
@@ -181,8 +190,11 @@ class HostsPort(Protocol):
         """
         ...
 
-    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        """Copy what the host has of these paths; DiskFilled: only a part fits here."""
+    async def fetch_files(
+        self, paths: Sequence[str], link: Link, into: Path, within_s: float | None = None
+    ) -> FetchedFiles:
+        """Copy what the host has of these paths; DiskFilled: only a part fits here. With a time,
+        what has not come by then, or when the host goes, is cut off."""
         ...
 
     def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:

@@ -322,10 +322,11 @@ def test_a_notice_is_reported_at_once_and_lets_the_trainer_save(home: Agents) ->
 
 
 def ending_word(home: Agents) -> Path:
-    """Give the host a `systemctl` that answers with this file's content."""
+    """Give the host a `systemctl` whose answers are in this file: its state, its jobs."""
     word, folder = home.home / "state", home.home / "programs"
     folder.mkdir()
-    script = f"#!/bin/sh\n[ $1 = is-system-running ] && cat {word}; touch {folder}/asked\n"
+    script = f"#!/bin/sh\n[ $1 = list-jobs ] && exec sed 1d {word}\nsed -n 1p {word}\n"
+    script += f"touch {folder}/asked\n"
     (folder / "systemctl").write_text(script)
     (folder / "systemctl").chmod(0o755)
     home.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
@@ -371,6 +372,26 @@ def test_a_host_that_shuts_down_sends_a_last_message(home: Agents) -> None:
         assert client.event("notice", what="preempted", value="TRUE")["deadly"]
         assert client.process.wait(60) == 0
         never.set()
+
+
+@pytest.mark.parametrize(("hold_s", "jobs"), [(60.0, ""), (0.0, ""), (60.0, "reboot.target")])
+def test_outputs_hold_a_host_that_goes_while_somebody_may_fetch_them(
+    home: Agents, hold_s: float, jobs: str
+) -> None:
+    word = ending_word(home)
+    client = home.attach(epoch=1)
+    begun(client, "x-1", shell="echo all > out; trap 'exit 3' TERM; while :; do sleep 0.05; done",
+          hold_s=hold_s)  # fmt: skip
+    until((home.home / "out").exists)
+    word.write_text(f"stopping\n{jobs}\n")
+    os.kill(client.hello["pid"], signal.SIGTERM)
+    client.event("notice", what="shutdown")
+    if hold_s and not jobs:
+        work, _ = client.records(client.ask("follow", attempt="x-1"))
+        assert work["exit"] == 3
+        assert client.stream(client.ask("give", paths=["out"]))[1]
+        client.leave()
+    until(lambda: not Path(f"/proc/{client.hello['pid']}").exists())
 
 
 def test_facts(home: Agents) -> None:

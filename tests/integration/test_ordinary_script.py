@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,3 +62,42 @@ def test_only_the_launcher_of_torch_gives_processes_a_rank(user: Owner) -> None:
         assert (env["WORLD_SIZE"], env["NNODES"], env["TORCH_TPU_TOPOLOGY"]) == ("2", "2", "2x2x2")
         assert env["MASTER_ADDR"] == env["TPU_WORKER_HOSTNAMES"].split(",")[0]
     assert second["WANDB_RUN_ID"] == f"{first['WANDB_RUN_ID']}-w1"
+
+
+#: Writes a folder an attempt, as W&B does offline, and ends when it is told to.
+WRITES = """
+import os, signal, sys, time
+def leave(*_):
+    print("last line")
+    sys.exit(75)
+signal.signal(signal.SIGTERM, leave)
+attempt = os.environ["HERD_ATTEMPT"]
+os.makedirs(f"wandb/offline-run-{attempt}")
+with open(f"wandb/offline-run-{attempt}/run.wandb", "w") as file:
+    file.write(attempt)
+print("written")
+if attempt == "1":
+    time.sleep(900)
+"""
+
+
+def test_outputs_come_back_from_a_preemption(user: Owner) -> None:
+    """The promise of the page on W&B: offline folders of all attempts are fetched."""
+    where = code(user, "writes.py", WRITES)
+    user.job("writes", "python3 writes.py", workdir=where, outputs=["wandb/offline-run-*"])
+    until(lambda: "written" in user.herd("logs", "writes").stdout, "the first attempt", seconds=120)
+    assert user.herd("sim", "preempt", "writes-0-*").returncode == 0
+    assert user.herd("wait", "writes", seconds=180).returncode == 0
+    first, second = user.events("slot.collected")
+    assert sorted(path.partition("/")[2] for path in first.facts["paths"]) == [
+        "offline-run-1/run.wandb", "offline-run-1/run.wandb",
+    ]  # fmt: skip
+    assert first.facts["why"].startswith("2 outputs came before the node went: writes-0-g1-")
+    (gone,) = (
+        one for one in user.events("bid.withdrawn") if one.facts["bid"] == first.facts["bid"]
+    )
+    assert gone.at >= first.at
+    for event, attempt in ((first, "1"), (second, "2")):
+        found = [*Path(event.facts["folder"]).glob("*.w*/offline-run-*/run.wandb")]
+        assert [file.read_text() for file in found] == [attempt, attempt]
+    assert user.herd("logs", "writes", "--attempt", "1").stdout.count("last line") >= 1

@@ -22,7 +22,7 @@ from tpuherd.history.fact_types import find_wrong_fact
 from tpuherd.model.node_spec import EnvironmentNote
 from tpuherd.model.slots_and_plan import HistoryEvent
 from tpuherd.model.stored_job import StoredJob
-from tpuherd.ports import Host, Link
+from tpuherd.ports import FetchedFiles, Host, Link
 from tpuherd.remote.agent_link import AgentLink
 from tpuherd.store.database import Database
 from tpuherd_host.agent import frames
@@ -181,13 +181,16 @@ class Hosts:
             self.shipped.append((snapshot, dest))
         return failed
 
-    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
+    async def fetch_files(
+        self, paths: Sequence[str], link: Link, into: Path, within_s: float | None = None
+    ) -> FetchedFiles:
         """Bring files back."""
         self.life.check("fetch")
         await asyncio.sleep(FETCH_S)
         if not getattr(link, "alive", True):
             raise NotReached(f"the link to {link.host.name} was lost")
         self.fetched.append((link.host.name, tuple(paths)))
+        return FetchedFiles(came=list(paths))
 
     def known_environments(self, job: str, key: str) -> Mapping[str, EnvironmentNote]:
         """No job here has one."""

@@ -433,7 +433,8 @@ def test_all_outputs_of_an_attempt_are_one_tree(tmp_path: Path) -> None:
         client, watch = GangClient(means, lambda work: None), HostWatcher(host.host, "gpt-0", means)
         watch.link = host
         client._watches = {"pod": [watch]}
-        return await client.collect_outputs("pod", order, tmp_path / "outputs" / "a1")
+        found = await client.collect_outputs("pod", order, tmp_path / "outputs" / "a1")
+        return found[1]
 
     for _ in range(2):
         (failure,) = asyncio.run(collect())

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.simulated.sync_hosts import NearHost, herd, tree, write
-from tpuherd.errors import InvalidInput, NotFound
-from tpuherd.sync.copy_files import CopyResult, copy_from, copy_to
+from tpuherd.errors import InvalidInput, NotFound, NotReached
+from tpuherd.ports import FetchedFiles
+from tpuherd.sync.copy_files import CopyResult, collect_paths, copy_from, copy_to
 from tpuherd.sync.ship import Shipment
 from tpuherd_host.agent.frames import WINDOW
 from tpuherd_host.agent.snapshots.manifest import UNHASHED, pack_row, pack_rows
@@ -171,20 +172,22 @@ def test_a_growing_log_is_cut_at_its_size_and_a_shrinking_one_is_refused(
     hosts = herd(tmp_path, 1)
     log = hosts[0].home / "run" / "log"
     # More than the host may send unread goes first: the log is listed by then, but not read.
-    write(log.parent, {"before": random.Random(1).randbytes(4 * WINDOW)})
+    size_before = 4 * WINDOW
+    write(log.parent, {"smaller": random.Random(1).randbytes(size_before)})
+    listed = size_before + 1
 
     def changed(size: int) -> None:
         def passing(piece: bytes) -> bytes:
-            if log.read_text().startswith("x"):  # once: the host may read it from then on
+            if log.stat().st_size == listed:  # once: the host may read it from then on
                 log.write_text("y" * size)
             return piece
 
-        log.write_text("x" * 100)
+        log.write_text("x" * listed)
         hosts[0].passing = passing
 
-    changed(150)
+    changed(listed + 50)
     assert fetched(["run"], hosts, tmp_path / "a").failed == {}
-    assert (tmp_path / "a" / "log").read_text() == "y" * 100
+    assert (tmp_path / "a" / "log").read_text() == "y" * listed
     changed(50)
     assert "shrank" in fetched(["run"], hosts, tmp_path / "b").failed["pod/w0"]
     assert not (tmp_path / "b").exists()
@@ -200,3 +203,49 @@ def test_a_host_cannot_choose_where_we_write(tmp_path: Path) -> None:
     done = fetched(["x"], hosts, tmp_path / "into" / "deep")
     assert "not a path in a snapshot" in done.failed["pod/w0"]
     assert not list(tmp_path.rglob("stolen"))
+
+
+def collected(host: NearHost, into: Path, within_s: float) -> FetchedFiles:
+    paths = ["job/small", "job/results", "job/none"]
+    return asyncio.run(collect_paths(paths, host, into, "w0", within_s))
+
+
+def test_of_a_host_that_goes_the_smallest_files_have_come_and_the_others_are_named(
+    tmp_path: Path,
+) -> None:
+    host = NearHost(tmp_path / "hosts", 0)
+    (host.home / "job/results").mkdir(parents=True)
+    (host.home / "job/small").write_text("all")
+    (host.home / "job/results/a-model.npz").write_bytes(os.urandom(8 << 20))
+    (host.home / "job/results/log.txt").write_text("lines")
+    came = 0
+
+    def passing(piece: bytes) -> bytes:
+        nonlocal came
+        came += len(piece)
+        if came > 4 << 20:
+            raise NotReached("the node is gone")
+        return piece
+
+    host.passing = passing
+    found = collected(host, tmp_path / "here", 60.0)
+    assert found.came == ["small", "results/log.txt"]
+    assert found.cut_off == ["results/a-model.npz", "job/none"]
+    assert found.bytes == len("all") + len("lines")
+    here = tmp_path / "here/w0"
+    assert (here / "results/log.txt").read_text() == "lines"
+    assert sorted(path.name for path in here.rglob("*")) == ["log.txt", "results", "small"]
+
+
+def test_of_a_host_that_says_nothing_all_is_cut_off_in_time(tmp_path: Path) -> None:
+    host = NearHost(tmp_path / "hosts", 0)
+    host.dead = {"give"}
+    found = collected(host, tmp_path / "here", 0.1)
+    assert (found.came, found.cut_off) == ([], ["job/small", "job/results", "job/none"])
+
+
+def test_without_a_time_a_host_that_goes_is_a_failure(tmp_path: Path) -> None:
+    host = NearHost(tmp_path / "hosts", 0)
+    host.down = True
+    with pytest.raises(NotReached):
+        asyncio.run(collect_paths(["job"], host, tmp_path / "here", "w0"))

@@ -18,6 +18,7 @@ from tpuherd.model.slots_and_plan import (
     DesiredSlots,
     EnginePlan,
     Goal,
+    HistoryEvent,
     Launch,
     Limits,
     Prepare,
@@ -25,7 +26,13 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
-from tpuherd.planner.bidding import FELL_SILENT_S, FULL_S, SILENT_LOOK_S
+from tpuherd.planner.bidding import (
+    FELL_SILENT_S,
+    FULL_S,
+    LEAVING_S_MAX,
+    NOTICE_S,
+    SILENT_LOOK_S,
+)
 from tpuherd.planner.plan import plan
 
 # ---- stalls --------------------------------------------------------------------------------------
@@ -141,6 +148,68 @@ def test_when_the_job_is_removed_collecting_is_tried_three_times() -> None:
     toy.run()
     assert len(toy.kinds("slot.collect_failed")) == 3
     assert not toy.toy_nodes
+
+
+def test_after_a_notice_outputs_are_fetched_once_before_the_node_is_given_back() -> None:
+    toy = Toy(slot(outputs=True))
+    toy.run(until=Toy.running)
+    old = toy.home
+    old.deadly = True
+    toy.tick()
+    noticed = toy.now
+    toy.losing = {Collect}  # it is under way
+    toy.calling = frozenset()
+    toy.tick(2)
+    (collect,) = actions(toy.last, Collect)
+    assert collect.bid == old.ask.bid
+    assert collect.within_s == NOTICE_S - (toy.now - noticed)
+    assert not actions(toy.last, Withdraw)
+    toy.calling = frozenset([collect.bid])
+    toy.tick(2)
+    assert not actions(toy.last, Withdraw) and not actions(toy.last, Collect)
+    toy.calling = frozenset()
+    facts = {"bid": collect.bid, "attempt": collect.attempt}
+    toy.note(HistoryEvent(at=toy.now, kind="slot.collected", job="gpt", slot="gpt-0", facts=facts))
+    toy.tick(2)
+    assert [one.bid for one in actions(toy.last, Withdraw)] == [collect.bid]
+    toy.losing = set()
+    toy.run()
+    assert [one.facts["attempt"] for one in toy.kinds("slot.collected")].count(collect.attempt) == 1
+
+
+@pytest.mark.parametrize("why", ["over", "failed", "lost", "cut"])
+def test_a_node_with_a_notice_is_given_back_when_nothing_more_can_come(why: str) -> None:
+    toy = (Clumsy if why == "failed" else Toy)(slot(outputs=True))
+    toy.run(until=Toy.running)
+    old = toy.home
+    old.deadly = True
+    toy.tick()
+    toy.losing = set() if why == "failed" else {Collect}
+    toy.tick(2)
+    assert actions(toy.last, Collect)
+    if why == "lost":
+        old.request, old.node = RequestState.LOST, NodeState.LOST
+    old.cut = why == "cut"
+    toy.tick(NOTICE_S if why == "over" else 1)
+    assert [one.bid for one in actions(toy.last, Withdraw)] == [old.ask.bid]
+    assert not actions(toy.last, Collect)
+
+
+def test_the_next_attempt_does_not_wait_for_the_outputs_of_a_node_that_is_replaced() -> None:
+    toy = Toy(slot(outputs=True))
+    toy.lasts = 1e9
+    toy.run(until=Toy.running)
+    old = toy.home.ask.bid
+    toy.change_job(node_digest="other")
+    toy.losing = {Collect}
+    toy.run(until=lambda toy: bool(actions(toy.last, Collect)))
+    (collect,) = actions(toy.last, Collect)
+    assert (collect.bid, collect.within_s) == (old, LEAVING_S_MAX)
+    toy.calling = frozenset([old])
+    toy.run(until=lambda toy: toy.running() and toy.home.ask.bid != old)
+    assert old in toy.toy_nodes
+    toy.calling = frozenset()
+    toy.run(until=lambda toy: old not in toy.toy_nodes)
 
 
 def test_silent_hosts_are_waited_for_before_giving_up_but_not_forever() -> None:

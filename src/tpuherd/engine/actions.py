@@ -30,13 +30,14 @@ from tpuherd.model.slots_and_plan import (
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.sweep_trials import Sweep
 from tpuherd.planner.bid_status import host_fingerprint
-from tpuherd.ports import BidRefused, CloudPort, Survey
+from tpuherd.ports import BidRefused, CloudPort, FetchedFiles, Survey
 from tpuherd.store.log_store import JOB_BYTES_MAX, JOB_LOGS_MAX, LogInfo, LogStore, log_host
 from tpuherd.sweeps.trial_env import launch_spec_for_item, launch_spec_for_trial
 
 CARD_VERSION = 1
 ATTEMPT = "attempt"
 LINES_MAX = 20
+PATHS_MAX, PATHS_SHOWN = 100, 4  #: of fetched files, in facts and in sentences
 TRIM_EVERY = 100  #: items of a map: looking at the sizes of all its logs takes long
 
 
@@ -315,18 +316,21 @@ async def save_stacks(bench: ActionContext, stop: Stop, why: str) -> list[Histor
 
 
 async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> list[HistoryEvent]:
-    """Fetch the outputs and the rest of the logs."""
+    """Fetch the outputs and the rest of the logs; of a node that goes, what comes in time."""
     into = bench.outputs / collect.slot / collect.attempt
     facts: dict[str, Any] = {"bid": collect.bid, "attempt": collect.attempt}
     # of a removed job, fetch only the logs
     is_desired = collect.slot in bench.desired.desired_slots.slots
     order = bench.launch_spec(collect.slot) if is_desired else None
+    fetched = FetchedFiles()
     try:
-        failures = await bench.gang_client.collect_outputs(collect.bid, order, into)
+        fetched, failures = await bench.gang_client.collect_outputs(
+            collect.bid, order, into, collect.within_s
+        )
     except OSError as error:
         message = f"{into} cannot be written ({error.strerror})"
         failures = [HostFailure(host=collect.bid, sentence=message)]
-    if failures:
+    if failures and not (fetched.came and collect.within_s is not None):
         message = failure_message(failures)
         if any(one.full for one in failures):
             facts["code"] = FULL
@@ -335,9 +339,29 @@ async def collect_outputs(bench: ActionContext, collect: Collect, why: str) -> l
                 "slot.collect_failed", collect.slot, **facts, message=message, why=message
             )
         ]
-    if order is not None and order.outputs:
+    if order is not None and order.outputs and not (fetched.cut_off or failures):
         note_fetched_trial(bench, collect)
-    return [bench.new_event("slot.collected", collect.slot, **facts, folder=str(into), why=why)]
+    if collect.within_s is not None:
+        why = describe_files(fetched, failures)
+    facts |= {"folder": str(into), "files": len(fetched.came), "bytes": fetched.bytes}
+    facts |= {"paths": fetched.came[:PATHS_MAX], "cut_off": fetched.cut_off[:PATHS_MAX]}
+    return [bench.new_event("slot.collected", collect.slot, **facts, why=why)]
+
+
+def describe_files(fetched: FetchedFiles, failures: list[HostFailure]) -> str:
+    """What came from a node that goes away, and what was cut off."""
+    many = len(fetched.came)
+    said = f"{many} output{'s' if many != 1 else ''} came before the node went"
+    if many:
+        said += f": {list_paths(fetched.came)}"
+    if fetched.cut_off:
+        said += f"; cut off: {list_paths(fetched.cut_off)}"
+    return f"{said}; {failure_message(failures)}" if failures else said
+
+
+def list_paths(paths: list[str]) -> str:
+    rest = len(paths) - PATHS_SHOWN
+    return ", ".join(paths[:PATHS_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def note_fetched_trial(bench: ActionContext, collect: Collect) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tpuherd.errors import HerdError, NotFound
 from tpuherd.model.node_spec import EnvironmentNote
-from tpuherd.ports import Host, Link
+from tpuherd.ports import FetchedFiles, Host, Link
 from tpuherd.remote.connection_pool import ConnectionPool
 from tpuherd.sync.copy_files import collect_paths
 from tpuherd.sync.known_environments import known_environments, note_environment
@@ -76,8 +76,10 @@ class EngineHosts:
         taken = await asyncio.to_thread(snapshot_program, Path(uv).resolve(), self.archive)
         return not (await ship(taken, f"{ROOT}/{TOOLS}", [link], archive=self.archive)).failed
 
-    async def fetch_files(self, paths: Sequence[str], link: Link, into: Path) -> None:
-        await collect_paths(paths, link, into.parent, into.name)
+    async def fetch_files(
+        self, paths: Sequence[str], link: Link, into: Path, within_s: float | None = None
+    ) -> FetchedFiles:
+        return await collect_paths(paths, link, into.parent, into.name, within_s)
 
     def retain_snapshots(self, snapshots: Collection[str]) -> Collection[str]:
         """Pin these snapshots under our name; return those that are not on this machine."""

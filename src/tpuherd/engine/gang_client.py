@@ -15,6 +15,7 @@ from tpuherd.engine.agent_call import CALL_S, call_agent
 from tpuherd.engine.container_images import container_command, provide_image
 from tpuherd.engine.environments import provide_environment
 from tpuherd.engine.fetch_ahead import can_fetch, fetch_checkpoint
+from tpuherd.engine.fetch_outputs import fetch_outputs
 from tpuherd.engine.host_failures import (
     HostFailure,
     failure_message,
@@ -37,12 +38,12 @@ from tpuherd.jobfile.launch_spec import stagger_steps
 from tpuherd.model.node_spec import LaunchSpec
 from tpuherd.model.observed import HostStatus
 from tpuherd.model.slots_and_plan import Launch
-from tpuherd.ports import Host
+from tpuherd.ports import FetchedFiles, Host
 from tpuherd_host.agent.snapshots.tree import error_text
 
 DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
+HOLD_S = 30.0  #: how long a host that is about to go may wait until its outputs are fetched
 LEASE_S = 300.0  #: between renewals of the agents' leases
-DRAIN_S = 120.0  #: for the rest of a log, before a node is deleted
 SETUPS_MAX = 200  #: setup ids in a row that a host may report as taken
 
 Json = Mapping[str, Any]
@@ -311,27 +312,18 @@ class GangClient:
         }
 
     async def collect_outputs(
-        self, bid: str, order: LaunchSpec | None, into: Path
-    ) -> list[HostFailure]:
-        """Fetch the rest of the logs and, given an `order`, each host's outputs."""
+        self, bid: str, order: LaunchSpec | None, into: Path, within_s: float | None = None
+    ) -> tuple[FetchedFiles, list[HostFailure]]:
+        """Fetch the rest of the logs and, given an `order`, each host's outputs. `within_s`: the
+        node goes away; then hosts that are reached bring what they can."""
         watches = self._watches.get(bid, [])
         missing = [unreached_failure(one) for one in watches if one.link is None]
-        if missing or not watches:
-            return missing or [HostFailure(host=bid, sentence="its hosts are not known yet")]
-        paths: list[str] = []
-        if order is not None:
-            paths = [f"{order.directory or '.'}/{path}" for path in order.outputs]
-
-        async def fetch(watch: HostWatcher) -> None:
-            if watch.link is not None:
-                folder = into / f"{watch.host.node}.w{watch.host.worker}"
-                await self.means.hosts.fetch_files(paths, watch.link, folder)
-            async with asyncio.timeout(DRAIN_S):
-                while any(has_ended(work) and not work.drained for work in watch.status.works):
-                    await self.means.clock.sleep(0.2)
-
-        found = await self.run_on_all(watches, fetch)
-        return [one for one in found if isinstance(one, HostFailure)]
+        if not watches:
+            missing = [HostFailure(host=bid, sentence="its hosts are not known yet")]
+        if missing and (within_s is None or len(missing) >= len(watches)):
+            return FetchedFiles(), missing
+        found, failures = await fetch_outputs(self, watches, order, into, within_s)
+        return found, missing + failures
 
     def linked_hosts(self) -> list[HostWatcher]:
         """All hosts that are reached."""
@@ -415,6 +407,7 @@ def start_arguments(launch: Launch, order: LaunchSpec, env: Json) -> Json:
         "grace_s": order.grace_s,
         "notice_grace_s": order.notice_grace_s,
         "lease_s": DEADMAN_S,
+        **({"hold_s": HOLD_S} if order.outputs else {}),
     }
 
 

@@ -12,6 +12,7 @@ from tpuherd.errors import HerdError, NotAllowed
 from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import (
     Ask,
+    Collect,
     DesiredSlots,
     HistoryEvent,
     PlannedStep,
@@ -63,7 +64,8 @@ class RunningActions:
             actions.record_attempt(bench, action)
             return
         work = ACTION_FUNCTIONS[type(action)](bench, action, step.why)
-        if isinstance(action, Ask | Withdraw):
+        leaving = isinstance(action, Collect) and action.within_s is not None
+        if isinstance(action, Ask | Withdraw) or leaving:  # the slot's next node does not wait
             self._start_action(work, self._calling, action.bid)
             return
         task = self._start_action(work, self._working, action.slot)

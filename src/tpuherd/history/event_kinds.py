@@ -155,7 +155,13 @@ _KINDS = (
         "{bid}: {message}",
         "hosts could not copy it; the attempt reads the checkpoint where it is",
     ),
-    ("slot.collected", "bid attempt", "{bid}", "outputs and logs were fetched: `folder`"),
+    (
+        "slot.collected",
+        "bid attempt",
+        "{bid}",
+        "outputs and logs were fetched: `folder`"
+        ", of the first 100 the `paths`, and what was `cut_off` because the node went",
+    ),
     (
         "slot.collect_failed",
         "bid attempt message",

@@ -83,7 +83,7 @@ FACT_TYPES: Mapping[str, Check] = {
     **same_check(or_none(is_whole), "best_step exit milestone resumed saved step total"),
     **same_check(is_number, "dollars paused_s since weight"),
     **same_check(or_none(is_number), "per_hour save_bytes saves value"),
-    **same_check(all_of(is_text), "boots lines prepared_on texts"),
+    **same_check(all_of(is_text), "boots cut_off lines paths prepared_on texts"),
     "again": all_of(is_count),
     "goal": one_of(Goal),
     "offer": OFFER,

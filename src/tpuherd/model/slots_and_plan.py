@@ -217,6 +217,7 @@ class Collect:
     bid: str
     slot: str
     attempt: str
+    within_s: float | None = None  #: the node goes away: what has not come by then is cut off
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

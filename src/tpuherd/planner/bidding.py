@@ -33,6 +33,8 @@ AGAIN_S, AGAIN_S_MAX = 10.0, 300.0  #: what has no effect is sent again, later a
 DRAIN_S = 30.0  #: a node is kept this long for the last lines of its log
 COLLECT_S_MAX = 600.0  #: how long to wait for unreachable hosts before deleting
 LOGS_S_MAX = 120.0  #: how long to wait for the rest of a log alone
+NOTICE_S = 30.0  #: from a preemption notice until the cloud takes the node
+LEAVING_S_MAX = 120.0  #: how long outputs are fetched from a node that another one replaces
 RIVALS_MAX = 2  #: bids kept beside the granted one until one node is READY
 FULL_S = 3600.0  #: how long outputs that would fill our disk are kept on their node
 COLLECTS_MAX = 3  #: tries to fetch outputs of a removed job
@@ -229,6 +231,9 @@ def may_withdraw(case: SlotContext, one: BidStatus) -> bool:
         return case.now >= due
     if one.role is Role.UNWANTED:
         return not needs_collecting(case, one)
+    if (until := fetching_until(case, one)) is not None:
+        case.wake_by(until)
+        return False
     return not is_log_draining(case, one) and not awaits_name(one.bid, case.now)
 
 
@@ -251,6 +256,20 @@ def has_undrained_log(one: BidStatus, attempt: str) -> bool:
         for host in one.hosts
         for work in host.works
     )
+
+
+def fetching_until(case: SlotContext, one: BidStatus) -> float | None:
+    """Until when outputs are fetched from a node that goes away; None: there are none on it, they
+    are here, or it is too late."""
+    attempt, bid = case.slot_history.attempt, one.bid
+    if not case.slot.outputs or attempt is None or attempt.bid != bid.name:
+        return None
+    if attempt.ended_at is None or bid.lost_at is not None or bid.withdrawn_at is not None:
+        return None
+    if bid.collected or bid.uncollected or not has_reached_host(one.hosts):
+        return None
+    until = attempt.ended_at + LEAVING_S_MAX if bid.notice_at is None else bid.notice_at + NOTICE_S
+    return until if case.now < until else None
 
 
 def needs_collecting(case: SlotContext, one: BidStatus) -> bool:

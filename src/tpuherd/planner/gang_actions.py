@@ -13,7 +13,7 @@ from tpuherd.planner.bid_status import (
     is_stopped_or_gone,
     silent_hosts,
 )
-from tpuherd.planner.bidding import needs_collecting, refetch_at
+from tpuherd.planner.bidding import fetching_until, needs_collecting, refetch_at
 from tpuherd.planner.gang_progress import LIVE, NOTICE_S
 from tpuherd.planner.policy import GANG, BidPhase, GangAction, GangState, Role
 from tpuherd.planner.retry_limits import format_age, pause_until
@@ -33,6 +33,7 @@ def choose_gang_action(case: SlotContext) -> GangState:
     goal, why = gang_goal(case)
     action = GANG[state][goal]
     if case.slot.name in case.world.observed.working:
+        fetch_from_leaving_node(case)
         # A stop does not wait for what else is done there, unless that is the start itself.
         if (
             action is GangAction.STOP
@@ -44,6 +45,7 @@ def choose_gang_action(case: SlotContext) -> GangState:
     # What runs on a node that goes ends with it: a host that says so for ever must not keep it.
     if goal is not Goal.GONE and stop_older_attempt(case):
         return state
+    fetch_from_leaving_node(case)
     if action is GangAction.STOP:
         stop_attempt(case, state, why)
     elif has_running_attempt(case.slot_history):
@@ -343,6 +345,25 @@ def stop_older_attempt(case: SlotContext) -> bool:
                 )
                 return True
     return False
+
+
+def fetch_from_leaving_node(case: SlotContext) -> None:
+    """Fetch outputs of the last attempt from a node that will not be used again, while it is there.
+    The next attempt does not wait for them."""
+    home = case.home
+    if home is None or home.stage is BidPhase.CALLING or home.role is Role.INCUMBENT:
+        return
+    if home.role is Role.UNWANTED and home.bid.notice_at is None:
+        return  # it is kept until all has come
+    until = fetching_until(case, home)
+    if until is not None:
+        left_s = until - case.now
+        reason = home.why.removeprefix(f"{home.bid.name}: ") or "another node replaces it"
+        why = f"{home.bid.name} is there for at most {format_age(left_s)} more: {reason}"
+        attempt = case.slot_history.attempt.id if case.slot_history.attempt else ""
+        case.add_step(
+            Collect(bid=home.bid.name, slot=case.slot.name, attempt=attempt, within_s=left_s), why
+        )
 
 
 def collect_outputs(case: SlotContext, status: BidStatus) -> None:

@@ -13,8 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tpuherd.errors import DiskFilled, HerdError, InvalidInput, NotFound, OperationFailed
-from tpuherd.ports import Link, RpcRequest, Stream
+from tpuherd.errors import (
+    DiskFilled,
+    HerdError,
+    InvalidInput,
+    NotFound,
+    NotReached,
+    OperationFailed,
+)
+from tpuherd.ports import FetchedFiles, Link, RpcRequest, Stream
 from tpuherd.sync.name_case import require_distinct_names
 from tpuherd.sync.ship import (
     Payload,
@@ -51,6 +58,8 @@ from tpuherd_host.agent.snapshots.tree import (
 )
 
 PIECE = 1 << 20
+FULL_DISK = frozenset((errno.ENOSPC, errno.EDQUOT))
+PATH_MAX = 300  #: of a name in reports
 AT_ONCE = 8  #: hosts to copy from at the same time
 SPARED = 20  #: this part of the free disk stays free
 BODY_MAX = 1 << 28  #: bytes of a list of files: about two million of them
@@ -251,30 +260,56 @@ async def fetch_files(
     return many, tuple(reply.get("skipped", ()))
 
 
-async def collect_paths(paths: Sequence[str], link: Link, into: Path, folder: str) -> None:
-    """Copy what a host has of these paths and patterns, as one tree with one limit."""
+async def collect_paths(
+    paths: Sequence[str], link: Link, into: Path, folder: str, within_s: float | None = None
+) -> FetchedFiles:
+    """Copy what a host has of these paths and patterns, as one tree with one limit. With a time,
+    what has not come by then, or before the host goes, is cut off."""
     into.mkdir(parents=True, exist_ok=True)
     limit = WriteLimit.from_free_disk(into)
-    for path in paths:
-        with suppress(NotFound):  # this host did not write it
-            await receive_stream(
-                link,
-                RpcRequest(name="give", arguments={"paths": [path]}),
-                lambda come: unpack_files(come, into, folder, limit),
-            )
+    fetched = FetchedFiles()
+    until = None if within_s is None else asyncio.get_running_loop().time() + within_s
+    left = list(paths)
+    while left:
+        many = len(fetched.cut_off)
+        verb = RpcRequest(name="give", arguments={"paths": left[:1]})
+        try:
+            with suppress(NotFound):  # this host did not write it
+                await receive_stream(
+                    link,
+                    verb,
+                    lambda come: unpack_files(come, into, folder, limit, fetched),
+                    until=until,
+                )
+        except (NotReached, TimeoutError):
+            if until is None:
+                raise
+            fetched.cut_off += left[1:] if len(fetched.cut_off) > many else left
+            break
+        left.pop(0)
+    return fetched
 
 
 async def receive_stream(
-    link: Link, verb: RpcRequest, take: Callable[[Callable[[], bytes]], None]
+    link: Link,
+    verb: RpcRequest,
+    take: Callable[[Callable[[], bytes]], None],
+    *,
+    until: float | None = None,
 ) -> tuple[int, Mapping[str, Any]]:
-    """Receive a stream from a host in a thread; returns the bytes received and the reply."""
+    """Receive a stream from a host in a thread; returns the bytes received and the reply. `until`:
+    the loop's time at which it is given up with TimeoutError."""
     loop = asyncio.get_running_loop()
     many = 0
     async with link.open_stream(verb) as stream:
 
+        async def next_in_time() -> bytes:
+            async with asyncio.timeout_at(until):
+                return await next_piece(stream)
+
         def come() -> bytes:
             nonlocal many
-            piece = asyncio.run_coroutine_threadsafe(next_piece(stream), loop).result()
+            piece = asyncio.run_coroutine_threadsafe(next_in_time(), loop).result()
             many += len(piece)
             return piece
 
@@ -283,7 +318,8 @@ async def receive_stream(
         except (BrokenStream, BadRows, CorruptBlob) as error:
             reply = await stream.reply()  # raises the reason, if the host knows it
             raise OperationFailed(f"the host sent malformed data: {error}; {dict(reply)}") from None
-        reply = await stream.reply()
+        async with asyncio.timeout_at(until):
+            reply = await stream.reply()
     return many, reply
 
 
@@ -309,9 +345,11 @@ def unpack_files(
     place: Path,
     folder: str | None = None,
     limit: WriteLimit | None = None,
+    fetched: FetchedFiles | None = None,
 ) -> None:
     """Unpack the stream into a temporary folder, then move it in place, so that an interrupted copy
-    leaves nothing half written; at the limit, what came whole. No link below the place is followed.
+    leaves nothing half written; at the limit, or if `fetched` counts, what came whole. No link
+    below the place is followed.
     """
     source = ContentReader(decode_blocks(read_blocks(come)))
     give, packed = read_rows(source)
@@ -334,12 +372,37 @@ def unpack_files(
         try:
             for one in write_files(staged, source, give, rows, limit):
                 came.append(one)
-        except (DiskFilled, OSError) as error:
-            if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        except (DiskFilled, NotReached, OSError) as error:
+            full = isinstance(error, DiskFilled) or error_number(error) in FULL_DISK
+            if not full and (fetched is None or error_number(error) is not None):
                 raise
             merge_tree(staged, dest, came, names)
-            raise limit.make_error() from error
+            count_files(fetched, rows, came)
+            if full:
+                raise limit.make_error() from error
+            raise
         merge_tree(staged, dest, rows, names)
+        count_files(fetched, rows, rows)
+
+
+def error_number(error: Exception) -> int | None:
+    """Return the system's number of a failed call of ours; None: nothing came from the host."""
+    return error.errno if isinstance(error, OSError) else None
+
+
+def count_files(
+    fetched: FetchedFiles | None, rows: Sequence[ManifestRow], came: Sequence[ManifestRow]
+) -> None:
+    """Note which files of these rows came, and which were cut off."""
+    if fetched is None:
+        return
+    here = {one.path for one in came}
+    for one in rows:
+        if not one.is_folder:
+            there = one.path in here
+            path = one.path.decode(errors="replace")[:PATH_MAX]
+            (fetched.came if there else fetched.cut_off).append(path)
+            fetched.bytes += one.size if there else 0
 
 
 @contextmanager

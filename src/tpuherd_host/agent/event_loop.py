@@ -24,8 +24,14 @@ class EventLoop(AgentRuntime):
             self.take_posted()  # tasks posted before `leaving` was read are handled below
             self.run_timers()
             self.process_events()
-            if leaving and not any(work.is_live for work in self.state.works.values()):
+            if leaving and not self.is_held():
                 return
+
+    def is_held(self) -> bool:
+        """Whether the host's end must wait for a task, or for a controller that fetches files."""
+        if any(work.is_live for work in self.state.works.values()):
+            return True
+        return bool(self.connections.lines) and self.current_time() < self.hold_until
 
     def due_time(self) -> Optional[float]:
         """Return when the next timer event is due; cached until the state changes."""
@@ -36,8 +42,10 @@ class EventLoop(AgentRuntime):
         return self.wake_at
 
     def sleep_limit(self) -> Optional[float]:
+        now = self.current_time()
         times = [at for at in (self.due_time(), self.sync_at, self.save_at) if at is not None]
-        return max(0.0, min(times) - self.current_time()) if times else None
+        times += [self.hold_until] if self.leaving and self.hold_until > now else []
+        return max(0.0, min(times) - now) if times else None
 
     def run_timers(self) -> None:
         now = self.current_time()

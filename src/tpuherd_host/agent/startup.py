@@ -98,7 +98,7 @@ def start_background(loop: EventLoop) -> None:
             tell("shutdown", how)
             preemption_notice.report_current("preempted", where, tell)
             if leaves:
-                loop.start_leaving()
+                loop.start_leaving(returns=how == "REBOOT")
 
     def on_terminate(*_: Any) -> None:
         _thread.start_new_thread(report_shutdown, (True,))

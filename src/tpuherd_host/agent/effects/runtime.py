@@ -45,6 +45,7 @@ class AgentRuntime:
         self.supervisor_pid = 0
         self.supervisor_buffer = bytearray()
         self.leaving = False  #: the host shuts down
+        self.hold_until = 0.0  #: when it ends although files of an attempt may be fetched
         self.sync_at: Optional[float] = None
         self.save_at: Optional[float] = None
         self.syncing = False  #: a thread is syncing
@@ -69,8 +70,15 @@ class AgentRuntime:
         self.posted.append(event)
         self.wake_up()
 
-    def start_leaving(self) -> None:
-        """End when the last live task ends."""
+    def start_leaving(self, *, returns: bool) -> None:
+        """End when the last live task ends. Files of an attempt that ends with the host may then be
+        fetched, unless the host comes back with them."""
+        now = self.current_time()
+        works = () if returns else self.state.works.values()
+        holds = [
+            one.hold_s for one in works if one.is_live or (one.ended or 0.0) > now - one.hold_s
+        ]
+        self.hold_until = now + max(holds, default=0.0)
         self.leaving = True
         self.wake_up()
 

@@ -30,7 +30,10 @@ def give_files(call: ThreadedCall) -> Mapping[str, Any]:
     )
     rows = sorted(found)
     wanted = [(n, parse_row(each)) for n, each in enumerate(rows)]
-    files = [(n, one) for n, one in wanted if not one.is_folder]
+    # The smallest first: logs and results have come if the rest is cut off.
+    files = sorted(
+        ((n, one) for n, one in wanted if not one.is_folder), key=lambda pair: pair[1].size
+    )
     contents = (
         StreamContent(n, one.size, read_file(found[rows[n]], one.size, one.is_link))
         for n, one in files

@@ -69,7 +69,7 @@ def refuse_second_attempt(transition: Transition, slot: str) -> None:
 def build_attempt(transition: Transition, one: Connection, id: str, content: CallArguments) -> Task:
     asked = parse_fields(
         content, slot=str, number=int, setup=list, grace_s=float, notice_grace_s=float,
-        log_bytes=int, keep_s=float,
+        log_bytes=int, keep_s=float, hold_s=float,
     )  # fmt: skip
     steps = [parse_stage(step) for step in check_steps(asked.get("setup", []))]
     return Task(
@@ -84,6 +84,7 @@ def build_attempt(transition: Transition, one: Connection, id: str, content: Cal
         title=display_title(content),
         keep_s=asked.get("keep_s", ATTEMPT_KEEP_S),
         log_bytes=max(1 << 20, asked.get("log_bytes", ATTEMPT_LOG_BYTES)),
+        hold_s=asked.get("hold_s", 0.0),
         grace_s=asked.get("grace_s", 30.0),
         notice_grace_s=asked.get("notice_grace_s", 25.0),
         signed=request_signature(content),

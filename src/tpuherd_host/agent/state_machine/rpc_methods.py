@@ -51,7 +51,8 @@ Commands
 Attempts. start, halt and lease need an epoch in the hello, at least the owner's
 highest so far.
   start    {"attempt","slot","number","argv" | "shell","env"={},"directory"=null,"setup"=[STEP],
-           "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days}
+           "grace_s"=30,"notice_grace_s"=25,"lease_s"=null,"log_bytes"=1 GiB,"keep_s"=14 days,
+           "hold_s"=0}
            → WORK + {"again":bool}. Never started twice; "busy" while another of its slot is live.
            Its processes have HERD_WORK (its id) and HERD_STEPS (step_reports.py).
   attempts {} → {"attempts":[WORK],"notices":{key: value},"pauses":[{"ago_s","s"}]}; setups that

@@ -67,6 +67,7 @@ class Task(NamedTuple):
     terminal: Optional[Mapping[str, Any]] = None  #: rows, columns, term
     keep_s: float = KEEP_S
     log_bytes: int = COMMAND_LOG_BYTES
+    hold_s: float = 0.0  #: how long its files may delay the host's end, while a controller is there
     grace_s: float = 10.0
     notice_grace_s: float = 25.0
     boot: str = ""
