@@ -80,7 +80,9 @@ class PresetAnswers:
     async def show_message(self, sentence: str) -> None:
         """Ignore notes for people."""
 
-    async def ask_confirmation(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(
+        self, question: str, details: str = "", *, instead: str = ""
+    ) -> bool:
         if not self.yes:
             sentence = f"{details}\n{question}" if details else question
             raise NotConfirmed(sentence, hint="pass yes=True to confirm")

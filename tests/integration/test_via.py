@@ -100,6 +100,26 @@ def test_commands_run_there_with_what_they_need(user: Traveller, machine: Machin
     assert "the variable NO is not set in your environment" in missing.stderr
 
 
+def test_a_typed_script_goes_there_as_a_job(user: Traveller, machine: Machine) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    folder = user.home / "mnist"
+    folder.mkdir()
+    (folder / "train.py").write_text("import sys, time\nprint('got', sys.argv[1:], flush=True)\n"
+                                     "time.sleep(600)\n")  # fmt: skip
+    sentence = ("run", "train.py", "--accelerator", "v4-8", "--save", "job.yaml", "--detach", "--")
+    done = user.herd(*sentence, "--lr", "0.1", cwd=folder, seconds=120)
+    assert done.returncode == 0, done.stderr
+    assert "runs in" in done.stderr
+    assert "Submitted mnist-train" in done.stderr
+    assert "run: python3 train.py --lr 0.1\n" in (folder / "job.yaml").read_text()
+    until(lambda: "got ['--lr', '0.1']" in user.herd("logs").stdout, "its output", seconds=120)
+    other = user.herd(*sentence[:4], "--detach", "--yes", cwd=folder)
+    assert other.returncode == 2
+    assert other.stderr.endswith("; --name NAME starts another job beside it\n")
+    missing = user.herd("run", "train.py", cwd=folder)
+    assert (missing.returncode, "say which TPU" in missing.stderr) == (2, True)
+
+
 @pytest.mark.needs("ssh")
 def test_names_for_ssh_are_those_of_existing_nodes(user: Traveller) -> None:
     user.says("context", "add", "lab", "--via", "vm")

@@ -65,7 +65,9 @@ class Person:
     async def show_message(self, sentence: str) -> None:
         self.notes.append(sentence)
 
-    async def ask_confirmation(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(
+        self, question: str, details: str = "", *, instead: str = ""
+    ) -> bool:
         self.asked.append(question)
         return self.answer
 

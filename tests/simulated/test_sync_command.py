@@ -51,7 +51,9 @@ class Answering:
     async def show_message(self, sentence: str) -> None:
         raise AssertionError(sentence)
 
-    async def ask_confirmation(self, question: str, details: str = "") -> bool:
+    async def ask_confirmation(
+        self, question: str, details: str = "", *, instead: str = ""
+    ) -> bool:
         self.asked.append(question.partition(" (")[0])
         return self.answer
 

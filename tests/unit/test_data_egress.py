@@ -168,7 +168,7 @@ def test_buckets_are_found_where_they_are_named() -> None:
 def test_only_files_that_the_command_names_are_candidates() -> None:
     run = "cd x && python -m pkg.main --config=conf/a.yaml 'b.json' ~/c /etc/d ../e gs://f/g -v"
     found = set(candidate_files({"run": run}))
-    assert {"pkg/main.py", "conf/a.yaml", "b.json"} <= found
+    assert {"pkg/main.py", "conf/a.yaml", "b.json", "x/pkg/main.py", "x/conf/a.yaml"} <= found
     assert not found & {"~/c", "/etc/d", "../e", "gs://f/g", "-v"}
     assert "run.sh" in candidate_files({"run": ["bash", "run.sh"]})
     assert candidate_files({}) == []

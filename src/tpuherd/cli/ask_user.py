@@ -22,14 +22,16 @@ class TerminalPrompter:
     async def show_message(self, sentence: str) -> None:
         await self.console.print_notice(f"{self.name}: {sentence}")
 
-    async def ask_confirmation(self, question: str, details: str = "") -> bool:
-        if self.yes:
+    async def ask_confirmation(
+        self, question: str, details: str = "", *, instead: str = ""
+    ) -> bool:
+        if self.yes and not instead:
             return True
         if details:
             await self.console.print_notice(details)
-        if not self.console.is_terminal(0):
-            raise InvalidInput(question, hint="without a terminal, confirm with --yes")
-        await self.show_message(question)
+        if self.yes or not self.console.is_terminal(0):
+            raise InvalidInput(question, hint=instead or "without a terminal, confirm with --yes")
+        await self.show_message(f"{question}; {instead}" if instead else question)
         await self.console.flush()
         if (
             await self.console.ask_question("Continue? [y/n]", {"y": "continue", "n": "cancel"})

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 #: By section and name: what the command does, and where it is (module:attribute).
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Jobs": {
-        "run": ("Run a job until it is done, across preemptions.", "tpuherd.cli.run:run"),
+        "run": ("Run a script or job, across preemptions.", "tpuherd.cli.run:run"),
         "up": ("Get a node and keep it.", "tpuherd.cli.run:up"),
         "ls": ("List all jobs.", "tpuherd.cli.ls:ls"),
         "ui": ("Open a live web page of your jobs and nodes.", "tpuherd.cli.ui:ui"),

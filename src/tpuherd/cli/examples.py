@@ -8,10 +8,10 @@ import click
 #: By command, as it is typed after `herd`: one to three lines.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
-        "herd run job.yaml",
+        "herd run train.py --accelerator v4-8 -- --lr 0.1",
         "herd run --name gpt --accelerator v4-32 --workdir . -- python3 train.py",
     ),
-    "up": ("herd up --name dev --accelerator v4-8",),
+    "up": ("herd up v4-8", "herd up --name pod --accelerator v4-32 --workdir ."),
     "ls": ("herd ls",),
     "ui": ("herd ui", "herd ui --port 8000 --no-browser"),
     "status": ("herd status gpt", "herd status gpt-0 --json"),

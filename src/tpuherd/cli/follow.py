@@ -25,9 +25,9 @@ LAST_WORDS_S = 3.0  #: how long the last output may arrive after the end
 DETACHING = (signal.SIGINT, signal.SIGHUP)
 
 
-async def follow_job(job: str, console: Console, home: HostAccess) -> int:
+async def follow_job(job: str, console: Console, home: HostAccess, *, by: str = "herd run") -> int:
     """Return the job's exit status; Ctrl+C only stops the display."""
-    async with open_job_session(console, home, "herd run") as here:
+    async with open_job_session(console, home, by) as here:
         told = asyncio.ensure_future(print_events(job, here, console))
         log = LogQuery(target=job)
         logs = asyncio.ensure_future(print_logs(log, here.get_job(job).changed_at, console))
@@ -36,9 +36,10 @@ async def follow_job(job: str, console: Console, home: HostAccess) -> int:
             await asyncio.wait((told, ends), return_when=asyncio.FIRST_COMPLETED)
             if not told.done():
                 number = ends.result()
-                await console.print_notice(
-                    f"herd run: {job} keeps running; `herd logs {job} -f` shows it again"
-                )
+                again = f"`herd logs {job} -f` shows it again"
+                if by == "herd up":
+                    again = f"`herd wait {job}` waits until it is ready"
+                await console.print_notice(f"{by}: {job} keeps running; {again}")
                 return 0 if number in DETACHING else SIGNALLED + number
             await asyncio.wait((logs,), timeout=LAST_WORDS_S)
             return told.result()

@@ -24,7 +24,7 @@ OPTIONS = (
     "setup", "checkpoint", "outputs",
 )  # fmt: skip
 #: Options that help does not show, so that its page fits a screen; the reference shows them.
-RARE = frozenset(("repo", "outputs"))
+RARE = frozenset(("repo", "outputs", "runtime", "slices"))
 #: Values of these are taken as plain text.
 TEXTS = frozenset(
     ("name", "run", "setup", "workdir", "repo", "checkpoint", "python", "requirements")
@@ -41,7 +41,14 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta[COMMAND] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        scripts = [word for word in args if word.endswith((".py", ".sh"))]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if not scripts or isinstance(error, click.BadParameter):
+                raise
+            how = f"arguments of a script go after --: herd run {scripts[0]} … -- ARGUMENTS"
+            raise click.UsageError(f"{error.message.rstrip('.')}; {how}", ctx) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """Return the words of the usage line, without those of arguments that have none."""
@@ -89,6 +96,8 @@ class JobArguments:
     settings: tuple[str, ...] = ()  #: FIELD=VALUE
     command: tuple[str, ...] = ()
     document: Mapping[str, Any] | None = None  #: instead of a file
+    script: str | None = None  #: instead of a file: the command's words are its arguments
+    installs: bool = True  #: what the script's folder says it needs
 
 
 def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Path]":

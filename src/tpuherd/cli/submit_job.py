@@ -1,12 +1,13 @@
 """Submits a job for `herd run` and `herd up`, and shows the result."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
 from tpuherd.cli.job_options import JobArguments, read_job_input
 from tpuherd.cli.job_session import format_dollars, open_job_session, print_json, print_lines
+from tpuherd.cli.typed_run import expand_script, job_file_text, save_job_file
 from tpuherd.commands.console import Console
 from tpuherd.commands.host_access import HostAccess
 from tpuherd.errors import HerdError, InvalidInput, NotAllowed
@@ -15,8 +16,11 @@ from tpuherd.jobfile.expand_slots import price_range
 from tpuherd.jobfile.job_diff import JobDiff, diff_documents
 from tpuherd.jobfile.nfs_folders import WORKER_0
 from tpuherd.jobfile.read_job import job_document
+from tpuherd.jobfile.typed_script import TypedJob
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
+from tpuherd.jobs import via_parcel
 from tpuherd.jobs.image_python import python_notes
+from tpuherd.jobs.open_project import Prompter
 from tpuherd.jobs.submit import CheckedJob, SubmitResult, check_submission, read_page, submit
 from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slots_and_plan import Goal, Offer
@@ -27,6 +31,11 @@ from tpuherd.views.egress_lines import billed_lines, egress_lines, egress_rows
 from tpuherd.views.format_text import count_slices, format_table
 
 TRIALS_SHOWN = 10
+OTHER_NAME = "--name NAME starts another job beside it"
+OWN_FOLDER = (
+    "give the script a folder of its own, leave files out by .herdignore, or name the folder to"
+    " ship: --workdir FOLDER"
+)
 WORDS = {
     "submitted": "Submitted {}",
     "restarted": "Submitted {} again",
@@ -46,6 +55,8 @@ class RunOptions:
     json_: bool
     by: str = ""  #: the command's name, if not run or up
     waits: bool = False  #: for the end of the job
+    typed: TypedJob | None = None  #: what the typed sentence stands for
+    save: str = ""  #: the file to write that as
 
     @property
     def command_name(self) -> str:
@@ -56,6 +67,10 @@ class RunOptions:
 
 async def run_job(asked: RunOptions, console: Console, home: HostAccess) -> int:
     """Submit; without login or permission nothing is stored."""
+    if asked.said.script is not None:
+        world = console.said.world
+        said, typed = expand_script(asked.said, console.folder, console.environ, world)
+        asked = replace(asked, said=said, typed=typed)
     try:
         return await submit_job(asked, console, home)
     except NotAllowed as error:
@@ -86,17 +101,58 @@ async def submit_page(
         if found is None:
             return await print_mistakes(page, asked.said.file or "", asked.command_name, console)
         await print_ignored(page, asked.said.file or "", asked.command_name, console)
+        if asked.typed is not None and not await agree_typed(asked, page, here.prompter, console):
+            return ABORTED
         if asked.dry:
             notes = python_notes(found.job, found.offers, base, simulated=bool(here.place.world))
             before = here.store.stored_jobs().get(found.job.name)
             return await print_dry_run(asked, found, before, list(notes), console)
-        made = await submit(found, here, offers_table(found.offers))
+        guessed = asked.typed is not None and asked.typed.guessed_name
+        guessed = guessed or via_parcel.has_guessed_name(console.environ)
+        instead = OTHER_NAME if guessed else ""
+        made = await submit(found, here, offers_table(found.offers), instead=instead)
         if made is None:
             return ABORTED
         await print_submitted(asked, made, found, console)
     if asked.goal is not Goal.RUN:
-        return 0
+        shown = console.is_terminal(1) and console.said.loud >= 0 and not asked.json_
+        return await follow_node(found.job.name, console, home) if shown and not asked.by else 0
     return await follow_or_detach(asked, found.job.name, console, home)
+
+
+async def agree_typed(
+    asked: RunOptions, page: YamlDocument, prompter: Prompter, console: Console
+) -> bool:
+    """Say what is assumed, write it as a job file, and ask where a guess may go too far."""
+    assert asked.typed is not None
+    if console.said.loud >= 0:
+        for sentence in asked.typed.assumptions:
+            await console.print_notice(f"{asked.command_name}: {sentence}")
+    if asked.save:
+        sentence = save_job_file(page.value, asked.save, console.folder)
+        await console.print_notice(f"{asked.command_name}: {sentence}")
+    if asked.dry and not asked.json_:
+        await print_lines(
+            console, f"# the same as a job file (--save FILE):\n{job_file_text(page.value)}"
+        )
+    if not asked.typed.doubt:
+        return True
+    if asked.dry:
+        await console.print_notice(f"{asked.command_name}: {asked.typed.doubt}; {OWN_FOLDER}")
+        return True
+    return await prompter.ask_confirmation(asked.typed.doubt, instead=OWN_FOLDER)
+
+
+async def follow_node(job: str, console: Console, home: HostAccess) -> int:
+    """Follow nodes until they are ready, and say what comes next."""
+    from tpuherd.cli.follow import follow_job
+
+    status = await follow_job(job, console, home, by="herd up")
+    if status == 0:
+        await console.print_notice(f"herd up: {job} is ready. Next:")
+        for line in (f"herd ssh {job}", f"herd exec {job} -- COMMAND", f"herd down {job}"):
+            await console.print_notice(f"  {line}")
+    return status
 
 
 async def follow_or_detach(asked: RunOptions, job: str, console: Console, home: HostAccess) -> int:
@@ -250,7 +306,10 @@ async def print_submitted(
         what = (
             f"{size_prefix(found)}{best.type} {best.tier} in {where}, {price_text(found)}{trials}"
         )
-        await console.print_notice(f"{WORDS[made.word].format(made.stored_job.job)}: {what}")
+        word = WORDS[made.word]
+        if asked.typed is not None and made.word == "unchanged":
+            word = "Attached to {}"
+        await console.print_notice(f"{word.format(made.stored_job.job)}: {what}")
         tiers = {one.tier for one in found.offers}
         if found.job.run and found.job.node.done == inf:
             name = found.job.name

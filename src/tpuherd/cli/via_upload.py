@@ -1,7 +1,8 @@
 """Collects what `herd run` on another machine needs: job file, code and secrets."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from tpuherd.cli.job_options import read_job_input
 from tpuherd.cli.main import herd
 from tpuherd.cli.map_submission import MapInput
 from tpuherd.cli.parsed_command import ParsedCommand
-from tpuherd.cli.submit_job import RunOptions
+from tpuherd.cli.submit_job import RunOptions, agree_typed
+from tpuherd.cli.typed_run import expand_script, job_file_text
 from tpuherd.commands.console import Console
 from tpuherd.commands.terminal_facts import choose_colour
 from tpuherd.errors import InvalidInput
@@ -28,6 +30,7 @@ from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
 
 #: Returns which of these contents the other machine lacks.
 FindMissing = Callable[[Iterable[bytes]], frozenset[bytes]]
+SENTENCE = "job/sentence.yaml"  #: the job that a typed script stands for
 LITTLE = 1 << 17  #: less code than this is sent without asking what is missing
 
 
@@ -48,8 +51,16 @@ async def gather_upload(
 ) -> tuple[list[str], dict[str, bytes]] | int:
     """Do so in a loop. Mistakes in the job are reported by the other machine."""
     here = Path.cwd()
-    page, base = read_job_input(asked.said, here)
     bundle: dict[str, bytes] = {"job/said": "\0".join(words).encode()}
+    if isinstance(asked, RunOptions) and asked.said.script is not None:
+        words = script_words(words, asked.said.script)
+        expanded = await expand_script_here(asked, here, environ)
+        if expanded is None:
+            return ABORTED
+        asked = expanded
+        bundle[SENTENCE] = job_file_text(asked.said.document or {}).encode()
+        bundle |= {along.GUESSED: b""} if asked.typed and asked.typed.guessed_name else {}
+    page, base = read_job_input(asked.said, here)
     if asked.said.file is not None:
         file = here / Path(asked.said.file).expanduser()
         bundle[f"job/{file.name}"] = file.read_bytes()
@@ -84,6 +95,32 @@ async def gather_upload(
         bundle |= dict(snapshot_entries(snapshot.id, archive, only=only))
         bundle[along.SNAPSHOT] = snapshot.id.encode()
     return words, bundle
+
+
+async def expand_script_here(
+    asked: RunOptions, here: Path, environ: Mapping[str, str]
+) -> RunOptions | None:
+    """Turn a typed script into a job, and say what is assumed; None: the user declined."""
+    console = Console((0, 1, 2), here, environ, colour=choose_colour(environ))
+    try:
+        said, typed = expand_script(asked.said, here, environ)
+        asked = replace(asked, said=said, typed=typed)
+        page, _ = read_job_input(asked.said, here)
+        prompter = TerminalPrompter(console, asked.command_name, yes=asked.yes)
+        return asked if await agree_typed(asked, page, prompter, console) else None
+    finally:
+        await console.flush()
+        console.close()
+
+
+def script_words(words: Sequence[str], script: str) -> list[str]:
+    """Return the words with a job file in place of the script, its arguments and options."""
+    kept = list(words[: words.index("--")] if "--" in words else words)
+    kept[kept.index(script)] = SENTENCE
+    if "--save" in kept:
+        at = kept.index("--save")
+        del kept[at : at + 2]
+    return [word for word in kept if word != "--no-requirements" and not word.startswith("--save=")]
 
 
 def add_items(file: str, words: list[str], bundle: dict[str, bytes]) -> None:

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 ASSIGNED = re.compile(r"(?:^|[\s;&])([A-Za-z_]\w*)=(['\"]?)([^\s'\";&|$]+)\2")
 COMMENT = re.compile(r"(?m)^[ \t]*(?:#|//).*$")
 AT_HOME = re.compile(r"cd\s*(&&|;|\n)")  #: then paths are relative to the home folder
+INTO_FOLDER = re.compile(r"cd ('[^'\n]+'|[\w.][\w./-]*) && ")
 WORDS = re.compile(r"[\s'\"=;&|()<>,]+")
 MODULE = re.compile(r"(?:^|\s)-m\s+([A-Za-z_][\w.]*)")
 FILES_MAX = 40  #: files that one command names
@@ -113,6 +115,8 @@ def candidate_files(content: Mapping[str, Any]) -> list[str]:
     modules = [one.replace(".", "/") for one in MODULE.findall(text)]
     named = [*WORDS.split(text), *(f"{one}.py" for one in modules)]
     found: dict[str, None] = {}
+    folder, _ = split_folder(text)
+    named += [posixpath.join(folder, word) for word in named if word and folder]
     for word in named:
         path = posixpath.normpath(word) if word else ""
         if path and path[0] not in "/~-$" and not path.startswith("..") and "://" not in word:
@@ -120,3 +124,9 @@ def candidate_files(content: Mapping[str, Any]) -> list[str]:
             if AT_HOME.match(text) and "/" in path:  # such as a link to the code: levanter/conf
                 found[path.partition("/")[2]] = None
     return list(found)[: FILES_MAX * 10]
+
+
+def split_folder(text: str) -> tuple[str, str]:
+    """Split `cd exp && command` into the folder and the rest; "" without a plain folder."""
+    match = INTO_FOLDER.match(text)
+    return (shlex.split(match[1])[0], text[match.end() :]) if match else ("", text)

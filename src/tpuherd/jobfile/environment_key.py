@@ -74,6 +74,8 @@ def needed_files(path: str, files: Files, read: ReadText) -> Iterator[str]:
         if one not in files:
             raise MissingFile(one, by)
         yield one
+        if posixpath.basename(one) == PROJECT_FILE:  # of TOML
+            continue
         for name, is_file in named_paths(read(one), posixpath.dirname(one)):
             below = [each for each in files if each.startswith(f"{name}/") or name == "."]
             if not is_file and below:

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from tpuherd.jobfile.bucket_scan import split_folder
 from tpuherd.jobfile.job_spec import JobSpec
 from tpuherd.jobfile.launch_spec import BEFORE, KNOWN, find_programs
 
@@ -22,11 +23,12 @@ def find_script(job: JobSpec) -> str:
         return ""
     if any(">" in step or not set(find_programs(step)) <= INSTALLING for step in job.setup):
         return ""
-    words = first_command(job.run) if isinstance(job.run, str) else list(job.run)
+    folder, text = split_folder(job.run) if isinstance(job.run, str) else ("", "")
+    words = first_command(text) if isinstance(job.run, str) else list(job.run)
     path = script_argument(words)
     if not path or path[0] in "/~-" or re.search(r"[$*?{`\[]", path):
         return ""
-    path = posixpath.normpath(path)
+    path = posixpath.normpath(posixpath.join(folder, path))
     return "" if path.startswith("..") or path == "." else path
 
 

@@ -32,8 +32,13 @@ class Prompter(Protocol):
 
     async def show_message(self, sentence: str) -> None: ...
 
-    async def ask_confirmation(self, question: str, details: str = "") -> bool:
-        """Whether the user agrees. Raises InvalidInput if there is no one to ask."""
+    async def ask_confirmation(
+        self, question: str, details: str = "", *, instead: str = ""
+    ) -> bool:
+        """Whether the user agrees. Raises InvalidInput if there is no one to ask.
+
+        `instead`: what else to type. It is asked of what herd guessed, which no --yes confirms.
+        """
         ...
 
 

@@ -209,10 +209,13 @@ async def prepare_record(found: CheckedJob, here: Session, details: str) -> Stor
     return replace(fresh, user=here.user)
 
 
-async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult | None:
+async def submit(
+    found: CheckedJob, here: Session, details: str, *, instead: str = ""
+) -> SubmitResult | None:
     """Ask for confirmation and write the job; None if the user says no.
 
-    Raises NotAllowed without writing anything if there is no valid login.
+    `instead`: what to type where herd chose the name, and the user may mean another job. Raises
+    NotAllowed without writing anything if there is no valid login.
     """
     fresh = await prepare_record(found, here, details)
     if fresh is None:
@@ -224,9 +227,8 @@ async def submit(found: CheckedJob, here: Session, details: str) -> SubmitResult
     )
     if result.word == "changed":
         question = f"{fresh.job} already exists: {result.change.sentence}"
-        if not await here.prompter.ask_confirmation(
-            question, "\n".join(f"  {one}" for one in result.change.lines)
-        ):
+        lines = "\n".join(f"  {one}" for one in result.change.lines)
+        if not await here.prompter.ask_confirmation(question, lines, instead=instead):
             return None
     return write_job(result, before, found, here)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 VARIABLE = "HERD_CARRIED"  #: a folder, set if the command was typed on another machine
 SNAPSHOT, SECRETS, MISSING = "snapshot", "secrets", "missing"
+GUESSED = "guessed"  #: a file that is there if herd chose the job's name
 
 
 def carried_folder(environ: Mapping[str, str]) -> Path | None:
@@ -17,6 +18,11 @@ def carried_snapshot(environ: Mapping[str, str]) -> str:
     """Return the id of the sent snapshot, which is in the archive; "" without one."""
     folder = carried_folder(environ)
     return read_text_file(folder / SNAPSHOT) or "" if folder else ""
+
+
+def has_guessed_name(environ: Mapping[str, str]) -> bool:
+    folder = carried_folder(environ)
+    return folder is not None and (folder / GUESSED).exists()
 
 
 def carried_secret(folder: Path, name: str) -> tuple[str | None, str]:

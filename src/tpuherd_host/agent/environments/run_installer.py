@@ -14,7 +14,7 @@ from tpuherd_host.agent.environments.installer_output import UNFIT, explain_fail
 LINES_KEPT = 200
 PIP_WAIT_S = "15"
 OWN_TOOLS = (".local/bin", ".cargo/bin", f"{ROOT}/{TOOLS}")  #: where uv may be, below the home
-PROJECT = "uv.lock"
+PROJECT, PROJECT_FILE = "uv.lock", "pyproject.toml"
 #: Prints where Python keeps the wheel of pip for new environments.
 WHEELS = """\
 import os, sysconfig
@@ -164,7 +164,7 @@ def add_pip(uv: str, python: str, more: Mapping[str, str]) -> None:
 
 def install_with_pip(recipe: Recipe, tree: Path) -> None:
     """Make the environment with the standard library and pip."""
-    if recipe.is_project:
+    if recipe.is_project or os.path.basename(recipe.requirements) == PROJECT_FILE:
         sentence = f"{recipe.what} needs uv, and this host has none: pip could not install it"
         raise InstallationFailed(sentence, UNFIT)
     made = run_tool([find_python(recipe.python), "-m", "venv", str(tree)])
