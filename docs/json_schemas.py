@@ -189,6 +189,7 @@ PROFILE = object_of({
 #: By command.
 READING_SCHEMAS: Mapping[str, Schema] = {
     "herd ls --json": list_of(schema_of(results.JobSummary)),
+    "herd ls --nodes --json": list_of(schema_of(results.NodeSummary)),
     "herd status NAME --json": schema_of(results.JobStatus),
     "herd why NAME --json": schema_of(results.Why),
     "herd explain NAME --json": list_of(FINDING),

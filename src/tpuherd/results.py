@@ -53,6 +53,22 @@ class JobSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSummary:
+    """A TPU of the project, whatever made it."""
+
+    node: str  #: its name
+    zone: str
+    type: str
+    tier: str  #: spot, preemptible, on-demand or reserved
+    state: str  #: as the cloud calls it
+    created: float  #: in seconds since 1970
+    address: str  #: of its first host; empty: none yet
+    job: str  #: whose node it is; empty: no job of yours
+    owner: str  #: id of another herd's user, if that made it
+    per_hour: float | None  #: dollars; null: not known
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Bid:
     """A request for a node, or the node."""
 

@@ -35,7 +35,7 @@ def of_json(user: Owner, *words: str) -> Any:
     done = user.herd(*words, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    dry = " --dry-run" if "--dry-run" in words else ""
+    dry = next((f" {one}" for one in ("--dry-run", "--nodes") if one in words), "")
     named = " ".join(words[:2]) if words[0] == "engine" else words[0]
     keys = [f"herd {named}{dry} --json", f"herd {named} NAME --json"]
     jsonschema.validate(found, next(SCHEMAS[key] for key in keys if key in SCHEMAS))
@@ -147,6 +147,8 @@ def test_a_kept_node_gets_other_code_at_once(user: Owner) -> None:
     (code / "word.txt").write_text("new")
     assert user.herd("up", "--name", "dev", "--accelerator", "v4-8").returncode == 0
     assert user.herd("wait", "dev", seconds=120).returncode == 0
+    (row,) = of_json(user, "ls", "--nodes")
+    assert (row["job"], row["type"], row["state"]) == ("dev", "v4-8", "READY")
     done = user.herd("sync", str(code), "dev")
     assert done.returncode == 0 and "on its nodes at once" in done.stdout, done.stderr
     until(

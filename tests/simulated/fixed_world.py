@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+import tpuherd_sim
 from tests.simulated.in_process_world import START
 from tests.simulated.test_sample_store import value
 from tests.unit.event_stories import StoryLog
@@ -87,6 +88,7 @@ class FixedWorld:
         """Return the text without paths, ports, keys and versions of this machine."""
         for found, shown in (
             (str(self.home), "HOME"),
+            (str(Path(tpuherd_sim.__file__).parent), "TPUHERD_SIM"),
             (self.url, "http://WORLD"),
             (self.url.rpartition(":")[2], "PORT"),
             (__version__, "VERSION"),
