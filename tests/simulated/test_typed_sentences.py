@@ -136,7 +136,7 @@ def test_the_saved_job_file_stands_for_the_same(
 
 
 def test_the_same_sentence_attaches_and_another_one_replaces_nothing(
-    fixed: FixedWorld, folder: Path
+    fixed: FixedWorld, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = (*TYPED, "--", "--lr", "0.1")
     status, _, err = fixed.run(*words)
@@ -146,6 +146,10 @@ def test_the_same_sentence_attaches_and_another_one_replaces_nothing(
     status, _, err = fixed.run(*words)
     assert status == 0
     assert "Attached to mnist-train: v4-8" in err
+    monkeypatch.chdir(folder.parent)  # the same script, seen from elsewhere
+    status, _, err = fixed.run("run", "mnist/train.py", *words[2:])
+    assert (status, "Attached to mnist-train: v4-8" in err) == (0, True), err
+    monkeypatch.chdir(folder)
     for other in ((*TYPED, "--", "--lr", "0.2"), (*TYPED, "--yes", "--", "--lr", "0.2")):
         status, _, err = fixed.run(*other)
         assert status == 2
@@ -209,6 +213,7 @@ def test_a_large_folder_is_shipped_only_after_a_question(
                                   " script of a repository: herd run --name NAME --repo URL … --"
                                   " COMMAND"),
         ("train.py --workdir ..", "say which TPU"),
+        ("train.py --set workdir=sub", "HOME/mnist/train.py is not in workdir sub"),
         ("train.py --workdir sub", "HOME/mnist/train.py is not in workdir sub"),
         ("job.yaml --no-requirements", "--no-requirements is for a script: herd run train.py"
                                        " --no-requirements …"),
@@ -243,6 +248,10 @@ def test_a_type_is_enough_for_a_node(fixed: FixedWorld) -> None:
     status, _, err = fixed.run("up", "v4-16", "--yes")
     assert status == 2
     assert err.endswith("; --name NAME starts another job beside it\n")
+    status, _, err = fixed.run("up", "v4-8", "--accelerator", "v4-16")
+    assert (status, err) == (
+        2, "herd up: v4-8 and --accelerator say the type twice: omit one\n",
+    )  # fmt: skip
     status, _, err = fixed.run("up", "v4-9")
     assert (status, err) == (
         2, "herd up: accelerator: unknown type v4-9: did you mean v4-8 or v4-16?\n",

@@ -69,6 +69,7 @@ def test_the_command_runs_where_the_user_stands(stands: str, workdir: str, run: 
         ("bin/go.sh", True, "bin/go.sh"),
         ("tool", True, "./tool"),
         ("train.py", True, "python3 train.py"),
+        ("OLD.PY", False, "python3 OLD.PY"),
         ("-x.py", False, "python3 ./-x.py"),
         ("-x.sh", False, "bash ./-x.sh"),
         ("my run.sh", True, "'./my run.sh'"),

@@ -117,6 +117,8 @@ def up(context: click.Context, /, file: str | None, **said: Any) -> ParsedComman
 
     typed = None
     if file is not None and TPU_TYPE.fullmatch(file) and not Path(file).exists():
+        if said["accelerator"]:
+            raise click.UsageError(f"{file} and --accelerator say the type twice: omit one")
         typed = describe_node(file, has_name=bool(said["name"]))
         file = None
     elif file is None and not said["name"]:

@@ -25,7 +25,11 @@ def expand_script(
     if "repo" in stated:
         hint = "to run a script of a repository: herd run --name NAME --repo URL … -- COMMAND"
         raise InvalidInput("a script is shipped with its folder, not from --repo", hint=hint)
-    workdir = said.fields["workdir"][-1] if said.fields.get("workdir") else None
+    workdirs = [
+        *(said.fields.get("workdir") or ()),
+        *(word.partition("=")[2] for word in said.settings if word.startswith("workdir=")),
+    ]
+    workdir = workdirs[-1] if workdirs else None
     facts = look_at_script(script, folder, workdir, environ)
     typed = describe_script(facts, said.command, stated, install=said.installs)
     if "accelerator" not in stated:

@@ -91,7 +91,7 @@ def inner_folder(facts: ScriptFacts) -> str:
 def script_words(facts: ScriptFacts, folder: str) -> list[str]:
     """Return the command that runs the script in this folder."""
     path = posixpath.relpath(facts.script, posixpath.join(facts.root, folder))
-    if path.endswith(".py"):
+    if path.lower().endswith(".py"):
         return ["python3", f"./{path}" if path.startswith("-") else path]
     if facts.starts_itself:
         return [path if "/" in path else f"./{path}"]

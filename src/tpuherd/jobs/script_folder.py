@@ -26,9 +26,10 @@ FILES_MAX, BYTES_MAX = 20_000, 200_000_000
 
 def is_script(file: Path) -> bool:
     """Whether it is a program or script, rather than a job file."""
-    if file.suffix in JOB_FILES:
+    suffix = file.suffix.lower()
+    if suffix in JOB_FILES:
         return False
-    return file.suffix in (*SCRIPTS, NOTEBOOK) or begins_as_program(file)
+    return suffix in (*SCRIPTS, NOTEBOOK) or begins_as_program(file)
 
 
 def begins_as_program(file: Path) -> bool:
@@ -48,11 +49,12 @@ def look_at_script(
         near = near_names(script.name, list_names(script.parent), most=1)
         what = "is a folder: name a script in it" if script.is_dir() else "does not exist"
         raise InvalidInput(f"{file} {what}", hint=f"did you mean {near[0]}?" if near else "")
-    if script.suffix == NOTEBOOK:
+    suffix = script.suffix.lower()
+    if suffix == NOTEBOOK:
         hint = f"make a script of it: jupyter nbconvert --to script {file}"
         raise InvalidInput(f"{file} is a notebook", hint=hint)
     executable = os.access(script, os.X_OK)
-    if script.suffix not in SCRIPTS and not executable:
+    if suffix not in SCRIPTS and not executable:
         raise InvalidInput(f"{file} is not executable", hint=f"chmod +x {file}")
     root, reason = choose_root(script, stands, workdir)
     contents = doubt = ""

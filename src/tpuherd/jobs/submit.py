@@ -293,7 +293,10 @@ def classify_change(before: StoredJob | None, fresh: StoredJob, *, is_over: bool
     """Compare a submitted job with the stored job of the same name."""
     if before is None:
         return SubmitResult(word="submitted", stored_job=fresh, change=JobDiff())
-    change = diff_documents(before.document, fresh.document, code=(before.snapshot, fresh.snapshot))
+    old = before.document
+    if before.snapshot == fresh.snapshot and {"workdir"} <= old.keys() & fresh.document.keys():
+        old = {**old, "workdir": fresh.document["workdir"]}  # the same code, seen from elsewhere
+    change = diff_documents(old, fresh.document, code=(before.snapshot, fresh.snapshot))
     if is_over:
         return SubmitResult(word="restarted", stored_job=fresh, change=change)
     kept = replace(fresh, made_at=before.made_at)
