@@ -10,8 +10,6 @@ from tpuherd_sim.model.world_parts import default_account_email
 from tpuherd_sim.state_dir import WorldInfo
 
 ZONE = "us-central2-b"  #: the default zone of gcloud
-#: Makes gsutil ask gcloud, as on the hosts.
-BOTO_CONFIG = Path(__file__).with_name("hosts") / "rootfs_files/etc/boto.cfg"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +64,8 @@ def client_environment(folder: Path, facts: WorldInfo, *, proxy: bool) -> dict[s
         "GOOGLE_APPLICATION_CREDENTIALS": str(places.service_account_file),
         **api_environment("127.0.0.1", facts.port),
         "GOOGLE_AUTH_TOKEN_FOR_TESTING": "world",  # else tensorstore asks Google, also with a key
-        "BOTO_CONFIG": str(BOTO_CONFIG),
+        # As on the hosts, gsutil asks gcloud.
+        "BOTO_CONFIG": str(Path(__file__).with_name("hosts") / "rootfs_files/etc/boto.cfg"),
         "CLOUDSDK_AUTH_TOKEN_HOST": f"http://127.0.0.1:{facts.port}/token",
         "CLOUDSDK_CONFIG": str(places.gcloud_folder),
         "CLOUDSDK_CORE_PROJECT": facts.project,

@@ -8,9 +8,11 @@ import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from urllib.parse import parse_qsl
 
 from tpuherd_sim.google_apis import batches, enabled_services
 from tpuherd_sim.google_apis import routes as services
+from tpuherd_sim.google_apis.pagination import select_fields
 from tpuherd_sim.google_apis.project_policy import check_host
 from tpuherd_sim.model.compute_errors import unknown_path_page
 from tpuherd_sim.model.compute_state import new_services
@@ -173,9 +175,8 @@ def parse_call(world: World, request: Request, found: RouteMatch) -> ApiCall:
     query = parse_query(request.query)
     if found.route.answer not in tpu_handlers():
         form = request.headers.get("content-type", "").startswith(FORM)
-        other = form or found.version in ("_xml", BATCH)
-        empty = other or request.body.strip() == b"null"  # what Go's client says instead
-        body = {} if empty else request_schemas.parse_json_object(request.body)
+        other = form or found.version in ("_xml", BATCH) or request.body.strip() == b"null"
+        body = {} if other else request_schemas.parse_json_object(request.body)
         return ApiCall(request=request, version=version, path=found.path, query=query, body=body)
     if query:
         query = request_schemas.read_query(version, found.name, query)
@@ -201,7 +202,12 @@ def refuse_filters(query: Mapping[str, str]) -> None:
 def call_route(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:
     check_host(world, call, found)
     content = found.route.answer(world, call, now)
-    return content if isinstance(content, Response) else json_response(content)
+    if isinstance(content, Response):
+        return content
+    fields = dict(parse_qsl(call.request.query)).get("fields")
+    if fields and found.route.answer not in tpu_handlers():
+        content = select_fields(content, fields)
+    return json_response(content)
 
 
 def call_route_in_weather(world: World, call: ApiCall, found: RouteMatch, now: float) -> Response:

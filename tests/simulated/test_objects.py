@@ -407,6 +407,25 @@ def test_nothing_is_stored_as_if_a_wish_were_met(buckets: Buckets) -> None:
     assert buckets.ask("POST", "/storage/v1/b?project=demo", b'{"name": "12.ab"}').status == 200
 
 
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ("items(name,size),none", {"items": [{"name": "x", "size": "1"}]}),
+        ("nextPageToken,kind", {"kind": "storage#objects"}),
+        ("items/name", {"items": [{"name": "x"}]}),
+        ("items(name,metadata/a)", {"items": [{"name": "x", "metadata": {"a": "1"}}]}),
+        ("items(metadata(*))", {"items": [{"metadata": {"a": "1", "b": "2"}}]}),
+        ("kind,items(name", None),
+        ("items)name(", None),
+    ],
+)  # fmt: skip
+def test_only_the_chosen_fields_are_returned(buckets: Buckets, fields: str, found: Any) -> None:
+    buckets.put("x", b"1")
+    buckets.ask("PATCH", f"{JSON_API}/x", b'{"metadata": {"a": "1", "b": "2"}}')
+    answer = buckets.ask("GET", f"{JSON_API}?fields={quote(fields)}")
+    assert (answer.status, answer.json if found else None) == (200 if found else 400, found)
+
+
 @pytest.mark.parametrize("packed", [gzip.compress(WHOLE), WHOLE], ids=["gzip", "not"])
 def test_content_that_is_packed_on_its_way_only(buckets: Buckets, packed: bytes) -> None:
     start, end = b'--b\n\n{"name": "x"}\n--b\n\n', b"\n--b--"

@@ -2,7 +2,6 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -145,11 +144,11 @@ def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
         found["storage_class"] = storage_class(str(body["storageClass"]))
     if "labels" in body:
         given = body["labels"] or {}
-        if not isinstance(given, dict):
+        texts = given.values() if isinstance(given, dict) else [0]
+        if not all(isinstance(text, str | None) for text in texts):
             raise storage_error(400, "Invalid labels: both names and values must be text.")
         given = {**(before.labels if before else {}), **given}
-        left = {key: text for key, text in given.items() if text is not None}
-        found["labels"] = bucket_labels(left)
+        found["labels"] = {key: text for key, text in given.items() if text is not None}
     if "iamConfiguration" in body:
         found["uniform"], found["public_access"] = access_settings(body, before)
     versioning, policy = body.get("versioning") or {}, body.get("softDeletePolicy") or {}
@@ -166,8 +165,7 @@ def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
     return found | ({"soft_delete_s": int(seconds)} if seconds else {})
 
 
-def is_set(value: Any) -> bool:
-    """Whether a field is more than a way to say that it is not used, such as {"rule": []}."""
+def is_set(value: Any) -> bool:  # {"rule": []} says that there are none
     return any(map(is_set, value.values())) if isinstance(value, dict) else bool(value)
 
 
@@ -206,12 +204,6 @@ def dual_region_pair(location: str, custom: Any) -> tuple[str, ...]:
     return tuple(name.upper() for name in chosen)
 
 
-def bucket_labels(given: Mapping[str, Any]) -> Mapping[str, str]:
-    if not all(isinstance(one, str) for one in given.values()):
-        raise storage_error(400, "Invalid labels: both names and values must be text.")
-    return given
-
-
 def access_settings(body: Json, before: Bucket | None) -> tuple[bool, str]:
     """Return whether access is uniform (the default here), and whether public access is
     prevented.
@@ -229,8 +221,8 @@ def access_settings(body: Json, before: Bucket | None) -> tuple[bool, str]:
 
 def asked_project(world: World, call: ApiCall, *, others: bool = False) -> str:
     """Return the project of a request; what Google's client says for none is the world's."""
-    project = call.path.get("project") or call.query.get("project", "")
-    project = project.replace("<none>", world.settings.project)
+    project = {"project": "", **call.query, **call.path}["project"]
+    project = world.settings.project if project == "<none>" else project
     if not project:
         raise storage_error(400, "Required parameter: project")
     if not others and not is_own_project(world, project):
@@ -239,7 +231,6 @@ def asked_project(world: World, call: ApiCall, *, others: bool = False) -> str:
 
 
 def storage_account(world: World, call: ApiCall, now: float) -> Json:
-    """Return the service agent of Cloud Storage in the project."""
     asked_project(world, call)
     email = f"service-{world.settings.project_number}@gs-project-accounts.iam.gserviceaccount.com"
     return {"kind": "storage#serviceAccount", "email_address": email}

@@ -115,7 +115,10 @@ def cut_parts(parts: tuple[Part, ...], first: int, end: int) -> tuple[Part, ...]
 
 
 def delete_object(world: World, call: ApiCall, now: float) -> Response:
-    query = read_params(call, "generation", *CONDITIONS)
+    return drop_object(world, call, read_params(call, "generation", *CONDITIONS), now)
+
+
+def drop_object(world: World, call: ApiCall, query: Mapping[str, str], now: float) -> Response:
     named_bucket(world, call.request, call.path["bucket"], "storage.objects.delete")
     found = find_object(world, (call.path["bucket"], call.path["object"]), query)
     check_conditions(query, found)

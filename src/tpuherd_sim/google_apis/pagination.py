@@ -1,4 +1,4 @@
-"""Pages, orders and filters of Compute's and Storage's lists."""
+"""Pages, orders and filters of Compute's and Storage's lists, and chosen fields of any response."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from tpuherd_sim.google_apis.links import SELF
 from tpuherd_sim.model.compute_errors import invalid_value_error
-from tpuherd_sim.model.http_types import ApiCall, Json
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Json
 
 Query = Mapping[str, str]
 Test = Callable[[Json], bool]
@@ -50,6 +50,34 @@ def list_response(kind: str, path: str, items: Sequence[Json], call: ApiCall) ->
         **paginate_items(items, call.query),
         "selfLink": f"{SELF}{path}",
     }
+
+
+def select_fields(content: Json, text: str) -> Any:
+    """Return what `fields` names of a response, such as items(name,owner/id),kind."""
+    path: tuple[str, ...] = ()
+    found, outer = list[tuple[str, ...]](), [path]
+    for token in re.findall(r"[^/,()]+|[/,()]", f"{text},"):
+        if token == "(":
+            outer.append(path)
+        elif token in ",)":
+            found += [path] if path else []
+            path = outer[-1] if token == "," else ()
+            if token == ")" and outer.pop() == ():
+                break
+        elif token != "/":
+            path = (*path, token)
+    if outer != [()]:
+        raise ApiError(400, "INVALID_ARGUMENT", f"Invalid field selection {text}")
+    return cut_fields(content, found)
+
+
+def cut_fields(value: Any, paths: Sequence[tuple[str, ...]]) -> Any:
+    if isinstance(value, list):
+        return [cut_fields(one, paths) for one in value]
+    if not isinstance(value, dict) or () in paths:
+        return value
+    kept = {name: [path[1:] for path in paths if path[0] in (name, "*")] for name in value}
+    return {name: cut_fields(value[name], inner) for name, inner in kept.items() if inner}
 
 
 def query_integer(query: Query, name: str, default: int) -> int:

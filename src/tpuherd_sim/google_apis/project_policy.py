@@ -41,7 +41,6 @@ RENAMED = {
     "setCommonInstanceMetadata.create": "projects.setCommonInstanceMetadata",
     "wait.create": "globalOperations.get", "projects.testIamPermissions": "",
 }  # fmt: skip
-ACT_AS = "iam.serviceAccounts.actAs"
 CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
@@ -202,7 +201,7 @@ def check_host(world: World, call: ApiCall, found: RouteMatch) -> None:
 
 def check_node_accounts(world: World, call: ApiCall) -> None:
     """Refuse nodes with accounts as which a host's own may not act; the words are Compute's."""
-    if held_permissions(world, call.request, [ACT_AS]):
+    if held_permissions(world, call.request, ["iam.serviceAccounts.actAs"]):
         return
     specs = call.body.get("tpu", {}).get("nodeSpec") or [{"node": call.body}]
     account = specs[0].get("node", {}).get("serviceAccount", {})

@@ -13,7 +13,12 @@ from urllib.parse import parse_qsl, quote, unquote
 from xml.sax.saxutils import escape
 
 from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
-from tpuherd_sim.google_apis.object_methods import hash_text, join_contents, media_response
+from tpuherd_sim.google_apis.object_methods import (
+    drop_object,
+    hash_text,
+    join_contents,
+    media_response,
+)
 from tpuherd_sim.google_apis.objects import (
     CONDITIONS,
     check_conditions,
@@ -21,7 +26,6 @@ from tpuherd_sim.google_apis.objects import (
     find_live,
     find_object,
     publish_object,
-    retire_object,
 )
 from tpuherd_sim.google_apis.uploads import (
     add_upload,
@@ -38,7 +42,8 @@ from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
 
 HOST = "storage.googleapis.com"
-TEXT_TYPE = ("Content-Type", "text/xml; charset=UTF-8")  #: Google's client for Node reads text only
+#: What Google's client for Node asks an emulator, without /storage/v1.
+EMULATED = re.compile(r"/(b|projects/[^/]+/serviceAccount)(/|\Z)")
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 OBJECT = "/_xml/{bucket}/{object}"
 #: The headers that say something of an object, by the JSON API's names.
@@ -68,13 +73,8 @@ def take_bucket_host(request: Request) -> Request:
 
 
 def translate_path(world: World, request: Request) -> Request:
-    """Return a request for /BUCKET/OBJECT under the path of its route, others as they are.
-
-    An emulator's address is to Google's client for Node that of `/storage/v1`.
-    """
-    if not google_host(request) and re.match(
-        r"/(b|projects/[^/]+/serviceAccount)(/|\Z)", request.path
-    ):
+    """Return a request for /BUCKET/OBJECT under the path of its route, others as they are."""
+    if not google_host(request) and EMULATED.match(request.path):
         return replace(request, path=f"/storage/v1{request.path}")
     bucket, _, name = request.path.removeprefix("/").partition("/")
     ours = google_host(request) == HOST
@@ -175,11 +175,7 @@ def delete_xml_object(world: World, call: ApiCall, now: float) -> Response:
         numbered_upload(world, query, place)
         drop_upload(world, query["uploadId"])
         return Response(status=204)
-    named_bucket(world, call.request, place[0], "storage.objects.delete")
-    found = find_object(world, place, query)
-    check_conditions(query, found)
-    retire_object(world, found, now, by_generation="generation" in query)
-    return Response(status=204)
+    return drop_object(world, call, query, now)
 
 
 # -- uploads of numbered parts --------------------------------------------------------------------
@@ -239,7 +235,8 @@ def post_xml_object(world: World, call: ApiCall, now: float) -> Response:
 def result_response(name: str, place: tuple[str, str], text: str) -> Response:
     start = f"<Bucket>{place[0]}</Bucket><Key>{escape(place[1])}</Key>"
     answer = xml_response(f'<{name} xmlns="{NAMESPACE}">{start}{text}</{name}>')
-    return replace(answer, headers=(TEXT_TYPE,))
+    # Google's client for Node reads text only.
+    return replace(answer, headers=(("Content-Type", "text/xml; charset=UTF-8"),))
 
 
 def chosen_parts(call: ApiCall, upload: Upload) -> list[Content]:

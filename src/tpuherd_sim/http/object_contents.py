@@ -166,7 +166,6 @@ def carries_content(request: Request) -> bool:
 
 
 async def unpack_chunks(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Unpack what is in gzip on its way only."""
     unpacker = zlib.decompressobj(wbits=31)
     try:
         async for chunk in body:

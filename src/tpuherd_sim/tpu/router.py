@@ -23,7 +23,7 @@ class Route:
     answer: Callable[["World", ApiCall, float], "Json | Response"]
 
 
-#: Query parameters of every Google API that have no effect here.
+#: Query parameters of every Google API, which no method reads.
 SYSTEM = frozenset(
     {
         "$.xgafv", "access_token", "alt", "$alt", "callback", "fields", "$fields", "key",
