@@ -31,36 +31,30 @@ class Entry(NamedTuple):
     def kind(self) -> int:
         return stat.S_IFMT(self.found.st_mode)
 
-    @property
-    def is_folder(self) -> bool:
-        return self.kind == stat.S_IFDIR
-
 
 def base_folder(spot: Destination) -> Path:
     # In a folder of its own: beside records and trees that are cleaned up by their age.
     return spot.folder.with_name(f"{spot.folder.name}.base") / "files"
 
 
-def load_base(spot: Destination) -> Optional[Dict[bytes, Entry]]:
-    """Load the entries of the base, parents first; None if there is none."""
+def list_base(spot: Destination) -> Optional[Dict[bytes, bool]]:
+    """List the paths of the base, parents first, and whether each is a folder; None: no base."""
     tree = os.fsencode(str(base_folder(spot)))
     if not os.path.isdir(tree):
         return None
-    entries: Dict[bytes, Entry] = {}
+    paths: Dict[bytes, bool] = {}
     for path, children in walk_folders(tree):
         for child in children:
             below = path + b"/" + child.name if path else child.name
-            entries[below] = Entry(below, child.stat(follow_symlinks=False))
-    return entries
+            paths[below] = child.is_dir(follow_symlinks=False)
+    return paths
 
 
 def remove_base(spot: Destination) -> None:
     shutil.rmtree(str(base_folder(spot).parent), ignore_errors=True)
 
 
-def make_base(
-    spot: Destination, paths: Iterable[bytes], pause: Callable[[], None]
-) -> Dict[str, int]:
+def make_base(spot: Destination, paths: Iterable[bytes], pause: Callable[[], None]) -> None:
     """Copy these paths of the folder, parents first; `full` if they would not fit on its disk."""
     remove_base(spot)
     base, tree = base_folder(spot), os.fsencode(str(spot.dest))
@@ -78,10 +72,8 @@ def make_base(
         if one.kind == stat.S_IFREG and one.found.st_nlink > 1:
             separate_links(source, target, os.fsencode(str(base.with_name("copy"))))
         else:
-            copy_entry(source, target, one)
+            copy_entry(source, target)
     new.rename(base)
-    sizes = [one.found.st_size for one in entries if one.kind == stat.S_IFREG]
-    return {"files": len(sizes), "bytes": sum(sizes)}
 
 
 def separate_links(source: bytes, target: bytes, copy: bytes) -> None:
@@ -96,30 +88,36 @@ def separate_links(source: bytes, target: bytes, copy: bytes) -> None:
     os.replace(copy, source)
 
 
-def copy_entry(source: bytes, target: bytes, one: Entry) -> None:
+def copy_entry(source: bytes, target: bytes) -> None:
     """Copy a file, a link or an empty folder to where nothing is, with its mode and time."""
-    if one.is_folder:
+    mode = os.lstat(source).st_mode
+    if stat.S_ISDIR(mode):
         os.makedirs(target, exist_ok=True)
-        os.chmod(target, stat.S_IMODE(one.found.st_mode) | stat.S_IRWXU)
-    elif one.kind == stat.S_IFLNK:
+        os.chmod(target, stat.S_IMODE(mode) | stat.S_IRWXU)
+    elif stat.S_ISLNK(mode):
         os.symlink(os.readlink(source), target)
     else:
         copy_file(source, target)
 
 
-def copy_file(source: bytes, target: bytes) -> None:
-    if not clone_file(source, target):
-        shutil.copyfile(source, target)
-    shutil.copystat(source, target)
+def copy_file(source: bytes, target: bytes) -> bool:
+    """Copy a file to where nothing is, with its mode and time; return whether it shares its blocks
+    until one of the two is written to, and so takes no room."""
+    with open(source, "rb", buffering=0) as here, open(target, "xb", buffering=0) as there:
+        cloned = clone_file(here.fileno(), there.fileno())
+        if not cloned:
+            shutil.copyfileobj(here, there, PIECE)
+        found = os.fstat(here.fileno())
+        os.fchmod(there.fileno(), stat.S_IMODE(found.st_mode))
+        os.utime(there.fileno(), ns=(found.st_atime_ns, found.st_mtime_ns))
+    return cloned
 
 
-def clone_file(source: bytes, target: bytes) -> bool:
-    """Let two files share their blocks until one is written to; False where they cannot."""
-    with open(source, "rb") as here, open(target, "wb") as there:
-        try:
-            fcntl.ioctl(there.fileno(), FICLONE, here.fileno())
-        except OSError:
-            return False
+def clone_file(source: int, target: int) -> bool:
+    try:
+        fcntl.ioctl(target, FICLONE, source)
+    except OSError:  # the file system cannot
+        return False
     return True
 
 
@@ -147,28 +145,28 @@ def is_cloning(spot: Destination, files: List[Entry], new: Path) -> bool:
     largest = max(files, key=lambda one: one.found.st_size)
     probe = os.fsencode(str(new.with_name("probe")))
     try:
-        return clone_file(join_path(os.fsencode(str(spot.dest)), largest.path), probe)
+        return copy_file(join_path(os.fsencode(str(spot.dest)), largest.path), probe)
     finally:
         os.unlink(probe)
 
 
-def is_entry_intact(tree: bytes, base: bytes, one: Entry, since_ns: int) -> bool:
-    """Whether the folder has an entry as the base has it. What was touched after `since_ns` is
-    read, because a program may set a file's time back."""
-    here, kept = join_path(tree, one.path), join_path(base, one.path)
-    try:
-        found = os.lstat(here)
-        if stat.S_IFMT(found.st_mode) != one.kind:
-            return False
-        if one.is_folder:
-            return True
-        if one.kind == stat.S_IFLNK:
-            return os.readlink(here) == os.readlink(kept)
-        if file_marks(found) != file_marks(one.found):
-            return False
-        return found.st_ctime_ns <= since_ns or has_same_content(here, kept)
-    except OSError:
+def file_clock_ns(spot: Destination) -> int:
+    """Return the time by the clock of the folder's file system."""
+    mark = base_folder(spot).with_name("now")
+    with open(str(mark), "w") as file:
+        return os.fstat(file.fileno()).st_mtime_ns
+
+
+def is_changed(entry: "os.DirEntry[bytes]", kept: bytes, since_ns: int) -> bool:
+    """Whether a file or link of the folder differs from the base's. The kernel's time of its last
+    change decides first, which no program can set back; what is younger is read."""
+    found = entry.stat(follow_symlinks=False)
+    if found.st_ctime_ns <= since_ns:
         return False
+    there = os.lstat(kept)
+    if stat.S_ISLNK(found.st_mode) and stat.S_ISLNK(there.st_mode):
+        return os.readlink(entry.path) != os.readlink(kept)
+    return file_marks(found) != file_marks(there) or not has_same_content(entry.path, kept)
 
 
 def file_marks(found: os.stat_result) -> Tuple[int, int, int]:

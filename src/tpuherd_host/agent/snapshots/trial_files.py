@@ -15,7 +15,7 @@ import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from tpuherd_host.agent.snapshots.manifest import ManifestRow
 from tpuherd_host.agent.snapshots.rpc_snapshots import agent_folders, errors_as_refusals
@@ -37,8 +37,9 @@ from tpuherd_host.agent.snapshots.tree_layout import (
 from tpuherd_host.agent.snapshots.trial_base import (
     base_folder,
     copy_entry,
-    is_entry_intact,
-    load_base,
+    file_clock_ns,
+    is_changed,
+    list_base,
     make_base,
     remove_base,
 )
@@ -81,11 +82,8 @@ def begin_trial(call: ThreadedCall) -> Mapping[str, Any]:
             rows = known_rows(agent_folder, spot.current)
             safe = bool(last) and call.content.get("safe") == last
             moved = restore_folder(agent_folder, spot, record, rows, safe) if last else 0
-            others = (
-                list_other_files(spot, rows) if trial and not (last and load_base(spot)) else []
-            )
-            if others and not is_base_current(spot, others, record.since_ns):
-                make_base(spot, others, call.raise_if_cut)
+            if trial and not (last and base_folder(spot).is_dir()):
+                provide_base(call, spot, rows, record)
             save_record(spot, trial)
             if not trial:
                 remove_base(spot)
@@ -100,26 +98,22 @@ def keep_setup(call: ThreadedCall) -> Mapping[str, Any]:
         spot = find_destination(agent_folder, home, str(call.content["dest"]), force=True)
         with lock_destination(spot):
             if load_record(spot).trial or not spot.dest.is_dir():
-                return {"files": 0, "bytes": 0}
-            others = list_other_files(spot, known_rows(agent_folder, spot.current))
+                return {}
+            rows = known_rows(agent_folder, spot.current)
             try:
-                made = make_base(spot, others, call.raise_if_cut)
+                make_base(spot, list_other_files(spot, rows), call.raise_if_cut)
             except CallRefused as refused:
                 return {"refused": refused.sentence}
             save_record(spot, "")
-            return made
+    return {}
 
 
-def is_base_current(spot: Destination, others: List[bytes], since_ns: int) -> bool:
-    """Whether the base has all that is in the folder, where no trial has run yet."""
-    base, kept, tree = load_base(spot), base_folder(spot), os.fsencode(str(spot.dest))
-    return (
-        base is not None
-        and all(path in base for path in others)
-        and all(
-            is_entry_intact(tree, os.fsencode(str(kept)), each, since_ns) for each in base.values()
-        )
-    )
+def provide_base(
+    call: ThreadedCall, spot: Destination, rows: List[ManifestRow], record: TrialRecord
+) -> None:
+    """Copy what is in the folder before the first trial, unless the copy has all that."""
+    if list_base(spot) is None or find_changes(spot, rows, record) != ([], []):
+        make_base(spot, list_other_files(spot, rows), call.raise_if_cut)
 
 
 def load_record(spot: Destination) -> TrialRecord:
@@ -133,8 +127,7 @@ def load_record(spot: Destination) -> TrialRecord:
 def save_record(spot: Destination, trial: str) -> None:
     """Record that all that changes in the folder from now on is this trial's."""
     fresh = spot.record.with_name(f"{RECORD}.new")
-    fresh.write_text("")
-    since_ns = fresh.stat().st_mtime_ns
+    since_ns = file_clock_ns(spot) if trial or base_folder(spot).is_dir() else 0
     fresh.write_text(json.dumps({"trial": trial, "since_ns": since_ns}))
     fresh.replace(spot.record.with_name(RECORD))
 
@@ -154,20 +147,13 @@ def restore_folder(
     the trial wrote goes to its own folder, or (`safe`) is removed with what that folder has."""
     aside = trial_folder(spot, record.trial)
     put = PutAside(os.fsencode(str(spot.dest)), None if safe else os.fsencode(str(aside)))
-    base = load_base(spot)
-    before = folders = set(map(os.fsencode, record.before))
-    if base is not None:
-        before, folders = set(base), {one.path for one in base.values() if one.is_folder}
-    for path in list(new_paths(put.tree, rows, before, folders)):
-        put.away(path)
     kept = os.fsencode(str(base_folder(spot)))
-    code = {one.path for one in rows}  # a later snapshot may have what the setup had made
-    for one in (base or {}).values():
-        if one.path in code:
-            continue
-        if not is_entry_intact(put.tree, kept, one, record.since_ns):
-            put.away(one.path)
-            copy_entry(join_path(kept, one.path), join_path(put.tree, one.path), one)
+    new, changed = find_changes(spot, rows, record)
+    for path in new:
+        put.away(path)
+    for path in changed:
+        put.away(path)
+        copy_entry(join_path(kept, path), join_path(put.tree, path))
     restore_code(agent_folder, put, rows)
     if safe:
         shutil.rmtree(str(aside), ignore_errors=True)
@@ -215,18 +201,34 @@ def join_entry(path: bytes, name: bytes) -> bytes:
     return path + b"/" + name if path else name
 
 
-def new_paths(
-    tree: bytes, rows: List[ManifestRow], before: Set[bytes], more: Set[bytes]
-) -> Iterator[bytes]:
-    """Yield the topmost paths that are neither of the code nor were there before; `more`: those of
-    before that are folders."""
-    folders, others = needed_folders(rows), before | {one.path for one in rows}
-    for path, entries in walk_folders(tree, folders | more):
+def find_changes(
+    spot: Destination, rows: List[ManifestRow], record: TrialRecord
+) -> Tuple[List[bytes], List[bytes]]:
+    """Return the topmost paths that are neither of the code nor of the base, and those of the base
+    that are changed or gone, parents first."""
+    kept, tree = os.fsencode(str(base_folder(spot))), os.fsencode(str(spot.dest))
+    # With an agent of before there was no base; what such a path was is not known.
+    former: Dict[bytes, Optional[bool]] = dict.fromkeys(map(os.fsencode, record.before))
+    made: Mapping[bytes, Optional[bool]] = list_base(spot) or former
+    code, folders = {one.path for one in rows}, needed_folders(rows)
+    walked = folders | {path for path, is_folder in made.items() if is_folder is not False}
+    new, intact = [], set(code)
+    for path, entries in walk_folders(tree, walked):
         for entry in entries:
-            below = join_entry(path, entry.name)
-            known = below in others or (below in folders and entry.is_dir(follow_symlinks=False))
-            if not known and entry.name != CACHE:
-                yield below
+            below, is_there = join_entry(path, entry.name), entry.is_dir(follow_symlinks=False)
+            if below in code:
+                continue
+            if below not in made:
+                if entry.name != CACHE and not (below in folders and is_there):
+                    new.append(below)
+                continue
+            was_folder = made[below]
+            same = was_folder is None or was_folder == is_there
+            if same and was_folder is False:
+                same = not is_changed(entry, join_path(kept, below), record.since_ns)
+            if same:
+                intact.add(below)
+    return new, [path for path, kind in made.items() if kind is not None and path not in intact]
 
 
 def restore_code(agent_folder: Path, put: PutAside, rows: List[ManifestRow]) -> None:

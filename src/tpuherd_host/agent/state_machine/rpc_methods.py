@@ -80,8 +80,8 @@ Setup
            In argv, "$AGENT" is the agent's own file. "environment", also of run and start: the
            key of the Python environment that the process uses, or "current".
 
-  trial.keep {"dest"} → {"files","bytes"}: before the first trial, copy what the setup made in the
-           folder "dest" (trial_base.py); {"refused": why} if that does not fit on its disk
+  trial.keep {"dest"} → {"refused": why, if that does not fit on the disk}: before the first trial,
+           copy what the setup made in the folder "dest" (trial_base.py)
   trial.begin {"dest","slot","trial"="": none,"safe"=""} → {"moved": n,"trial": whose,"folder":
            where}: before an attempt of another trial, put the folder back as the setup left it:
            what the last one wrote is moved aside, or removed if it is "safe" (trial_files.py).
