@@ -92,7 +92,4 @@ def all_subnetworks(world: World, now: float) -> list[Json]:
 
 ALL = "/compute/v1/projects/{project}/global/networks"
 
-ROUTES = (
-    Route("POST", ALL, insert_network),
-    Route("DELETE", f"{ALL}/{{network}}", delete_network),
-)
+ROUTES = (Route("POST", ALL, insert_network), Route("DELETE", f"{ALL}/{{network}}", delete_network))

@@ -85,10 +85,7 @@ def metadata_tree(facts: WorldInfo) -> Json:
     account = {"aliases": ["default"], "email": email, "scopes": SCOPES, "token": token}
     return {
         "instance": {"service-accounts": {"default": account, email: account}},
-        "project": {
-            "project-id": facts.project,
-            "numeric-project-id": facts.project_number,
-        },
+        "project": {"project-id": facts.project, "numeric-project-id": facts.project_number},
         "universe": {"universe-domain": "googleapis.com"},
     }
 

@@ -71,11 +71,7 @@ def render_error(refused: ApiError, version: str) -> Response:
     elif version == "compute":
         content = compute_error_body(version, refused)
     else:
-        error: Json = {
-            "code": refused.http,
-            "message": refused.message,
-            "status": refused.status,
-        }
+        error: Json = {"code": refused.http, "message": refused.message, "status": refused.status}
         if refused.details:
             error["details"] = list(refused.details)
         content = {"error": error}

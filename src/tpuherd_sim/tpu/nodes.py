@@ -202,12 +202,7 @@ def begin_node_operation(
     world: World, node: Node, now: float, method: str, request_id: str = ""
 ) -> Operation:
     return operations.begin_operation(
-        world,
-        now,
-        method,
-        node.key,
-        type=node.type,
-        request_id=request_id,
+        world, now, method, node.key, type=node.type, request_id=request_id
     )
 
 

@@ -21,13 +21,7 @@ CANCELLED = RpcStatus(code=1, message="The operation was cancelled.")
 
 
 def begin_operation(
-    world: World,
-    now: float,
-    method: str,
-    key: str,
-    *,
-    type: str = "",
-    request_id: str = "",
+    world: World, now: float, method: str, key: str, *, type: str = "", request_id: str = ""
 ) -> Operation:
     """Start an operation such as nodes.create on the resource zone/id."""
     collection, _, verb = method.partition(".")

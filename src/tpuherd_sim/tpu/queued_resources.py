@@ -269,12 +269,7 @@ def begin_request_operation(
     world: World, request: QueuedResource, now: float, method: str, request_id: str = ""
 ) -> Operation:
     return operations.begin_operation(
-        world,
-        now,
-        method,
-        request.key,
-        type=request.slots[0].type,
-        request_id=request_id,
+        world, now, method, request.key, type=request.slots[0].type, request_id=request_id
     )
 
 

@@ -13,38 +13,23 @@ from tpuherd_sim.tpu.errors import invalid_request_error
 from tpuherd_sim.tpu.timestamps import format_timestamp, parse_duration, parse_time
 
 #: The message that wraps a body which is not the whole request.
-ROOTS = {
-    "nodes.create": "node",
-    "nodes.patch": "node",
-    "queuedResources.create": "queued_resource",
+ROOTS = dict.fromkeys(("nodes.create", "nodes.patch"), "node") | {
+    "queuedResources.create": "queued_resource"
 }
 #: Enums whose numbers are not the positions of their names in the document.
 NUMBERS: Mapping[str, Mapping[int, str]] = {
     "AcceleratorConfig.type": {2: "V2", 4: "V3", 7: "V4", 9: "V5LITE_POD", 10: "V5P", 11: "V6E"},
-    "Node.health": {
-        1: "HEALTHY",
-        3: "TIMEOUT",
-        4: "UNHEALTHY_TENSORFLOW",
-        5: "UNHEALTHY_MAINTENANCE",
+    "Node.health": {1: "HEALTHY", 3: "TIMEOUT", 4: "UNHEALTHY_TENSORFLOW",
+                    5: "UNHEALTHY_MAINTENANCE"},
+    "Node.state": {
+        **dict(enumerate("CREATING READY RESTARTING REIMAGING DELETING REPAIRING".split(), 1)),
+        **dict(enumerate("STOPPED STOPPING STARTING PREEMPTED TERMINATED HIDING HIDDEN UNHIDING "
+                         "UNKNOWN".split(), 8)),
     },
-    "Node.state": dict(
-        enumerate("CREATING READY RESTARTING REIMAGING DELETING REPAIRING".split(), 1)
-    )
-    | dict(
-        enumerate(
-            "STOPPED STOPPING STARTING PREEMPTED TERMINATED HIDING HIDDEN UNHIDING UNKNOWN".split(),
-            8,
-        )
+    "Reservation.state": dict(
+        enumerate("APPROVED PROVISIONING ACTIVE DEPROVISIONING EXPIRED FAILED".split(), 3)
     ),
-    "Reservation.state": {
-        3: "APPROVED",
-        4: "PROVISIONING",
-        5: "ACTIVE",
-        6: "DEPROVISIONING",
-        7: "EXPIRED",
-        8: "FAILED",
-    },
-}
+}  # fmt: skip
 SCALARS = {"string": "TYPE_STRING", "boolean": "TYPE_BOOL", "integer": "TYPE_INT32"}
 INT = re.compile(r"-?[0-9]{1,20}")
 SHOWN_CHARS_MAX = 200

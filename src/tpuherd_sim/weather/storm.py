@@ -75,25 +75,17 @@ FAULTS = (
     Fault(do="http-error", per_day=4, arguments={"http": 503, "share": SOME, "for": MOMENT}),
     Fault(do="http-error", per_day=3, arguments={"http": 429, "share": SOME, "for": MOMENT}),
     Fault(do="http-error", per_day=1, arguments={"http": 500, "share": SOME, "for": MOMENT}),
-    Fault(
-        do="lost-response", per_day=4, arguments={"times": UniformRange(low=1, high=3), "for": HOUR}
-    ),
-    Fault(
-        do="delay", per_day=2, arguments={"seconds": UniformRange(low=2, high=20), "for": MOMENT}
-    ),
-    Fault(
-        do="stale-list",
-        per_day=3,
-        arguments={"age_s": UniformRange(low=20, high=120), "for": MOMENT},
-    ),
+    Fault(do="lost-response", per_day=4,
+        arguments={"times": UniformRange(low=1, high=3), "for": HOUR}),
+    Fault(do="delay", per_day=2,
+        arguments={"seconds": UniformRange(low=2, high=20), "for": MOMENT}),
+    Fault(do="stale-list", per_day=3,
+        arguments={"age_s": UniformRange(low=20, high=120), "for": MOMENT}),
     Fault(do="unreachable-zone", per_day=2, arguments={"for": MOMENT}),
     Fault(do="conflict", per_day=2, arguments={"times": 1, "for": HOUR}),
     Fault(do="operation-error", per_day=2, arguments={"code": 13, "times": 1, "for": HOUR}),
-    Fault(
-        do="slow-operation",
-        per_day=2,
-        arguments={"factor": UniformRange(low=3, high=20), "for": WHILE},
-    ),
+    Fault(do="slow-operation", per_day=2,
+        arguments={"factor": UniformRange(low=3, high=20), "for": WHILE}),
     Fault(do="endless-operation", per_day=2, arguments={"times": 1, "for": HOUR}),
     Fault(do="born-unhealthy", per_day=1, arguments={"times": 1, "for": 6 * HOUR}),
     Fault(do="no-external-ip", per_day=0.5, arguments={"times": 1, "for": 6 * HOUR}),
@@ -101,16 +93,10 @@ FAULTS = (
     Fault(do="stuck-suspending", per_day=1, arguments={"times": 1, "for": 6 * HOUR}),
     Fault(do="late-fill", per_day=1, arguments={"after_s": MOMENT, "times": 1, "for": 6 * HOUR}),
     Fault(do="recycle-ip", per_day=2, arguments={"times": 2, "for": 6 * HOUR}),
-    Fault(
-        do="slow-keys",
-        per_day=2,
-        arguments={"seconds": UniformRange(low=20, high=180), "for": WHILE},
-    ),
-    Fault(
-        do="slow-provisioning",
-        per_day=2,
-        arguments={"factor": UniformRange(low=2, high=6), "for": WHILE},
-    ),
+    Fault(do="slow-keys", per_day=2,
+        arguments={"seconds": UniformRange(low=20, high=180), "for": WHILE}),
+    Fault(do="slow-provisioning", per_day=2,
+        arguments={"factor": UniformRange(low=2, high=6), "for": WHILE}),
     Fault(do="preempt", per_day=1, arguments={"notice_s": 30.0}),
     Fault(do="preempt", per_day=0.5, arguments={"notice_s": 0.0}),
     Fault(do="maintain", per_day=0.5, arguments={"notice_s": MOMENT, "duration_s": MOMENT}),
@@ -121,15 +107,12 @@ FAULTS = (
     Fault(do="network", per_day=1, arguments={"state": "slow", "for": WHILE}),
     Fault(do="unreachable", per_day=0.5, arguments={"for": WHILE}),
     Fault(do="fill-disk", per_day=0.5, arguments={"for": WHILE}),
-    Fault(
-        do="skew",
-        per_day=0.5,
-        arguments={"seconds": UniformRange(low=-600, high=600), "for": WHILE},
-    ),
+    Fault(do="skew", per_day=0.5,
+        arguments={"seconds": UniformRange(low=-600, high=600), "for": WHILE}),
     Fault(do="unhealthy", per_day=0.5, arguments={"for": WHILE}),
     Fault(do="reboot", per_day=0.5, arguments={"soft_s": SOFT, "change_ip": True}),
     Fault(do="reboot", per_day=0.3, arguments={"soft_s": SOFT, "change_ip": True}, whole=True),
-)
+)  # fmt: skip
 
 
 def storm_steps(
