@@ -11,6 +11,7 @@ from random import Random
 from time import monotonic
 from typing import Any
 from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
@@ -496,6 +497,47 @@ def test_lists(buckets: Buckets) -> None:
     assert ([one["name"] for one in page["items"]], page["prefixes"]) == (
         ["a/", "a/b", "a/z"], ["a/b/"],
     )  # fmt: skip
+
+
+def test_lists_of_the_xml_api(buckets: Buckets) -> None:
+    """Both lists, page by page: with tokens, and with markers."""
+    names = ["a", "a/", "a/b", "a/b/c", "b&<.txt", "ü/1"]
+    for name in names:
+        buckets.put(name, b"1")
+
+    def walk(query: str, token: str, sent: str) -> list[str]:
+        found, more = list[str](), ""
+        for _ in range(len(names) + 1):
+            answer = buckets.ask("GET", f"/mine?max-keys=1{query}{more}")
+            assert answer.headers["content-type"].startswith("application/xml")
+            root = ElementTree.fromstring(answer.body)
+            found += [str(one.text) for one in root.iterfind("{*}Contents/{*}Key")]
+            found += [f"<{one.text}>" for one in root.iterfind("{*}CommonPrefixes/{*}Prefix")]
+            left = root.findtext(f"{{*}}{token}")
+            assert root.findtext("{*}IsTruncated") == str(left is not None).lower()
+            if left is None:
+                return found
+            more = f"&{sent}={quote(left)}"
+        raise AssertionError("the pages do not end")
+
+    folded = ["a", "<a/>", "b&<.txt", "<ü/>"]
+    for query, token, sent in (
+        ("&list-type=2", "NextContinuationToken", "continuation-token"),
+        ("", "NextMarker", "marker"),
+    ):
+        assert walk(query, token, sent) == names
+        assert walk(f"{query}&delimiter=/", token, sent) == folded
+        assert walk(f"{query}&prefix=a/&delimiter=/", token, sent) == ["a/", "a/b", "<a/b/>"]
+        assert walk(f"{query}&encoding-type=url&prefix=b", token, sent) == ["b%26%3C.txt"]
+    body = buckets.ask("GET", "/mine/?list-type=2&start-after=a/b").body.decode()
+    assert re.findall("<Key>(.*?)</Key>", body) == ["a/b/c", "b&amp;&lt;.txt", "ü/1"]
+    assert "<KeyCount>3</KeyCount>" in body
+    assert f'<ETag>"{md5(b"1").hexdigest()}"</ETag>' in body
+    for query in ("acl", "versions", "uploads", "max-keys=x", "list-type=2&continuation-token=x"):
+        assert buckets.ask("GET", f"/mine?{query}").status == 400, query
+    assert buckets.ask("GET", "/mine/a?list-type=2").status == 400
+    gone = buckets.ask("GET", "/none?list-type=2", host="storage.googleapis.com")
+    assert (gone.status, b"<Code>NoSuchBucket</Code>" in gone.body) == (404, True)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9._-]+")
 PAGE_MAX = 1000
 COMPONENTS_MAX = 32
 MIB = 1 << 20
+Place = tuple[str, int]  #: in a list: a name or a prefix, and a generation
 GLOB = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[{},]|\\?.", re.DOTALL)
 
 
@@ -154,21 +155,33 @@ def list_objects(world: World, call: ApiCall, now: float) -> Json:
         "versions", "softDeleted", "matchGlob", "includeTrailingDelimiter",
         "includeFoldersAsPrefixes",
     )  # fmt: skip
+    items, folded, last = list_page(world, call, query, read_token(query.get("pageToken", "")))
+    answer: Json = {"kind": "storage#objects"}
+    if last is not None:
+        answer["nextPageToken"] = write_token(last)
+    if items:
+        answer["items"] = [object_json(call.request, one) for one in items]
+    return answer | ({"prefixes": folded} if folded else {})
+
+
+def list_page(
+    world: World, call: ApiCall, query: Mapping[str, str], after: Place
+) -> tuple[list[StoredObject], list[str], Place | None]:
+    """Return the objects and the prefixes after a place, and where the page ends if not all are
+    there.
+    """
     bucket = call.path["bucket"]
     named_bucket(world, call.request, bucket, "storage.objects.list")
     most = min(read_number(query, "maxResults") or PAGE_MAX, PAGE_MAX)
-    after = read_token(query.get("pageToken", ""))
     items: list[StoredObject] = []
     folded: dict[str, None] = {}
-    answer: Json = {"kind": "storage#objects"}
-    last: tuple[str, int] = ("", 0)
+    last: Place = ("", 0)
     for shown, one in listed_objects(world, bucket, query):
         place = (shown, one.generation if shown == one.name else 0)
         if place <= after or (shown != one.name and shown in folded):
             continue
         if len(items) + len(folded) == most:
-            answer["nextPageToken"] = write_token(last)
-            break
+            return items, list(folded), last
         last = place
         if shown == one.name and not is_folded(shown, query):
             items.append(one)
@@ -176,9 +189,7 @@ def list_objects(world: World, call: ApiCall, now: float) -> Json:
         folded[shown] = None
         if shown == one.name and read_flag(query, "includeTrailingDelimiter"):
             items.append(one)
-    if items:
-        answer["items"] = [object_json(call.request, one) for one in items]
-    return answer | ({"prefixes": list(folded)} if folded else {})
+    return items, list(folded), None
 
 
 def listed_objects(
@@ -211,11 +222,11 @@ def is_folded(shown: str, query: Mapping[str, str]) -> bool:
     return bool(delimiter) and shown != prefix and shown.endswith(delimiter)
 
 
-def write_token(place: tuple[str, int]) -> str:
+def write_token(place: Place) -> str:
     return b64encode(json.dumps(place).encode()).decode()
 
 
-def read_token(token: str) -> tuple[str, int]:
+def read_token(token: str) -> Place:
     try:
         name, generation = json.loads(b64decode(token, validate=True)) if token else ("", 0)
         return str(name), int(generation)

@@ -1,11 +1,12 @@
 """Cloud Storage's XML API, as far as clients of the JSON API use it.
 
-That is GET, HEAD, PUT and DELETE of /BUCKET/OBJECT, and uploads of numbered parts.
+That is GET, HEAD, PUT and DELETE of /BUCKET/OBJECT, uploads of numbered parts, and both lists of a
+bucket.
 """
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
@@ -17,7 +18,10 @@ from tpuherd_sim.google_apis.object_methods import (
     drop_object,
     hash_text,
     join_contents,
+    list_page,
     media_response,
+    read_token,
+    write_token,
 )
 from tpuherd_sim.google_apis.objects import (
     CONDITIONS,
@@ -36,6 +40,7 @@ from tpuherd_sim.google_apis.uploads import (
     received_content,
 )
 from tpuherd_sim.model.compute_errors import STORAGE, xml_response
+from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Request, Response, google_host
 from tpuherd_sim.model.storage_state import Content, StoredObject, Upload
 from tpuherd_sim.model.world import World
@@ -61,6 +66,10 @@ PARAMETERS = frozenset(("generation", "uploads", "uploadId", "partNumber"))
 NUMBER, TAG = rb"<PartNumber>\s*(\d{1,9})\s*</PartNumber>", rb"<ETag>\s*([^<]*?)\s*</ETag>"
 PART = re.compile(rb"%s\s*%s|%s\s*%s" % (NUMBER, TAG, TAG, NUMBER))
 PARTS_MAX = 10_000
+LISTED = frozenset(
+    ("list-type", "prefix", "delimiter", "continuation-token", "start-after", "marker", "max-keys",
+     "encoding-type")
+)  # fmt: skip
 
 
 def take_bucket_host(request: Request) -> Request:
@@ -77,17 +86,19 @@ def translate_path(world: World, request: Request) -> Request:
     if not google_host(request) and EMULATED.match(request.path):
         return replace(request, path=f"/storage/v1{request.path}")
     bucket, _, name = request.path.removeprefix("/").partition("/")
-    ours = google_host(request) == HOST
-    if not name or bucket in STORAGE or not (ours or bucket in world.services.buckets):
+    ours = google_host(request) == HOST or bucket in world.services.buckets
+    served = bucket and (name or request.method == "GET")
+    if not served or bucket in STORAGE or not ours:
         return request
-    return replace(request, path=f"/_xml/{bucket}/{quote(unquote(name), safe='')}")
+    below = f"/{quote(unquote(name), safe='')}" if name else ""
+    return replace(request, path=f"/_xml/{bucket}{below}")
 
 
-def read_query(call: ApiCall) -> dict[str, str]:
+def read_query(call: ApiCall, served: Collection[str] = PARAMETERS) -> dict[str, str]:
     """Return the query and the conditions of the headers; refuse what would have to be ignored."""
     query = dict(parse_qsl(call.request.query, keep_blank_values=True))
     for name in query:
-        if name not in PARAMETERS and not name.lower().startswith(("x-goog-", "googleaccessid")):
+        if name not in served and not name.lower().startswith(("x-goog-", "googleaccessid")):
             raise unserved_error(name)
     for name in call.request.headers:
         if name in UNSERVED or name.startswith(f"{COPY}-"):
@@ -109,6 +120,47 @@ def header_fields(call: ApiCall) -> dict[str, Any]:
         name[len(start) :]: text for name, text in headers.items() if name.startswith(start)
     }
     return fields | ({"metadata": metadata} if metadata else {})
+
+
+def list_xml_objects(world: World, call: ApiCall, now: float) -> Response:
+    """List objects in order; `list-type=2` has tokens of pages, without it markers."""
+    query = read_query(call, LISTED)
+    second = query.get("list-type") == "2"
+    marker = query.get("start-after" if second else "marker", "")
+    after = (marker, 1 << 63) if marker else ("", 0)  # behind all generations of the name
+    if second and "continuation-token" in query:
+        after = read_token(query["continuation-token"])
+    wanted = {**query, "maxResults": query.get("max-keys", "")}
+    wanted = {name: text for name, text in wanted.items() if text}
+    items, prefixes, last = list_page(world, call, wanted, after)
+    coded = quote if query.get("encoding-type") == "url" else str
+    start = {"Name": call.path["bucket"], "Prefix": coded(query.get("prefix", ""))}
+    if query.get("delimiter"):
+        start["Delimiter"] = coded(query["delimiter"])
+    if second:
+        start["KeyCount"] = str(len(items) + len(prefixes))
+    start["IsTruncated"] = "true" if last else "false"
+    if last:
+        next_name = "NextContinuationToken" if second else "NextMarker"
+        start[next_name] = write_token(last) if second else coded(last[0])
+    contents = "".join(
+        "<Contents>" + xml_fields({
+            "Key": coded(one.name), "Generation": one.generation,
+            "MetaGeneration": one.metageneration, "LastModified": format_compute_time(one.updated),
+            "ETag": part_etag(one.content), "Size": one.content.size,
+        }) + "</Contents>"
+        for one in items
+    )  # fmt: skip
+    for one in prefixes:
+        contents += f"<CommonPrefixes>{xml_fields({'Prefix': coded(one)})}</CommonPrefixes>"
+    return xml_response(
+        "<ListBucketResult xmlns='http://doc.s3.amazonaws.com/2006-03-01'>"
+        f"{xml_fields(start)}{contents}</ListBucketResult>"
+    )
+
+
+def xml_fields(fields: Mapping[str, object]) -> str:
+    return "".join(f"<{name}>{escape(str(value))}</{name}>" for name, value in fields.items())
 
 
 def get_xml_object(world: World, call: ApiCall, now: float) -> Response:
@@ -256,6 +308,7 @@ def chosen_parts(call: ApiCall, upload: Upload) -> list[Content]:
 
 
 ROUTES = (
+    Route("GET", "/_xml/{bucket}", list_xml_objects),
     Route("GET", OBJECT, get_xml_object),
     Route("HEAD", OBJECT, get_xml_object),
     Route("PUT", OBJECT, put_xml_object),
