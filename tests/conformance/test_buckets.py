@@ -183,6 +183,51 @@ def test_a_policy_is_changed_by_googles_client(bucket: Any, errors: Any) -> None
     assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
 
 
+def test_access_lists_of_googles_client(storage: Any, bucket: Any, errors: Any) -> None:
+    """Where access is uniform there are none, else `make_public` and its like work."""
+    blob = bucket.blob("a")
+    blob.upload_from_string("a")
+    with pytest.raises(errors.BadRequest, match="Cannot get legacy ACL for an object when"):
+        blob.make_public()
+    bucket.iam_configuration.uniform_bucket_level_access_enabled = False
+    bucket.patch()
+    blob.make_public()
+    assert {"entity": "allUsers", "role": "READER"} in list(blob.acl)
+    blob.acl.all().revoke_read()
+    blob.acl.user("ada@example.com").grant_owner()
+    blob.acl.save()
+    blob.acl.reload()
+    assert {"entity": "user-ada@example.com", "role": "OWNER"} in list(blob.acl)
+    assert not any(one["entity"] == "allUsers" for one in blob.acl)
+    bucket.acl.group("all@example.com").grant_write()
+    bucket.acl.save()
+    policy = bucket.get_iam_policy()
+    assert policy["roles/storage.legacyBucketWriter"] == {"group:all@example.com"}
+    bucket.default_object_acl.all().grant_read()
+    bucket.default_object_acl.save()
+    bucket.blob("b").upload_from_string("b")
+    assert {"entity": "allUsers", "role": "READER"} in list(bucket.blob("b").acl)
+
+
+def test_what_a_project_has_and_had(storage: Any, errors: Any) -> None:
+    """A deleted bucket is back with its objects; there is an agent, and no key of HMAC."""
+    bucket = storage.create_bucket(f"b-{uuid4().hex[:8]}")
+    generation = bucket.generation
+    bucket.blob("a").upload_from_string("a")
+    bucket.delete(force=True)
+    assert bucket.name in [one.name for one in storage.list_buckets(soft_deleted=True)]
+    storage.restore_bucket(bucket.name, generation)
+    (soft,) = bucket.list_blobs(soft_deleted=True)
+    bucket.restore_blob("a", generation=soft.generation)
+    assert bucket.blob("a").download_as_bytes() == b"a"
+    assert list(bucket.list_notifications()) == []
+    assert list(storage.list_hmac_keys()) == []
+    assert "@gs-project-accounts.iam." in storage.get_service_account_email()
+    with pytest.raises(errors.NotFound):
+        storage.create_hmac_key("ada@demo.iam.gserviceaccount.com")
+    bucket.delete(force=True)
+
+
 def test_a_storage_for_checkpoints(world: World, bucket: Any) -> None:
     place = Bucket(f"gs://{bucket.name}/run/1", {"STORAGE_EMULATOR_HOST": world.url})
     place.write("step-1/part-0", [LONG[:100], memoryview(LONG)])

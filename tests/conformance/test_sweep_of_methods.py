@@ -48,10 +48,18 @@ VALUES: Mapping[str, Any] = {
     "serviceAccountsId": "trainer@demo.iam.gserviceaccount.com", "usersId": "ada@example.com",
     "servicesId": "tpu.googleapis.com", "limitsId": "/project/zone", "v1Id": "projects",
     "v1Id1": "demo", "v1beta1Id": "projects", "v1beta1Id1": "demo",
-    "consumerQuotaMetricsId": "tpu.googleapis.com/tpuv2s",
+    "consumerQuotaMetricsId": "tpu.googleapis.com/tpuv2s", "managedFolder": "m/",
+    "entity": "project-viewers-123456789012",
 }  # fmt: skip
+ENTRIES = {"insert": {"body": {"entity": "allUsers", "role": "READER"}}}
 #: The same for single methods, with their bodies.
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
+    **{f"{noun}AccessControls.{verb}": {"bucket": "lists"} | ENTRIES.get(verb, {})
+       for noun in ("bucket", "defaultObject", "object")
+       for verb in ("delete", "get", "insert", "list", "patch", "update")},
+    "buckets.restore": {"bucket": "gone"}, "objects.getIamPolicy": {"bucket": "lists"},
+    "objects.setIamPolicy": {"bucket": "lists"},
+    "managedFolders.insert": {"body": {"name": "n"}},
     "buckets.delete": {"bucket": "empty"}, "buckets.insert": NEW, "networks.insert": NEW,
     "buckets.setIamPolicy": {"body": {"bindings": []}}, "objects.insert": {"name": "new"},
     "objects.compose": {"body": {"sourceObjects": [{"name": "x"}]}},
@@ -113,7 +121,8 @@ def every_method(
         if "mediaUpload" in spec:
             path = spec["mediaUpload"]["protocols"]["simple"]["path"]
         own = SPECIAL.get(".".join(spec["id"].split(".")[-2:]), {})
-        yield Method(host, path, spec, found, {**VALUES, **known.get(source["name"], {}), **own})
+        given = {**known.get(source["name"], {}), **known.get(spec["id"], {}), **own}
+        yield Method(host, path, spec, found, {**VALUES, **given})
 
 
 class Sweep:
@@ -127,12 +136,17 @@ class Sweep:
         node = user.verb("stop", "stopped")
         for name in ("ill", "q-n"):
             user.weather("maintain", target=name, notice_s=9e5, duration_s=300)
-        for name in ("data", "empty"):
-            user.post("/storage/v1/b?project=demo", {"name": name})
-        for name in ("x", "y", "gone"):
-            upload = f"/upload/storage/v1/b/data/o?uploadType=media&name={name}"
+        for name in ("data", "empty", "lists", "gone"):
+            access = {"uniformBucketLevelAccess": {"enabled": name != "lists"}}
+            body = {"name": name, "iamConfiguration": access}
+            bucket = user.post("/storage/v1/b?project=demo", body)
+        user.ask("DELETE", "/storage/v1/b/gone")
+        for name in ("lists/o?name=x", "data/o?name=x", "data/o?name=y", "data/o?name=gone"):
+            upload = f"/upload/storage/v1/b/{name}&uploadType=media"
             stored = user.ask("POST", upload, headers={CONTENT_HEADER: CONTENT}).said
         user.ask("DELETE", "/storage/v1/b/data/o/gone")
+        user.post("/storage/v1/b/data/managedFolders", {"name": "m"})
+        restored = user.post("/storage/v1/b/data/o/bulkRestore", {"matchGlobs": ["none"]})
         user.post("/v1/projects/demo/serviceAccounts", {"accountId": "trainer"})
         profile = user.post("/v1/users/ada@example.com:importSshPublicKey", KEY)["loginProfile"]
         service = user.post("/v1/projects/demo/services/oslogin.googleapis.com:disable")
@@ -141,7 +155,11 @@ class Sweep:
         self.now, self.world = user.now, pickle.dumps(user.world)
         known: Mapping[str, Mapping[str, Any]] = {
             "tpu": {"operationsId": node.rpartition("/")[2]},
-            "storage": {"generation": stored["generation"]},
+            "storage.buckets.restore": {"generation": bucket["generation"]},
+            "storage": {
+                "generation": stored["generation"],
+                "operationId": restored["name"].split("/")[-1],
+            },
             "compute": {"operation": network["name"]},
             "serviceusage": {"operationsId": service["name"].rpartition("/")[2]},
             "oslogin": {"sshPublicKeysId": next(iter(profile["sshPublicKeys"]))},

@@ -100,6 +100,8 @@ RULE: Json = {
 PROJECT = "/compute/v1/projects/demo"
 PAGES = {"maxResults": "2", "pageToken": "1", "filter": "name eq a.*"}
 METRICS = "/v1beta1/projects/demo/services/tpu.googleapis.com/consumerQuotaMetrics"
+FINE = {"uniformBucketLevelAccess": {"enabled": False}}
+ENTRY = {"entity": "allUsers", "role": "READER"}
 SERVICE_CALLS: tuple[tuple[str, str, Mapping[str, str], Any], ...] = (
     ("GET", PROJECT, {}, None),
     (
@@ -158,6 +160,29 @@ SERVICE_CALLS: tuple[tuple[str, str, Mapping[str, str], Any], ...] = (
     ("POST", "/upload/storage/v1/b/data/o", {"uploadType": "resumable"}, {"name": "x"}),
     ("PUT", "/upload/storage/v1/b/data/o", {"upload_id": "1"}, None),
     ("DELETE", "/storage/v1/b/data", {}, None),
+    ("GET", "/storage/v1/b/data", {"softDeleted": "true", "generation": "1"}, None),
+    ("POST", "/storage/v1/b/data/restore", {"generation": "1"}, {}),
+    ("PATCH", "/storage/v1/b/data", {}, {"iamConfiguration": FINE, "acl": [ENTRY]}),
+    ("PATCH", "/storage/v1/b/data", {"projection": "full"}, {"iamConfiguration": FINE}),
+    *(
+        (method, f"/storage/v1/b/data{place}{entity}", {}, body)
+        for place in ("/acl", "/defaultObjectAcl", "/o/x/acl")
+        for method, entity, body in (
+            ("GET", "", None),
+            ("POST", "", ENTRY),
+            ("GET", "/allUsers", None),
+            ("PATCH", "/allUsers", {"role": "OWNER"}),
+            ("DELETE", "/allUsers", None),
+        )
+    ),
+    ("GET", "/storage/v1/b/data/o/x/iam", {}, None),
+    ("POST", "/storage/v1/b/data/managedFolders", {}, {"name": "a"}),
+    ("GET", "/storage/v1/b/data/managedFolders", PAGES, None),
+    ("GET", "/storage/v1/b/data/managedFolders/a%2F/iam", {}, None),
+    ("DELETE", "/storage/v1/b/data/managedFolders/a%2F", {"allowNonEmpty": "true"}, None),
+    ("POST", "/storage/v1/b/data/o/bulkRestore", {}, {"matchGlobs": ["**"]}),
+    ("GET", "/storage/v1/b/data/operations", {"pageSize": "1"}, None),
+    ("GET", "/_xml/data", {"list-type": "2", "delimiter": "/", "max-keys": "1"}, None),
     ("POST", "/v1/projects/demo/serviceAccounts", {}, {"accountId": "trainer"}),
     ("GET", "/v1/projects/demo/serviceAccounts", {"pageSize": "1"}, None),
     ("GET", "/v1/projects/-/serviceAccounts/trainer@demo.iam.gserviceaccount.com", {}, None),

@@ -122,10 +122,11 @@ class Host:
         (node,) = world.world.nodes.values()
         self.key = f"{node.uid}-0"
 
-    def ask(self, method: str, target: str, body: bytes = b"") -> int:
+    def ask(self, method: str, target: str, body: object = b"") -> int:
         path, _, query = target.partition("?")
         headers = {HOST_HEADER: self.key, CONTENT_HEADER: CONTENT}
-        request = Request(method=method, path=path, query=query, headers=headers, body=body)
+        sent = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        request = Request(method=method, path=path, query=query, headers=headers, body=sent)
         answer = handle_request(self.world.world, request, self.world.now)
         self.last = answer.body
         return answer.status
@@ -193,6 +194,281 @@ def test_permissions_can_be_asked_for(world: Asker) -> None:
     assert b"objects.create" not in host.last
     assert world.ask("GET", "/storage/v1/b/mine/iam/testPermissions").status == 400
     assert world.ask("GET", path.replace("mine", "none")).status == 404
+
+
+# -- access lists ---------------------------------------------------------------------------------
+
+MINE, LISTS = "/storage/v1/b/mine", "/storage/v1/b/lists"
+ME = f"user-{EMAIL}"
+READ_ME = f"{LISTS}/o/x?alt=media"
+UNIFORM = {
+    "/acl": ("Cannot get legacy ACL for a bucket that has uniform bucket-level access.",
+             "Cannot use ACL API to update bucket policy when uniform bucket-level access is "
+             "enabled."),
+    "/o/x/acl": ("Cannot get legacy ACL for an object when uniform bucket-level access is enabled.",
+                 "Cannot update access control for an object when uniform bucket-level access is "
+                 "enabled."),
+}  # fmt: skip
+UNIFORM["/defaultObjectAcl"] = UNIFORM["/acl"]
+
+
+def upload(world: Asker, bucket: str, name: str = "x") -> Any:
+    target = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name={name}"
+    return world.ask("POST", target, headers={CONTENT_HEADER: CONTENT}).said
+
+
+@pytest.fixture
+def lists(world: Asker) -> Asker:
+    """The same with a bucket whose access is not uniform, and an object in it."""
+    access = {"uniformBucketLevelAccess": {"enabled": False}}
+    world.post("/storage/v1/b?project=demo", {"name": "lists", "iamConfiguration": access})
+    upload(world, "lists")
+    return world
+
+
+def roles(world: Asker, place: str) -> dict[str, str]:
+    return {one["entity"]: one["role"] for one in world.get(place).get("items", [])}
+
+
+@pytest.mark.parametrize("place", UNIFORM)
+def test_where_access_is_uniform_google_refuses_lists(world: Asker, place: str) -> None:
+    upload(world, "mine")
+    where, one = f"{MINE}{place}", f"{MINE}{place}/allUsers"
+    entry = {"entity": "allUsers", "role": "READER"}
+    reads: list[tuple[str, str, Any]] = [("GET", where, None), ("GET", one, None)]
+    changes: list[tuple[str, str, Any]] = [
+        ("POST", where, entry), ("PUT", one, entry), ("PATCH", one, entry), ("DELETE", one, None),
+    ]  # fmt: skip
+    if "default" not in place:
+        changes.append(("PATCH", where[:-4], {"acl": [entry]}))
+    for writes, requests in enumerate((reads, changes)):
+        for request in requests:
+            answer = world.ask(*request)
+            assert (answer.status, answer.message) == (
+                400, f"{UNIFORM[place][writes]} Read more at "
+                "https://cloud.google.com/storage/docs/uniform-bucket-level-access",
+            ), request  # fmt: skip
+    policy = world.ask("GET", f"{MINE}/o/x/iam")
+    assert (policy.status, policy.message) == (400, "Object policies are disabled for bucket.")
+
+
+def test_a_buckets_list_is_a_view_of_its_policy(lists: Asker) -> None:
+    teams = {f"project-{team}-123456789012": "OWNER" for team in ("editors", "owners")}
+    teams["project-viewers-123456789012"] = "READER"
+    assert roles(lists, f"{LISTS}/acl") == teams
+    host = Host(lists, EMAIL)
+    create = "/upload/storage/v1/b/lists/o?uploadType=media&name=y"
+    assert host.ask("POST", create) == 403
+    made = lists.post(f"{LISTS}/acl", {"entity": ME, "role": "WRITER"})
+    assert (made["email"], made["id"]) == (EMAIL, f"lists/{ME}")
+    assert host.ask("POST", create) == 200
+    policy = lists.get(f"{LISTS}/iam")
+    added = {"role": "roles/storage.legacyBucketWriter", "members": [MEMBER]}
+    assert added in policy["bindings"]
+    assert not any("legacyObject" in one["role"] for one in policy["bindings"])
+    assert lists.ask("PATCH", f"{LISTS}/acl/{ME}", {"role": "READER"}).said["role"] == "READER"
+    assert host.ask("POST", create) == 403
+    assert lists.get(f"{LISTS}/acl/{ME}")["role"] == "READER"
+    names = ("objectViewer", "legacyBucketOwner", "legacyBucketReader")
+    bindings = [{"role": f"roles/storage.{name}", "members": [MEMBER]} for name in names]
+    lists.ask("PUT", f"{LISTS}/iam", {"bindings": bindings})
+    assert roles(lists, f"{LISTS}/acl") == {ME: "OWNER"}
+    assert lists.ask("DELETE", f"{LISTS}/acl/{ME}").status == 204
+    assert lists.get(f"{LISTS}/iam")["bindings"] == bindings[:1], "what no list shows stays"
+    assert lists.ask("GET", f"{LISTS}/acl/{ME}").status == 404
+    assert load_world(dump_world(lists.world)).services == lists.world.services
+
+
+def test_an_objects_list_says_what_a_host_may(lists: Asker) -> None:
+    host, where = Host(lists, EMAIL), f"{LISTS}/o/x/acl"
+    owner = "user-123456789012-compute@developer.gserviceaccount.com"
+    assert roles(lists, where)[owner] == "OWNER", "who wrote it"
+    patch = ("PATCH", f"{LISTS}/o/x", {"contentType": "a/b"})
+    assert [host.ask("GET", READ_ME), host.ask(*patch), host.ask("GET", where)] == [403] * 3
+    entry = lists.post(where, {"entity": ME, "role": "READER"})
+    assert (entry["kind"], entry["object"]) == ("storage#objectAccessControl", "x")
+    assert [host.ask("GET", READ_ME), host.ask(*patch), host.ask("GET", where)] == [200, 403, 403]
+    changed = lists.ask("PUT", f"{where}/{ME}", {"entity": ME, "role": "OWNER"})
+    assert changed.said["role"] == "OWNER"
+    assert [host.ask("GET", READ_ME), host.ask(*patch), host.ask("GET", where)] == [200] * 3
+    test = f"{LISTS}/o/x/iam/testPermissions?permissions=storage.objects.get"
+    assert host.ask("GET", test) == 200
+    assert b'"permissions":["storage.objects.get"]' in host.last
+    assert host.ask("DELETE", f"{LISTS}/o/x") == 403, "which its bucket decides"
+    assert host.ask("DELETE", f"{where}/{ME}") == 204
+    assert host.ask("GET", READ_ME) == 403
+    policy = lists.get(f"{LISTS}/o/x/iam")
+    policy["bindings"] = [{"role": "roles/storage.legacyObjectReader", "members": [MEMBER]}]
+    assert lists.ask("PUT", f"{LISTS}/o/x/iam", policy).status == 200
+    assert roles(lists, where) == {ME: "READER"}
+    assert host.ask("GET", READ_ME) == 200
+    policy = {"bindings": [{"role": "roles/storage.objectViewer", "members": [MEMBER]}]}
+    assert lists.ask("PUT", f"{LISTS}/o/x/iam", policy).status == 400
+    new = upload(lists, "lists")
+    assert host.ask("GET", READ_ME) == 403, "another generation has a list of its own"
+    older = f"{where}?generation={int(new['generation']) - 1}"
+    assert lists.ask("GET", older).status == 404
+    assert load_world(dump_world(lists.world)).services == lists.world.services
+
+
+def test_new_objects_have_the_default_list_and_their_writer(lists: Asker) -> None:
+    host, default = Host(lists, EMAIL), f"{LISTS}/defaultObjectAcl"
+    assert {*roles(lists, default).values()} == {"OWNER", "READER"}
+    lists.post(default, {"entity": "domain-example.com", "role": "READER"})
+    assert lists.get(f"{default}/domain-example.com")["domain"] == "example.com"
+    for team in ("owners", "editors", "viewers"):
+        assert lists.ask("DELETE", f"{default}/project-{team}-demo").status == 204
+    lists.post(f"{LISTS}/acl", {"entity": ME, "role": "WRITER"})
+    assert host.ask("POST", "/upload/storage/v1/b/lists/o?uploadType=media&name=own") == 200
+    assert host.ask("GET", f"{LISTS}/o/own") == 200
+    assert roles(lists, f"{LISTS}/o/own/acl") == {"domain-example.com": "READER", ME: "OWNER"}
+    copy = lists.post(f"{LISTS}/o/own/rewriteTo/b/lists/o/copy")
+    assert ME not in roles(lists, f"{LISTS}/o/copy/acl"), copy
+    lists.post(f"{LISTS}/o/own/moveTo/o/moved")
+    assert roles(lists, f"{LISTS}/o/moved/acl")[ME] == "OWNER"
+    lists.ask("DELETE", f"{LISTS}/o/moved")
+    (gone,) = lists.get(f"{LISTS}/o?softDeleted=true&prefix=moved")["items"]
+    lists.post(f"{LISTS}/o/moved/restore?generation={gone['generation']}&copySourceAcl=true")
+    assert roles(lists, f"{LISTS}/o/moved/acl")[ME] == "OWNER"
+
+
+def test_lists_are_fields_too(lists: Asker) -> None:
+    """As Google's Python client writes them."""
+    entry = {"entity": ME, "role": "READER"}
+    shown = lists.ask("PATCH", f"{LISTS}/o/x?projection=full", {"acl": [entry]}).said
+    assert [(one["entity"], one["role"]) for one in shown["acl"]] == [(ME, "READER")]
+    assert lists.get(f"{LISTS}/o?projection=full")["items"][0]["acl"] == shown["acl"]
+    assert "acl" not in lists.get(f"{LISTS}/o/x?projection=noAcl")
+    full = lists.get(f"{LISTS}?projection=full")
+    body = {"defaultObjectAcl": [entry], "acl": [*full["acl"], entry]}
+    changed = lists.ask("PATCH", f"{LISTS}?projection=full", body).said
+    assert [one["entity"] for one in changed["defaultObjectAcl"]] == [ME]
+    assert roles(lists, f"{LISTS}/acl")[ME] == "READER"
+    assert Host(lists, EMAIL).ask("GET", f"{LISTS}?projection=full") == 200
+    before = lists.get(f"{LISTS}?projection=full")
+    for wrong in ({"acl": [7]}, {"acl": "x"}, {"acl": [entry], "defaultObjectAcl": [{}]}):
+        assert lists.ask("PATCH", LISTS, wrong).status == 400
+    assert lists.get(f"{LISTS}?projection=full") == before
+    assert lists.ask("POST", "/storage/v1/b?project=demo&predefinedAcl=private", {"name": "new"}
+                     ).status == 400  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {}, {"entity": ME}, {"role": "READER"}, {"entity": 7, "role": "READER"},
+        {"entity": "somebody", "role": "READER"}, {"entity": "user-", "role": "READER"},
+        {"entity": ME, "role": "ADMIN"}, {"entity": ME, "role": ["READER"]},
+        {"entity": "user-gone@demo.iam.gserviceaccount.com", "role": "READER"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_malformed_entry_is_refused(lists: Asker, entry: Any) -> None:
+    for place in ("acl", "defaultObjectAcl", "o/x/acl"):
+        before = roles(lists, f"{LISTS}/{place}")
+        assert lists.ask("POST", f"{LISTS}/{place}", entry).status == 400
+        assert roles(lists, f"{LISTS}/{place}") == before
+    assert lists.ask("POST", f"{LISTS}/o/x/acl", {"entity": ME, "role": "WRITER"}).status == 400
+
+
+def test_nobody_is_public_where_that_is_prevented(lists: Asker) -> None:
+    access = {"publicAccessPrevention": "enforced"}
+    lists.ask("PATCH", LISTS, {"iamConfiguration": access})
+    everyone = {"bindings": [{"role": "roles/storage.objectViewer", "members": ["allUsers"]}]}
+    entry = {"entity": "allAuthenticatedUsers", "role": "READER"}
+    for request in (
+        ("PUT", f"{LISTS}/iam", everyone), ("POST", f"{LISTS}/acl", entry),
+        ("POST", f"{LISTS}/o/x/acl", entry), ("PATCH", f"{LISTS}/o/x", {"acl": [entry]}),
+    ):  # fmt: skip
+        answer = lists.ask(*request)
+        assert (answer.status, answer.message) == (
+            412,
+            "The member bindings allUsers and allAuthenticatedUsers are not allowed since public "
+            "access prevention is enforced.",
+        )
+
+
+def test_uniform_access_hides_lists_and_keeps_them(lists: Asker) -> None:
+    host, policy = Host(lists, EMAIL), lists.get(f"{LISTS}/iam")["bindings"]
+    lists.post(f"{LISTS}/o/x/acl", {"entity": ME, "role": "READER"})
+    for uniform, status in ((True, 403), (False, 200)):
+        access = {"uniformBucketLevelAccess": {"enabled": uniform}}
+        lists.ask("PATCH", LISTS, {"iamConfiguration": access})
+        assert host.ask("GET", READ_ME) == status
+        assert lists.get(f"{LISTS}/iam")["bindings"] == policy
+
+
+def test_an_empty_policy_permits_nothing(world: Asker) -> None:
+    condition = {"role": "roles/storage.admin", "members": [MEMBER], "condition": {"title": "x"}}
+    assert world.ask("PUT", f"{MINE}/iam", {"bindings": [condition]}).status == 400
+    assert "bindings" not in world.ask("PUT", f"{MINE}/iam", {}).said
+    assert Host(world).rights() == ""
+
+
+def test_a_managed_folder_has_a_policy_of_its_own(world: Asker) -> None:
+    folders = f"{MINE}/managedFolders"
+    made = world.post(folders, {"name": "data"})
+    assert (made["name"], world.get(f"{folders}/data%2F")) == ("data/", made)
+    assert world.ask("POST", folders, {"name": "data/"}).status == 409
+    for wrong in ({}, {"name": 7}, {"name": "../x"}, {"name": "y", "rapidCacheConfig": {"a": 1}}):
+        assert world.ask("POST", folders, wrong).status == 400
+    for name in ("data/x", "other"):
+        upload(world, "mine", name)
+    host = Host(world, EMAIL)
+    asked = [f"{MINE}/{one}" for one in ("o/data%2Fx", "o/other", "o?prefix=data/", "o")]
+    assert [host.ask("GET", one) for one in asked] == [403] * 4
+    policy = world.get(f"{folders}/data%2F/iam")
+    policy["bindings"] = [{"role": "roles/storage.objectUser", "members": [MEMBER]}]
+    assert world.ask("PUT", f"{folders}/data%2F/iam", policy).status == 200
+    assert world.ask("PUT", f"{folders}/data%2F/iam", policy).status == 412
+    assert [host.ask("GET", one) for one in asked] == [200, 403, 200, 403]
+    create = "/upload/storage/v1/b/mine/o?uploadType=media&name="
+    assert [host.ask("POST", create + name) for name in ("data/y", "y")] == [200, 403]
+    test = f"{folders}/data%2F/iam/testPermissions?permissions=storage.objects.create"
+    assert host.ask("GET", test) == 200
+    assert b"storage.objects.create" in host.last
+    assert world.get(f"{folders}?prefix=d")["items"] == [made]
+    assert "items" not in world.get(f"{folders}?prefix=x")
+    world.post(folders, {"name": "data/empty"})
+    for flag, prefix, prefixes in (
+        ("True", "", ["data/"]), ("true", "data/", ["data/empty/"]), ("false", "data/", None),
+    ):  # fmt: skip
+        query = f"delimiter=/&includeFoldersAsPrefixes={flag}&prefix={prefix}"
+        assert world.get(f"{MINE}/o?{query}").get("prefixes") == prefixes
+    access = {"uniformBucketLevelAccess": {"enabled": False}}
+    assert world.ask("PATCH", MINE, {"iamConfiguration": access}).status == 400
+    assert world.ask("DELETE", f"{folders}/data%2F").status == 409
+    assert load_world(dump_world(world.world)).services == world.world.services
+    assert host.ask("DELETE", f"{folders}/data%2F?allowNonEmpty=true") == 403
+    assert world.ask("DELETE", f"{folders}/data%2F?allowNonEmpty=true").status == 204
+    assert host.ask("GET", asked[0]) == 403
+    assert world.ask("GET", f"{folders}/data%2F").status == 404
+
+
+def test_what_there_is_none_of(world: Asker) -> None:
+    lists = ("notificationConfigs", "anywhereCaches", "rapidCaches")
+    paths = [f"{MINE}/{name}" for name in lists] + ["/storage/v1/projects/demo/hmacKeys"]
+    for path in paths:
+        assert world.get(path).keys() == {"kind"}
+        assert world.ask("POST", path, {}).status == 404
+        assert world.ask("GET", path.replace("mine", "none").replace("demo", "no")).status == 404
+    agent = world.get("/storage/v1/projects/demo/serviceAccount")["email_address"]
+    assert agent == "service-123456789012@gs-project-accounts.iam.gserviceaccount.com"
+
+
+def test_a_deleted_bucket_is_gone_after_a_week(world: Asker) -> None:
+    made = world.get(MINE)
+    restore = f"{MINE}/restore?generation={made['generation']}"
+    world.ask("DELETE", MINE)
+    host = Host(world, EMAIL)
+    assert host.ask("POST", restore) == 403
+    world.wait(6 * 86400)
+    world.post(restore)
+    world.ask("DELETE", MINE)
+    world.wait(2 * 86400)
+    assert world.get(f"{MINE}?softDeleted=true&generation={made['generation']}")["name"] == "mine"
+    world.wait(6 * 86400)
+    assert world.ask("POST", restore).status == 404
 
 
 @pytest.mark.parametrize(

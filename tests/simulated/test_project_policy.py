@@ -109,7 +109,7 @@ def test_a_policy_is_replaced_only_by_who_read_it(world: Asker) -> None:
             {"role": "roles/tpu.admin", "members": [ADA], "condition": {"expression": "true"}},
             "policy version must be 3",
         ),
-        ({"role": "roles/tpu.admin", "members": ADA}, "malformed binding"),
+        ({"role": "roles/tpu.admin", "members": ADA}, "members must be a list"),
         (7, "The role name must be in the form"),
         ({"role": "tpu.admin", "members": [ADA]}, "The role name must be in the form"),
     ],

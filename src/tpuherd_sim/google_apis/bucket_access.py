@@ -1,23 +1,23 @@
 """Who may do what with a bucket: its IAM policy, and whose request it is."""
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from tpuherd_sim.google_apis.links import is_own_project
 from tpuherd_sim.google_apis.project_roles import read_role
 from tpuherd_sim.google_apis.service_accounts import default_account, known_account
 from tpuherd_sim.google_apis.storage_roles import ALL_PERMISSIONS, ROLES, permitted
-from tpuherd_sim.model.compute_state import Bucket
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request
+from tpuherd_sim.model.compute_state import Bucket, ProjectBinding
+from tpuherd_sim.model.http_types import ApiCall, ApiError, Request
+from tpuherd_sim.model.storage_state import StoredObject
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.host_reports import find_worker
-from tpuherd_sim.tpu.router import Route
 
+Bindings = Mapping[str, tuple[str, ...]]  #: members by role
 #: Added to requests of hosts by the world itself: the host's key. No client can send it.
 HOST_HEADER = "x-sim-host"
+UNMET = "At least one of the pre-conditions you specified did not hold."
 PUBLIC = ("allUsers", "allAuthenticatedUsers")
 MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
            "projectViewer", *PUBLIC)  # fmt: skip
@@ -38,16 +38,27 @@ def bytes_etag(number: int) -> str:
     return b64encode(number.to_bytes(8, "big")).decode()
 
 
-def default_bindings(project: str) -> dict[str, tuple[str, ...]]:
-    """Return the policy of a new bucket: the project's owners and editors, and its viewers."""
+def team_bindings(project: str, owner: str, reader: str) -> Bindings:
+    """Return what a new bucket gives the project's owners and editors, and its viewers."""
     writers = (f"projectEditor:{project}", f"projectOwner:{project}")
     readers = (f"projectViewer:{project}",)
-    return {
-        "roles/storage.legacyBucketOwner": writers,
-        "roles/storage.legacyBucketReader": readers,
-        "roles/storage.legacyObjectOwner": writers,
-        "roles/storage.legacyObjectReader": readers,
-    }
+    return {f"roles/storage.legacy{owner}": writers, f"roles/storage.legacy{reader}": readers}
+
+
+def bucket_bindings(bucket: Bucket) -> Bindings:
+    """Return the policy of a bucket: that of a new one is about objects where access is uniform."""
+    if bucket.policy_version > 1:
+        return bucket.bindings
+    usual = team_bindings(bucket.project, "BucketOwner", "BucketReader")
+    return {**usual, **object_bindings(bucket)} if bucket.uniform else usual
+
+
+def object_bindings(bucket: Bucket, one: StoredObject | None = None) -> Bindings:
+    """Return the policy of an object, else that of new ones."""
+    found = one.bindings if one else None
+    found = bucket.object_bindings if found is None else found
+    usual = team_bindings(bucket.project, "ObjectOwner", "ObjectReader")
+    return usual if found is None else found
 
 
 def host_account(world: World, key: str) -> str:
@@ -65,10 +76,13 @@ def caller_name(world: World, request: Request) -> str:
     return default_account(world) if key is None else host_account(world, key)
 
 
-def caller_permissions(world: World, bucket: Bucket, request: Request) -> frozenset[str]:
-    """Return what the caller may do. The world's user owns the project; hosts are their account.
+def caller_permissions(
+    world: World, bucket: Bucket, request: Request, name: str = "", one: StoredObject | None = None
+) -> frozenset[str]:
+    """Return what the caller may do with a bucket, or an object of it, by all policies about it.
 
-    The default account is an editor of the project, as in projects before 2024.
+    The world's user owns the project; hosts are their account. The default account is an editor
+    of the project, as in projects before 2024.
     """
     own = is_own_project(world, bucket.project)
     key = request.headers.get(HOST_HEADER)
@@ -78,12 +92,23 @@ def caller_permissions(world: World, bucket: Bucket, request: Request) -> frozen
     members = {f"serviceAccount:{email}", *PUBLIC}
     if email == default_account(world):
         members.add(f"projectEditor:{world.settings.project}")
-    return permitted(bucket.bindings or default_bindings(bucket.project), members)
+    policies = [held.bindings for start, held in bucket.folders.items() if name.startswith(start)]
+    if one is not None and not bucket.uniform:
+        policies.append(object_bindings(bucket, one))
+    policies.append(bucket_bindings(bucket))
+    return frozenset().union(*(permitted(bindings, members) for bindings in policies))
 
 
-def check_permission(world: World, bucket: Bucket, request: Request, permission: str) -> None:
+def check_permission(
+    world: World,
+    bucket: Bucket,
+    request: Request,
+    permission: str,
+    name: str = "",
+    one: StoredObject | None = None,
+) -> None:
     """Refuse the request in Google's words unless the caller has the permission."""
-    if permission in caller_permissions(world, bucket, request):
+    if permission in caller_permissions(world, bucket, request, name, one):
         return
     who = caller_name(world, request)
     kind = "object" if ".objects." in permission else "bucket"
@@ -94,13 +119,15 @@ def check_permission(world: World, bucket: Bucket, request: Request, permission:
     )
 
 
-def named_bucket(world: World, request: Request, name: str, permission: str) -> Bucket:
-    """Return a bucket if the caller has the permission."""
-    bucket = world.services.buckets.get(name)
+def named_bucket(
+    world: World, request: Request, bucket_name: str, permission: str, name: str = ""
+) -> Bucket:
+    """Return a bucket if the caller has the permission, there or for the objects so named."""
+    bucket = world.services.buckets.get(bucket_name)
     if bucket is None:
         raise storage_error(404, "The specified bucket does not exist.")
     if permission:
-        check_permission(world, bucket, request, permission)
+        check_permission(world, bucket, request, permission, name)
     return bucket
 
 
@@ -109,60 +136,54 @@ def find_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
     return named_bucket(world, call.request, call.path["bucket"], permission)
 
 
-# -- the policy -----------------------------------------------------------------------------------
+def find_folder(world: World, call: ApiCall, verb: str) -> tuple[Bucket, str]:
+    """Return the bucket and the name of the folder that the path names, if the caller may."""
+    name = call.path["folder"]
+    name = name if name.endswith("/") else f"{name}/"
+    permission = verb and f"storage.managedFolders.{verb}"
+    bucket = named_bucket(world, call.request, call.path["bucket"], permission, name)
+    if name not in bucket.folders:
+        raise storage_error(404, "The specified managed folder does not exist.")
+    return bucket, name
 
 
-def policy_json(bucket: Bucket) -> Json:
-    bindings = bucket.bindings or default_bindings(bucket.project)
-    return {
-        "kind": "storage#policy",
-        "resourceId": f"projects/_/buckets/{bucket.name}",
-        "version": 1,
-        "etag": policy_etag(bucket),
-        "bindings": [
-            {"role": role, "members": list(members)} for role, members in sorted(bindings.items())
-        ],
-    }
+def check_metageneration(call: ApiCall, number: int) -> None:
+    """Check the conditions of a request about a bucket, or what is like one."""
+    query = call.query
+    wanted = query.get("ifMetagenerationMatch") or str(number)
+    if wanted != str(number) or query.get("ifMetagenerationNotMatch") == str(number):
+        reads = call.request.method == "GET" and wanted == str(number)
+        raise storage_error(304 if reads else 412, UNMET)
 
 
-def policy_etag(bucket: Bucket) -> str:
-    """Return the version of the policy, which a writer must send back."""
-    return bytes_etag(bucket.policy_version)
-
-
-def get_policy(world: World, call: ApiCall, now: float) -> Json:
-    return policy_json(find_bucket(world, call, "storage.buckets.getIamPolicy"))
-
-
-def set_policy(world: World, call: ApiCall, now: float) -> Json:
-    """Replace the policy if the sent etag is the current one, or missing."""
-    bucket = find_bucket(world, call, "storage.buckets.setIamPolicy")
-    if call.body.get("etag", policy_etag(bucket)) != policy_etag(bucket):
-        raise storage_error(412, "At least one of the pre-conditions you specified did not hold.")
-    bindings = read_bindings(world, call.body.get("bindings") or [])
-    changed = with_policy(bucket, bindings)
-    world.services.buckets[bucket.name] = changed
-    return policy_json(changed)
-
-
-def with_policy(bucket: Bucket, bindings: Mapping[str, tuple[str, ...]]) -> Bucket:
-    return replace(bucket, bindings=bindings, policy_version=bucket.policy_version + 1)
+# -- policies -------------------------------------------------------------------------------------
 
 
 def read_bindings(world: World, sent: Any) -> dict[str, tuple[str, ...]]:
+    """Return the policy of a request."""
     found: dict[str, tuple[str, ...]] = {}
+    for one in read_each_binding(world, sent, ROLES, MEMBERS):
+        if one.condition:
+            raise unserved_error("The field condition")
+        found[one.role] = tuple(dict.fromkeys((*found.get(one.role, ()), *one.members)))
+    return found
+
+
+def read_each_binding(
+    world: World, sent: Any, roles: Collection[str], kinds: Collection[str]
+) -> Iterator[ProjectBinding]:
     bindings: list[Any] = sent if isinstance(sent, list) else [None]
     for one in bindings:
-        role = read_role(one, ROLES)
-        members = one.get("members", [])
-        if one.get("condition"):
-            raise unserved_error("A binding's condition")
-        if not isinstance(members, list) or not all(isinstance(who, str) for who in members):
-            raise storage_error(400, "Invalid argument: members must be a list of names.")
+        role = read_role(one, roles)
+        members, condition = one.get("members", []), one.get("condition") or {}
+        if not isinstance(members, list) or not isinstance(condition, dict):
+            text = "Invalid argument: members must be a list of names, a condition an object."
+            raise ApiError(400, "INVALID_ARGUMENT", text)
         for member in members:
-            check_member(world, member, MEMBERS)
-        found[role] = tuple(dict.fromkeys((*found.get(role, ()), *members)))
-    return {role: members for role, members in found.items() if members}
+            check_member(world, member, kinds)
+        if members:
+            known = tuple(dict.fromkeys(members))
+            yield ProjectBinding(role=role, members=known, condition=condition)
 
 
 def check_member(world: World, member: object, kinds: Collection[str]) -> None:
@@ -172,22 +193,3 @@ def check_member(world: World, member: object, kinds: Collection[str]) -> None:
         raise ApiError(400, "INVALID_ARGUMENT", text)
     if kind == "serviceAccount" and not known_account(world, name):
         raise ApiError(400, "INVALID_ARGUMENT", f"Service account {name} does not exist.")
-
-
-def test_permissions(world: World, call: ApiCall, now: float) -> Json:
-    """Return those of the asked permissions that the caller has."""
-    bucket = find_bucket(world, call, "")
-    asked = [value for name, value in parse_qsl(call.request.query) if name == "permissions"]
-    if not asked:
-        raise storage_error(400, "Required parameter: permissions")
-    allowed = caller_permissions(world, bucket, call.request)
-    found = [one for one in asked if one in allowed]
-    answer: Json = {"kind": "storage#testIamPermissionsResponse"}
-    return {**answer, "permissions": found} if found else answer
-
-
-ROUTES = (
-    Route("GET", "/storage/v1/b/{bucket}/iam", get_policy),
-    Route("PUT", "/storage/v1/b/{bucket}/iam", set_policy),
-    Route("GET", "/storage/v1/b/{bucket}/iam/testPermissions", test_permissions),
-)

@@ -4,22 +4,34 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
 from tpuherd.catalogue import bucket_locations, regions
-from tpuherd_sim.google_apis import bucket_access
-from tpuherd_sim.google_apis.bucket_access import find_bucket, storage_error, unserved_error
+from tpuherd_sim.google_apis import access_lists
+from tpuherd_sim.google_apis.access_lists import sent_lists, shown_lists
+from tpuherd_sim.google_apis.bucket_access import (
+    bucket_bindings,
+    check_metageneration,
+    check_permission,
+    find_bucket,
+    find_folder,
+    storage_error,
+    unserved_error,
+)
 from tpuherd_sim.google_apis.links import is_own_project
 from tpuherd_sim.google_apis.objects import (
-    UNMET,
-    drop_bucket_objects,
+    EXPIRE_BUCKET,
+    all_versions,
     encode_varint,
+    forget_bucket,
+    read_flag,
     read_params,
     storage_class,
 )
-from tpuherd_sim.google_apis.pagination import paginate_items
-from tpuherd_sim.model.compute_state import Bucket, format_compute_time
+from tpuherd_sim.google_apis.pagination import paginate_items, take_page
+from tpuherd_sim.model.compute_state import Bucket, ManagedFolder, format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, Json, Response
-from tpuherd_sim.model.world import World
+from tpuherd_sim.model.world import World, schedule_event
 from tpuherd_sim.tpu.router import Route
 
 #: What this world would have to ignore.
@@ -28,6 +40,19 @@ UNSERVED = (
     "encryption", "hierarchicalNamespace", "ipFilter", "lifecycle", "logging", "objectRetention",
     "retentionPolicy", "website",
 )  # fmt: skip
+FOLDER = re.compile(r"(?!\.well-known/acme-challenge/|\.\.?/)[^\r\n]{1,1023}/")
+#: What a bucket or the project has none of, with the kinds of the empty lists.
+ABSENT = {
+    "b/{bucket}/notificationConfigs": "notifications",
+    "b/{bucket}/anywhereCaches": "anywhereCaches",
+    "b/{bucket}/rapidCaches": "rapidCaches",
+    "projects/{project}/hmacKeys": "hmacKeysMetadata",
+}
+KNOWN = {
+    True: "Your previous request to create the named bucket succeeded and you already own it.",
+    False: "The requested bucket name is not available. The bucket namespace is shared by all "
+    "users of the system. Please select a different name and try again.",
+}
 SOFT_S = (7 * 86400, 90 * 86400)
 NAME = re.compile(
     r"(?!goog|.*(google|g00gle|\.[.-]|-\.)|(\d+\.){3}\d+\Z|.*[^.]{64})[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"
@@ -41,6 +66,7 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
         "selfLink": f"https://www.googleapis.com/storage/v1/b/{bucket.name}",
         "name": bucket.name,
         "projectNumber": str(world.settings.project_number),
+        "generation": str(int(bucket.created * 1e6)),
         "metageneration": str(bucket.metageneration),
         "location": bucket.location,
         "locationType": bucket.kind,
@@ -58,6 +84,9 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
             "effectiveTime": format_compute_time(bucket.created),
         },
     }
+    if bucket.deleted:
+        answer["softDeleteTime"] = format_compute_time(bucket.deleted)
+        answer["hardDeleteTime"] = format_compute_time(bucket.deleted + bucket.soft_delete_s)
     if bucket.versioned:
         answer["versioning"] = {"enabled": True}
     if bucket.kind != "region":
@@ -70,17 +99,21 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
 
 
 def get_bucket(world: World, call: ApiCall, now: float) -> Json:
-    read_params(call)
-    return bucket_json(world, find_bucket(world, call, "storage.buckets.get"))
+    if read_flag(read_params(call, "softDeleted"), "softDeleted"):
+        return bucket_json(world, deleted_bucket(world, call, "storage.buckets.get"))
+    bucket = find_bucket(world, call, "storage.buckets.get")
+    check_metageneration(call, bucket.metageneration)
+    return bucket_json(world, bucket) | shown_lists(world, call.request, bucket)
 
 
 def list_buckets(world: World, call: ApiCall, now: float) -> Json:
     asked_project(world, call)
-    read_params(call)
+    soft = read_flag(read_params(call, "softDeleted"), "softDeleted")
+    known = world.services.deleted_buckets if soft else world.services.buckets
     prefix = call.query.get("prefix", "")
     buckets = [
-        bucket_json(world, bucket)
-        for name, bucket in sorted(world.services.buckets.items())
+        bucket_json(world, bucket) | shown_lists(world, call.request, bucket)
+        for name, bucket in sorted(known.items())
         if is_own_project(world, bucket.project) and name.startswith(prefix)
     ]
     return {"kind": "storage#buckets", **paginate_items(buckets, call.query, most=1000)}
@@ -90,22 +123,14 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
     """Create a bucket. A query that names another project creates one that the world
     may not read.
     """
+    read_params(call)
     project, body = asked_project(world, call, others=True), call.body
     name = body.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise storage_error(400, f"Invalid bucket name: '{name}'")
     known = world.services.buckets.get(name)
-    if known is not None and is_own_project(world, known.project):
-        raise storage_error(
-            409,
-            "Your previous request to create the named bucket succeeded and you already own it.",
-        )
     if known is not None:
-        raise storage_error(
-            409,
-            "The requested bucket name is not available. The bucket namespace is shared by all "
-            "users of the system. Please select a different name and try again.",
-        )
+        raise storage_error(409, KNOWN[is_own_project(world, known.project)])
     location, kind, placed = bucket_placement(body)
     bucket = Bucket(
         name=name,
@@ -116,22 +141,29 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
         created=now,
         **{"storage_class": "STANDARD", **read_settings(body)},
     )
+    forget_bucket(world, name)
     world.services.buckets[name] = bucket
     return bucket_json(world, bucket)
 
 
 def patch_bucket(world: World, call: ApiCall, now: float) -> Json:
     """Change a bucket's labels, class, access, versions or soft deletion; the rest stays."""
-    query = read_params(call, "ifMetagenerationMatch", "ifMetagenerationNotMatch")
+    read_params(call)
     bucket = find_bucket(world, call, "storage.buckets.update")
-    match, other = query.get("ifMetagenerationMatch"), query.get("ifMetagenerationNotMatch")
-    number = str(bucket.metageneration)
-    if (match or number) != number or other == number:
-        raise storage_error(412, UNMET)
-    changes = read_settings(call.body, bucket)
+    check_metageneration(call, bucket.metageneration)
+    body = {name: value for name, value in call.body.items() if name not in access_lists.FIELDS}
+    changes = read_settings(body, bucket)
+    if changes.get("uniform", bucket.uniform) != bucket.uniform:
+        if bucket.folders:  # words assumed
+            text = "Uniform bucket-level access can't be disabled while there are managed folders."
+            raise storage_error(400, text)
+        changes["bindings"] = bucket_bindings(bucket)
+    changes |= sent_lists(world, call)
+    if "bindings" in changes:
+        changes["policy_version"] = bucket.policy_version + 1
     changed = replace(bucket, **changes, metageneration=bucket.metageneration + 1)
     world.services.buckets[bucket.name] = changed
-    return bucket_json(world, changed)
+    return bucket_json(world, changed) | shown_lists(world, call.request, changed)
 
 
 def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
@@ -249,13 +281,148 @@ def storage_layout(world: World, call: ApiCall, now: float) -> Json:
     }
 
 
+def deleted_bucket(world: World, call: ApiCall, permission: str) -> Bucket:
+    """Return the soft-deleted bucket of the path, which its generation names."""
+    found, wanted = world.services.deleted_buckets.get(call.path["bucket"]), call.query
+    if "generation" not in wanted:
+        raise storage_error(400, "A soft-deleted bucket needs its generation.")
+    if found is None or wanted["generation"] != bucket_json(world, found)["generation"]:
+        raise storage_error(404, "The specified bucket does not exist.")
+    check_permission(world, found, call.request, permission)
+    return found
+
+
+def restore_bucket(world: World, call: ApiCall, now: float) -> Json:
+    """Make a live bucket of a soft-deleted one; its objects can be restored then."""
+    found = deleted_bucket(world, call, "storage.buckets.restore")
+    del world.services.deleted_buckets[found.name]
+    bucket = replace(found, deleted=0.0, metageneration=found.metageneration + 1)
+    world.services.buckets[bucket.name] = bucket
+    return bucket_json(world, bucket)
+
+
 def delete_bucket(world: World, call: ApiCall, now: float) -> Response:
+    """Delete an empty bucket. It can be restored for as long as it says, or until there is a new
+    one of its name.
+    """
     bucket = find_bucket(world, call, "storage.buckets.delete")
-    drop_bucket_objects(world, bucket)
+    check_metageneration(call, bucket.metageneration)
+    if any(one.expires is None for one in all_versions(world, bucket.name)):
+        raise storage_error(409, "The bucket you tried to delete is not empty.")
     del world.services.buckets[bucket.name]
+    world.services.deleted_buckets[bucket.name] = replace(bucket, deleted=now)
+    if bucket.soft_delete_s:
+        schedule_event(world, now + bucket.soft_delete_s, EXPIRE_BUCKET, bucket.name)
+    else:
+        forget_bucket(world, bucket.name)
     return Response(status=204)
 
 
+# -- managed folders ------------------------------------------------------------------------------
+
+
+def folder_json(bucket: Bucket, name: str) -> Json:
+    created = format_compute_time(bucket.folders[name].created)
+    path = f"{bucket.name}/managedFolders/{quote(name, safe='')}"
+    return {
+        "kind": "storage#managedFolder",
+        "id": f"{bucket.name}/{name}",
+        "selfLink": f"https://www.googleapis.com/storage/v1/b/{path}",
+        "name": name,
+        "bucket": bucket.name,
+        "metageneration": "1",
+        "createTime": created,
+        "updateTime": created,
+    }
+
+
+def insert_folder(world: World, call: ApiCall, now: float) -> Json:
+    """Create a managed folder."""
+    bucket = find_bucket(world, call, "storage.managedFolders.create")
+    name = call.body.get("name")
+    name = f"{name}/" if isinstance(name, str) and not name.endswith("/") else name
+    if not isinstance(name, str) or not FOLDER.fullmatch(name):
+        raise storage_error(400, f"Invalid managed folder name: '{name}'")
+    if call.body.get("rapidCacheConfig"):
+        raise unserved_error("The field rapidCacheConfig")
+    if not bucket.uniform:  # words assumed
+        raise storage_error(400, "Managed folders need uniform bucket-level access.")
+    if name in bucket.folders:
+        raise storage_error(409, "The managed folder you tried to create already exists.")
+    bucket = replace(bucket, folders={**bucket.folders, name: ManagedFolder(created=now)})
+    world.services.buckets[bucket.name] = bucket
+    return folder_json(bucket, name)
+
+
+def list_folders(world: World, call: ApiCall, now: float) -> Json:
+    bucket = find_bucket(world, call, "storage.managedFolders.list")
+    names = sorted(name for name in bucket.folders if name.startswith(call.query.get("prefix", "")))
+    shown = [folder_json(bucket, name) for name in names]
+    return {"kind": "storage#managedFolders", **take_page("items", shown, call.query, 1000)}
+
+
+def show_folder(world: World, call: ApiCall, now: float) -> Json:
+    """Return a managed folder: the world serves nothing of what a client could change."""
+    found = find_folder(world, call, "get" if call.request.method == "GET" else "create")
+    if call.body.get("rapidCacheConfig"):
+        raise unserved_error("The field rapidCacheConfig")
+    check_metageneration(call, 1)
+    return folder_json(*found)
+
+
+def delete_folder(world: World, call: ApiCall, now: float) -> Response:
+    """Delete a managed folder, not what is in it."""
+    bucket, name = find_folder(world, call, "delete")
+    check_metageneration(call, 1)
+    forced = read_flag(call.query, "allowNonEmpty")
+    if forced:
+        find_folder(world, call, "setIamPolicy")
+    start = f"{bucket.name}/{name}"
+    inside = [key for key in world.services.storage.objects if key.startswith(start)]
+    inside += [other for other in bucket.folders if other.startswith(name) and other != name]
+    if inside and not forced:
+        raise storage_error(409, "The managed folder you tried to delete is not empty.")
+    folders = {other: held for other, held in bucket.folders.items() if other != name}
+    world.services.buckets[bucket.name] = replace(bucket, folders=folders)
+    return Response(status=204)
+
+
+# -- operations, and what there is none of --------------------------------------------------------
+
+
+def get_operation(world: World, call: ApiCall, now: float) -> Json:
+    bucket = find_bucket(world, call, "storage.buckets.get")
+    found = bucket.operations.get(call.path["operation"])
+    if found is None:
+        raise storage_error(404, "The specified operation does not exist.")
+    return dict(found)
+
+
+def cancel_operation(world: World, call: ApiCall, now: float) -> Response:
+    """Accept to cancel an operation, each of which has ended already."""
+    get_operation(world, call, now)
+    return Response(status=204)
+
+
+def list_operations(world: World, call: ApiCall, now: float) -> Json:
+    read_params(call)
+    bucket = find_bucket(world, call, "storage.buckets.get")
+    page = take_page("operations", [*bucket.operations.values()], call.query, 1000)
+    return {"kind": "storage#operations", **page}
+
+
+def list_nothing(world: World, call: ApiCall, now: float) -> Json:
+    """Return an empty list: the world creates nothing of the kind."""
+    if "bucket" in call.path:
+        find_bucket(world, call, "storage.buckets.get")
+    else:
+        asked_project(world, call)
+    name = call.request.path.strip("/").split("/")[4]
+    return {"kind": next(f"storage#{kind}" for path, kind in ABSENT.items() if name in path)}
+
+
+FOLDERS = "/storage/v1/b/{bucket}/managedFolders"
+OPERATIONS = "/storage/v1/b/{bucket}/operations"
 ROUTES = (
     Route("GET", "/storage/v1/b", list_buckets),
     Route("POST", "/storage/v1/b", insert_bucket),
@@ -265,5 +432,15 @@ ROUTES = (
     Route("DELETE", "/storage/v1/b/{bucket}", delete_bucket),
     Route("GET", "/storage/v1/projects/{project}/serviceAccount", storage_account),
     Route("GET", "/storage/v1/b/{bucket}/storageLayout", storage_layout),
-    *bucket_access.ROUTES,
+    Route("POST", "/storage/v1/b/{bucket}/restore", restore_bucket),
+    Route("GET", FOLDERS, list_folders),
+    Route("POST", FOLDERS, insert_folder),
+    Route("GET", f"{FOLDERS}/{{folder}}", show_folder),
+    Route("PATCH", f"{FOLDERS}/{{folder}}", show_folder),
+    Route("DELETE", f"{FOLDERS}/{{folder}}", delete_folder),
+    Route("GET", OPERATIONS, list_operations),
+    Route("GET", f"{OPERATIONS}/{{operation}}", get_operation),
+    Route("POST", f"{OPERATIONS}/{{operation}}/cancel", cancel_operation),
+    *(Route("GET", f"/storage/v1/{path}", list_nothing) for path in ABSENT),
+    *access_lists.ROUTES,
 )

@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error
+from tpuherd_sim.google_apis.access_lists import sent_lists, shown_object
+from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
 from tpuherd_sim.google_apis.crc32c import join_crc32c
 from tpuherd_sim.google_apis.objects import (
     CONDITIONS,
     check_conditions,
     check_write,
+    find_live,
     find_object,
     invalid_query,
     object_etag,
     object_json,
+    object_place,
     publish_object,
     read_fields,
     read_flag,
@@ -43,15 +46,14 @@ GLOB = re.compile(r"\*\*/?|\*|\?|\[[^]]+\]|[{},]|\\?.", re.DOTALL)
 def get_object(world: World, call: ApiCall, now: float) -> Json | Response:
     """Get an object's metadata, or with `alt=media` its content."""
     query = read_params(call, "generation", "softDeleted", *CONDITIONS)
-    named_bucket(world, call.request, call.path["bucket"], "storage.objects.get")
-    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    found = find_object(world, call.request, object_place(call), query, "get")
     check_conditions(query, found, reads=True)
     wanted = query.get("alt", "json")
     if wanted == "media" or call.version == "download":
         return media_response(call.request, found)
     if wanted != "json":
         raise invalid_query("alt", wanted)
-    return object_json(call.request, found)
+    return shown_object(world, call.request, found)
 
 
 def media_response(request: Request, found: StoredObject) -> Response:
@@ -120,8 +122,7 @@ def delete_object(world: World, call: ApiCall, now: float) -> Response:
 
 
 def drop_object(world: World, call: ApiCall, query: Mapping[str, str], now: float) -> Response:
-    named_bucket(world, call.request, call.path["bucket"], "storage.objects.delete")
-    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    found = find_object(world, call.request, object_place(call), query, "delete")
     check_conditions(query, found)
     retire_object(world, found, now, by_generation="generation" in query)
     return Response(status=204)
@@ -130,19 +131,20 @@ def drop_object(world: World, call: ApiCall, query: Mapping[str, str], now: floa
 def patch_object(world: World, call: ApiCall, now: float) -> Json:
     """Change an object's metadata: PATCH keeps what it does not name, PUT does not."""
     query = read_params(call, "generation", *CONDITIONS)
-    named_bucket(world, call.request, call.path["bucket"], "storage.objects.update")
-    found = find_object(world, (call.path["bucket"], call.path["object"]), query)
+    found = find_object(world, call.request, object_place(call), query, "update")
     check_conditions(query, found)
-    fields = call.body
+    fields = {name: value for name, value in call.body.items() if name != "acl"}
+    bindings = sent_lists(world, call).get("bindings", found.bindings)
     if call.request.method == "PATCH":  # as JSON merge patch: null removes
-        fields = {**found.fields, **call.body}
+        fields = {**found.fields, **fields}
         if isinstance(metadata := call.body.get("metadata"), dict):
             merged = {**found.fields.get("metadata", {}), **metadata}
             fields["metadata"] = {key: text for key, text in merged.items() if text is not None}
     fields = read_fields(fields)
-    new = replace(found, fields=fields, updated=now, metageneration=found.metageneration + 1)
+    number = found.metageneration + 1
+    new = replace(found, fields=fields, bindings=bindings, updated=now, metageneration=number)
     replace_generation(world, found, new)
-    return object_json(call.request, new)
+    return shown_object(world, call.request, new)
 
 
 # -- lists ----------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ def list_objects(world: World, call: ApiCall, now: float) -> Json:
     if last is not None:
         answer["nextPageToken"] = write_token(last)
     if items:
-        answer["items"] = [object_json(call.request, one) for one in items]
+        answer["items"] = [shown_object(world, call.request, one) for one in items]
     return answer | ({"prefixes": folded} if folded else {})
 
 
@@ -170,31 +172,32 @@ def list_page(
     """Return the objects and the prefixes after a place, and where the page ends if not all are
     there.
     """
-    bucket = call.path["bucket"]
-    named_bucket(world, call.request, bucket, "storage.objects.list")
+    bucket, prefix = call.path["bucket"], query.get("prefix", "")
+    named_bucket(world, call.request, bucket, "storage.objects.list", prefix)
     most = min(read_number(query, "maxResults") or PAGE_MAX, PAGE_MAX)
     items: list[StoredObject] = []
     folded: dict[str, None] = {}
     last: Place = ("", 0)
     for shown, one in listed_objects(world, bucket, query):
-        place = (shown, one.generation if shown == one.name else 0)
-        if place <= after or (shown != one.name and shown in folded):
+        is_prefix = one is None or shown != one.name
+        place = (shown, 0 if one is None or is_prefix else one.generation)
+        if place <= after or (is_prefix and shown in folded):
             continue
         if len(items) + len(folded) == most:
             return items, list(folded), last
         last = place
-        if shown == one.name and not is_folded(shown, query):
+        if one is not None and not is_prefix and not is_folded(shown, query):
             items.append(one)
             continue
         folded[shown] = None
-        if shown == one.name and read_flag(query, "includeTrailingDelimiter"):
+        if one is not None and not is_prefix and read_flag(query, "includeTrailingDelimiter"):
             items.append(one)
     return items, list(folded), None
 
 
 def listed_objects(
     world: World, bucket: str, query: Mapping[str, str]
-) -> list[tuple[str, StoredObject]]:
+) -> list[tuple[str, StoredObject | None]]:
     """Return what a list is about, each with the name or the prefix that it is shown by."""
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     first, end = query.get("startOffset", ""), query.get("endOffset")
@@ -202,7 +205,11 @@ def listed_objects(
     soft, versions = read_flag(query, "softDeleted"), read_flag(query, "versions")
     if soft and versions:
         raise storage_error(400, "versions and softDeleted can't be asked for together.")
-    found = []
+    found: list[tuple[str, StoredObject | None]] = []
+    if read_flag(query, "includeFoldersAsPrefixes") and delimiter == "/" and not matches:
+        for folder in world.services.buckets[bucket].folders:
+            if folder.startswith(prefix) and folder != prefix:
+                found.append((folder[: folder.find("/", len(prefix)) + 1], None))
     objects, start = world.services.storage.objects, len(bucket) + 1
     for key in sorted(key for key in objects if key.startswith(f"{bucket}/{prefix}")):
         name = key[start:]
@@ -213,7 +220,7 @@ def listed_objects(
         for one in objects[key]:
             if (one.expires is not None) == soft and (soft or versions or one.deleted is None):
                 found.append((shown, one))
-    return found
+    return sorted(found, key=lambda item: item[0])
 
 
 def is_folded(shown: str, query: Mapping[str, str]) -> bool:
@@ -265,27 +272,26 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
 def compose_object(world: World, call: ApiCall, now: float) -> Json:
     """Make an object of others in a row; their bytes are not copied."""
     query = read_params(call, "ifGenerationMatch", "ifMetagenerationMatch")
-    place = (call.path["bucket"], call.path["object"])
+    place = object_place(call)
     check_conditions(query, check_write(world, call.request, *place))
     sources = call.body.get("sourceObjects")
     if not isinstance(sources, list) or not 1 <= len(sources) <= COMPONENTS_MAX:
         text = f"The number of source components must be between 1 and {COMPONENTS_MAX}."
         raise storage_error(400, text)
-    named_bucket(world, call.request, place[0], "storage.objects.get")
-    found = [compose_source(world, place[0], one) for one in sources]
+    found = [compose_source(world, call, one) for one in sources]
     destination = call.body.get("destination") or {}
     fields = read_fields(destination) if isinstance(destination, dict) else {}
-    components = sum(max(one.components, 1) for one in found)
     content = join_contents([one.content for one in found])
-    return object_json(call.request, publish_object(world, place, content, fields, now, components))
+    new = publish_object(world, call.request, place, content, fields, now)
+    return object_json(call.request, new)
 
 
-def compose_source(world: World, bucket: str, source: Any) -> StoredObject:
+def compose_source(world: World, call: ApiCall, source: Any) -> StoredObject:
     name = source.get("name") if isinstance(source, dict) else None
     if not isinstance(name, str):
         raise storage_error(400, "Required")
     wanted = {"generation": str(source["generation"])} if source.get("generation") else {}
-    found = find_object(world, (bucket, name), wanted)
+    found = find_object(world, call.request, (call.path["bucket"], name), wanted, "get")
     conditions = source.get("objectPreconditions")
     wanted = conditions if isinstance(conditions, dict) else {}
     check_conditions({name: str(value) for name, value in wanted.items()}, found)
@@ -297,7 +303,11 @@ def join_contents(contents: list[Content]) -> Content:
     crc32c = contents[0].crc32c
     for one in contents[1:]:
         crc32c = join_crc32c(crc32c, one.crc32c, one.size)
-    return Content(parts=tuple(part for one in contents for part in one.parts), crc32c=crc32c)
+    return Content(
+        parts=tuple(part for one in contents for part in one.parts),
+        crc32c=crc32c,
+        components=sum(max(one.components, 1) for one in contents),
+    )
 
 
 def rewrite_object(world: World, call: ApiCall, now: float) -> Json:
@@ -328,13 +338,13 @@ def copy_source(
     world: World, call: ApiCall, query: Mapping[str, str]
 ) -> tuple[StoredObject, tuple[str, str]]:
     """Return the source of a copy and the place of its destination, if both may be used."""
-    bucket = call.path["bucket"]
-    named_bucket(world, call.request, bucket, "storage.objects.get")
-    source = find_object(world, (bucket, call.path["object"]), query, "sourceGeneration")
+    source = find_object(
+        world, call.request, object_place(call), query, "get", key="sourceGeneration"
+    )
     for name in SOURCE_CONDITIONS:
         read_number(query, name)
     check_conditions(query, source, of="Source")
-    place = (call.path.get("target_bucket", bucket), call.path["target"])
+    place = (call.path.get("target_bucket", source.bucket), call.path["target"])
     check_conditions(query, check_write(world, call.request, *place))
     return source, place
 
@@ -344,8 +354,9 @@ def publish_copy(
 ) -> Json:
     given = read_fields(call.body)
     fields = given if given.keys() - {"storageClass"} else {**source.fields, **given}
-    new = publish_object(world, place, source.content, fields, now, source.components)
-    return object_json(call.request, new)
+    return object_json(
+        call.request, publish_object(world, call.request, place, source.content, fields, now)
+    )
 
 
 def copy_object(world: World, call: ApiCall, now: float) -> Json:
@@ -357,24 +368,63 @@ def move_object(world: World, call: ApiCall, now: float) -> Json:
     """Rename an object: at no time are there two, or none."""
     query = read_params(call, *CONDITIONS, *SOURCE_CONDITIONS)
     source, place = copy_source(world, call, query)
-    named_bucket(world, call.request, source.bucket, "storage.objects.delete")
+    named_bucket(world, call.request, source.bucket, "storage.objects.delete", source.name)
     if place == (source.bucket, source.name):
         raise storage_error(400, "The source and the destination of a move must differ.")
-    new = publish_object(world, place, source.content, source.fields, now, source.components)
+    new = publish_again(world, call, source, place, now)
     retire_object(world, source, now)
     return object_json(call.request, new)
+
+
+def publish_again(
+    world: World, call: ApiCall, source: StoredObject, place: tuple[str, str], now: float
+) -> StoredObject:
+    """Publish an object anew with all that is said of it, and who may use it."""
+    new = publish_object(world, call.request, place, source.content, source.fields, now)
+    kept = replace(new, bindings=source.bindings)
+    replace_generation(world, new, kept)
+    return kept
 
 
 def restore_object(world: World, call: ApiCall, now: float) -> Json:
     """Make a live object of a soft-deleted one."""
     query = read_params(call, "generation", "copySourceAcl", *CONDITIONS)
-    place = (call.path["bucket"], call.path["object"])
+    place = object_place(call)
     before = check_write(world, call.request, *place)
-    found = find_object(world, place, {**query, "softDeleted": "true"})
+    found = find_object(world, call.request, place, {**query, "softDeleted": "true"}, "create")
     check_conditions(query, before)
-    new = publish_object(world, place, found.content, found.fields, now, found.components)
+    source = found if read_flag(query, "copySourceAcl") else replace(found, bindings=None)
+    new = publish_again(world, call, source, place, now)
     replace_generation(world, found, None)
     return object_json(call.request, new)
+
+
+def bulk_restore(world: World, call: ApiCall, now: float) -> Json:
+    """Restore the newest soft-deleted version of all names that match, in an operation."""
+    bucket = named_bucket(world, call.request, call.path["bucket"], "storage.objects.create")
+    globs, flags = call.body.get("matchGlobs") or ["**"], ("allowOverwrite", "copySourceAcl")
+    if others := call.body.keys() - {"matchGlobs", *flags}:
+        raise unserved_error(f"The field {min(others)}")
+    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+        raise storage_error(400, "Invalid argument: matchGlobs must be a list of texts.")
+    overwrites, keeps_list = (call.body.get(name) is True for name in flags)
+    if overwrites:
+        named_bucket(world, call.request, bucket.name, "storage.objects.delete")
+    found: dict[str, StoredObject] = {}
+    for glob in globs:
+        query = {"softDeleted": "true", "matchGlob": glob}
+        found |= {one.name: one for _, one in listed_objects(world, bucket.name, query) if one}
+    for name, one in found.items():
+        if overwrites or find_live(world, bucket.name, name) is None:
+            source = one if keeps_list else replace(one, bindings=None)
+            publish_again(world, call, source, (bucket.name, name), now)
+            replace_generation(world, one, None)
+    id = f"{world.services.dice.random_bits():x}"
+    name = f"projects/_/buckets/{bucket.name}/operations/{id}"
+    operation: Json = {"kind": "storage#operation", "name": name, "done": True, "response": {}}
+    changed = replace(bucket, operations={**bucket.operations, id: operation})
+    world.services.buckets[bucket.name] = changed
+    return operation
 
 
 OBJECT = "/storage/v1/b/{bucket}/o/{object}"
@@ -390,4 +440,5 @@ ROUTES = (
     Route("POST", f"{OBJECT}/copyTo/b/{{target_bucket}}/o/{{target}}", copy_object),
     Route("POST", f"{OBJECT}/moveTo/o/{{target}}", move_object),
     Route("POST", f"{OBJECT}/restore", restore_object),
+    Route("POST", "/storage/v1/b/{bucket}/o/bulkRestore", bulk_restore),
 )

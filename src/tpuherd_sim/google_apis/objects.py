@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
+from tpuherd_sim.google_apis.bucket_access import (
+    UNMET,
+    caller_name,
+    check_permission,
+    named_bucket,
+    object_bindings,
+    storage_error,
+    unserved_error,
+)
 from tpuherd_sim.google_apis.storage_roles import CLASSES
-from tpuherd_sim.model.compute_state import Bucket, format_compute_time
+from tpuherd_sim.model.compute_state import format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, google_host
 from tpuherd_sim.model.storage_state import Content, StoredObject
 from tpuherd_sim.model.world import World, schedule_event
@@ -20,7 +28,6 @@ CONDITIONS = (
     "ifMetagenerationMatch", "ifMetagenerationNotMatch",
 )  # fmt: skip
 ETAG_CONDITIONS = ("if-match", "if-none-match")
-UNMET = "At least one of the pre-conditions you specified did not hold."
 #: What a writer may say of an object, and what this world would have to ignore.
 TEXTS = (
     "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
@@ -35,7 +42,8 @@ UNSERVED_PARAMETERS = frozenset(
         "restoreToken", "softDeleted",
     }
 )  # fmt: skip
-EXPIRE = "object.expire"
+EXPIRE, EXPIRE_BUCKET = "object.expire", "bucket.expire"
+OBJECT_OWNER = "roles/storage.legacyObjectOwner"
 
 
 def read_params(call: ApiCall, *served: str) -> dict[str, str]:
@@ -125,6 +133,11 @@ def storage_class(sent: str) -> str:
 # -- the table ------------------------------------------------------------------------------------
 
 
+def object_place(call: ApiCall) -> tuple[str, str]:
+    """Return the bucket and the name of the object of a path."""
+    return call.path["bucket"], call.path["object"]
+
+
 def object_key(bucket: str, name: str) -> str:
     return f"{bucket}/{name}"
 
@@ -135,43 +148,56 @@ def find_live(world: World, bucket: str, name: str) -> StoredObject | None:
 
 
 def find_object(
-    world: World, place: tuple[str, str], query: Mapping[str, str], key: str = "generation"
+    world: World,
+    request: Request,
+    place: tuple[str, str],
+    query: Mapping[str, str],
+    permission: str,
+    key: str = "generation",
 ) -> StoredObject:
-    """Return the live object, or the generation that the query names."""
+    """Return the live object, or the generation that the query names, if the caller may."""
+    bucket = named_bucket(world, request, place[0], "")
     wanted, soft = read_number(query, key), read_flag(query, "softDeleted")
     if soft and wanted is None:
         raise storage_error(400, "A soft-deleted object needs its generation.")
-    known = world.services.storage.objects.get(object_key(*place), ())
-    for one in known:
-        if (
-            one.deleted is None
-            if wanted is None
-            else one.generation == wanted and (one.expires is not None) == soft
-        ):
-            return one
-    raise storage_error(404, "No such object: " + "/".join(place))
+    found = find_live(world, *place)
+    if wanted is not None:
+        known = world.services.storage.objects.get(object_key(*place), ())
+        named = [one for one in known if one.generation == wanted]
+        found = next((one for one in named if (one.expires is not None) == soft), None)
+    if permission:
+        name = f"storage.objects.{permission}"
+        check_permission(world, bucket, request, name, place[1], found)
+    if found is None:
+        raise storage_error(404, "No such object: " + "/".join(place))
+    return found
 
 
 def check_write(world: World, request: Request, bucket: str, name: str) -> StoredObject | None:
     """Return the object that a write would replace, if the caller may write."""
-    named_bucket(world, request, bucket, "storage.objects.create")
+    named_bucket(world, request, bucket, "storage.objects.create", name)
     if not name or len(name.encode()) > 1024 or "\n" in name or "\r" in name or name in (".", ".."):
         raise storage_error(400, f"Invalid object name: '{name}'" if name else "Required")
     before = find_live(world, bucket, name)
     if before is not None:
-        named_bucket(world, request, bucket, "storage.objects.delete")
+        named_bucket(world, request, bucket, "storage.objects.delete", name)
     return before
 
 
 def publish_object(
     world: World,
+    request: Request,
     place: tuple[str, str],
     content: Content,
     fields: Mapping[str, Any],
     now: float,
-    components: int = 0,
 ) -> StoredObject:
     """Make a new generation the live one, all at once."""
+    bucket, bindings = world.services.buckets[place[0]], None
+    if not bucket.uniform:
+        usual, owner = object_bindings(bucket), f"serviceAccount:{caller_name(world, request)}"
+        owners = (*usual.get(OBJECT_OWNER, ()), owner)
+        bindings = {**usual, OBJECT_OWNER: tuple(dict.fromkeys(owners))}
     before = find_live(world, *place)
     if before is not None:
         retire_object(world, before, now)
@@ -185,7 +211,7 @@ def publish_object(
         created=now,
         updated=now,
         fields=fields,
-        components=components,
+        bindings=bindings,
     )
     storage.add_references(content.parts)
     storage.objects[key] = (*storage.objects.get(key, ()), new)
@@ -229,15 +255,22 @@ def expire_object(world: World, due: AgendaItem) -> None:
             replace_generation(world, one, None)
 
 
-def drop_bucket_objects(world: World, bucket: Bucket) -> None:
-    """Forget what a bucket had; refuse if one of it is neither soft-deleted nor gone."""
-    storage = world.services.storage
-    found = [key for key in storage.objects if key.startswith(f"{bucket.name}/")]
-    versions = [one for key in found for one in storage.objects[key]]
-    if any(one.expires is None for one in versions):
-        raise storage_error(409, "The bucket you tried to delete is not empty.")
-    for one in versions:
-        replace_generation(world, one, None)
+def all_versions(world: World, bucket: str) -> list[StoredObject]:
+    objects = world.services.storage.objects
+    return [one for key in objects if key.startswith(f"{bucket}/") for one in objects[key]]
+
+
+def forget_bucket(world: World, name: str) -> None:
+    """Forget a soft-deleted bucket, with its soft-deleted objects."""
+    if world.services.deleted_buckets.pop(name, None) is not None:
+        for one in all_versions(world, name):
+            replace_generation(world, one, None)
+
+
+def expire_bucket(world: World, due: AgendaItem) -> None:
+    found = world.services.deleted_buckets.get(due.target)
+    if found is not None and found.deleted + found.soft_delete_s == due.at:
+        forget_bucket(world, due.target)
 
 
 # -- how it is shown ------------------------------------------------------------------------------
@@ -290,8 +323,8 @@ def object_json(request: Request, one: StoredObject) -> Json:
     }
     if one.content.md5:
         answer["md5Hash"] = one.content.md5
-    if one.components:
-        answer["componentCount"] = one.components
+    if one.content.components:
+        answer["componentCount"] = one.content.components
     if one.deleted is not None and one.expires is None:
         answer["timeDeleted"] = format_compute_time(one.deleted)
     if one.deleted is not None and one.expires is not None:
@@ -300,4 +333,4 @@ def object_json(request: Request, one: StoredObject) -> Json:
     return answer
 
 
-AGENDA = {EXPIRE: expire_object}
+AGENDA = {EXPIRE: expire_object, EXPIRE_BUCKET: expire_bucket}

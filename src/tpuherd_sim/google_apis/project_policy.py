@@ -5,17 +5,16 @@ account. The world's user owns the project: their other requests are not checked
 """
 
 import re
-from typing import Any
 from urllib.parse import unquote
 
 from tpuherd_sim.google_apis.bucket_access import (
     HOST_HEADER,
     bytes_etag,
     caller_name,
-    check_member,
+    read_each_binding,
 )
 from tpuherd_sim.google_apis.links import is_own_project
-from tpuherd_sim.google_apis.project_roles import ROLES, permitted_names, read_role
+from tpuherd_sim.google_apis.project_roles import ROLES, permitted_names
 from tpuherd_sim.google_apis.service_accounts import default_account
 from tpuherd_sim.model.compute_state import ProjectBinding
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request
@@ -109,29 +108,13 @@ def set_project_policy(world: World, call: ApiCall, now: float) -> Json:
             "There were concurrent policy changes. Please retry the whole read-modify-write with "
             "exponential backoff.",
         )
-    bindings = read_project_bindings(world, policy.get("bindings") or [])
+    sent = policy.get("bindings") or []
+    bindings = tuple(read_each_binding(world, sent, ROLES, MEMBER_KINDS))
     if any(one.condition for one in bindings) and policy.get("version") != CONDITIONS:
         text = f"The specified policy version must be {CONDITIONS} to set conditions."
         raise ApiError(400, "INVALID_ARGUMENT", text)
     store_policy(world, bindings)
     return project_policy_json(world)
-
-
-def read_project_bindings(world: World, sent: Any) -> tuple[ProjectBinding, ...]:
-    found: list[ProjectBinding] = []
-    bindings: list[Any] = sent if isinstance(sent, list) else [None]
-    for one in bindings:
-        role = read_role(one, ROLES)
-        members = one.get("members", [])
-        condition = one.get("condition") or {}
-        if not isinstance(members, list) or not isinstance(condition, dict):
-            raise ApiError(400, "INVALID_ARGUMENT", "Invalid argument: malformed binding.")
-        for member in members:
-            check_member(world, member, MEMBER_KINDS)
-        if members:
-            known = tuple(dict.fromkeys(members))
-            found.append(ProjectBinding(role=role, members=known, condition=condition))
-    return tuple(found)
 
 
 def test_project_permissions(world: World, call: ApiCall, now: float) -> Json:

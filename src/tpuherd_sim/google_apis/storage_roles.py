@@ -12,27 +12,33 @@ CLASSES = frozenset(
 OBJECTS = frozenset(
     f"storage.objects.{verb}" for verb in ("create", "delete", "get", "list", "update")
 )
+OBJECT_POLICIES = frozenset(f"storage.objects.{verb}IamPolicy" for verb in ("get", "set"))
+FOLDER_READ = frozenset(("storage.managedFolders.get", "storage.managedFolders.list"))
+FOLDERS = FOLDER_READ | {"storage.managedFolders.create", "storage.managedFolders.delete"}
+FOLDER_POLICIES = frozenset(f"storage.managedFolders.{verb}IamPolicy" for verb in ("get", "set"))
 BUCKETS = frozenset(
     f"storage.buckets.{verb}"
     for verb in ("create", "delete", "get", "getIamPolicy", "list", "setIamPolicy", "update")
 )
-READ = frozenset(("storage.objects.get", "storage.objects.list"))
-LEGACY_READER = frozenset(("storage.buckets.get", "storage.objects.list"))
-LEGACY_WRITER = LEGACY_READER | {"storage.objects.create", "storage.objects.delete"}
+READ = FOLDER_READ | {"storage.objects.get", "storage.objects.list"}
+LEGACY_READER = FOLDER_READ | {"storage.buckets.get", "storage.objects.list"}
+LEGACY_WRITER = LEGACY_READER | FOLDERS | {"storage.objects.create", "storage.objects.delete"}
+LEGACY_OBJECT_OWNER = OBJECT_POLICIES | {"storage.objects.get", "storage.objects.update"}
+RESTORE = frozenset(("storage.buckets.restore",))
+ALL_PERMISSIONS = OBJECTS | OBJECT_POLICIES | FOLDERS | FOLDER_POLICIES | BUCKETS | RESTORE
 ROLES: Mapping[str, frozenset[str]] = {
-    "roles/storage.admin": OBJECTS | BUCKETS,
+    "roles/storage.admin": ALL_PERMISSIONS,
     "roles/storage.bucketViewer": frozenset(("storage.buckets.get", "storage.buckets.list")),
-    "roles/storage.legacyBucketOwner": LEGACY_WRITER | BUCKETS,
+    "roles/storage.legacyBucketOwner": LEGACY_WRITER | FOLDER_POLICIES | BUCKETS,
     "roles/storage.legacyBucketReader": LEGACY_READER,
     "roles/storage.legacyBucketWriter": LEGACY_WRITER,
-    "roles/storage.legacyObjectOwner": frozenset(("storage.objects.get", "storage.objects.update")),
+    "roles/storage.legacyObjectOwner": LEGACY_OBJECT_OWNER,
     "roles/storage.legacyObjectReader": frozenset(("storage.objects.get",)),
-    "roles/storage.objectAdmin": OBJECTS,
+    "roles/storage.objectAdmin": OBJECTS | OBJECT_POLICIES | FOLDERS,
     "roles/storage.objectCreator": frozenset(("storage.objects.create",)),
-    "roles/storage.objectUser": OBJECTS,
+    "roles/storage.objectUser": OBJECTS | FOLDERS,
     "roles/storage.objectViewer": READ,
 }
-ALL_PERMISSIONS = OBJECTS | BUCKETS
 
 
 def permitted(bindings: Mapping[str, Iterable[str]], members: Iterable[str]) -> frozenset[str]:

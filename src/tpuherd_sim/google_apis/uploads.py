@@ -89,7 +89,8 @@ def insert_object(world: World, call: ApiCall, now: float) -> Json | Response:
         return Response(headers=(("Location", url), ("X-GUploader-UploadID", number)))
     content = received_content(call)
     check_checksums(content, checksums)
-    return object_json(call.request, publish_object(world, place, content, fields, now))
+    new = publish_object(world, call.request, place, content, fields, now)
+    return object_json(call.request, new)
 
 
 def received_content(call: ApiCall) -> Content:
@@ -246,7 +247,7 @@ def finish_upload(
     except ApiError:
         drop_upload(world, number)
         raise
-    new = publish_object(world, place, content, upload.fields, now)
+    new = publish_object(world, call.request, place, content, upload.fields, now)
     answer = object_json(call.request, new)
     storage = world.services.storage
     storage.drop_references(upload.parts)

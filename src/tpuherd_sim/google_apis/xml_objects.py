@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote
 from xml.sax.saxutils import escape
 
-from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
+from tpuherd_sim.google_apis.bucket_access import storage_error, unserved_error
 from tpuherd_sim.google_apis.object_methods import (
     drop_object,
     hash_text,
@@ -29,6 +29,7 @@ from tpuherd_sim.google_apis.objects import (
     check_write,
     find_live,
     find_object,
+    object_place,
     publish_object,
 )
 from tpuherd_sim.google_apis.uploads import (
@@ -165,12 +166,11 @@ def xml_fields(fields: Mapping[str, object]) -> str:
 
 def get_xml_object(world: World, call: ApiCall, now: float) -> Response:
     """Get an object's content."""
-    query, place = read_query(call), (call.path["bucket"], call.path["object"])
-    named_bucket(world, call.request, place[0], "storage.objects.get")
+    query = read_query(call)
     try:
-        found = find_object(world, place, query)
+        found = find_object(world, call.request, object_place(call), query, "get")
     except ApiError as refused:
-        if refused.http != 404:
+        if not refused.message.startswith("No such object"):
             raise
         raise storage_error(404, "The specified key does not exist.") from None
     check_conditions(query, found, reads=True)
@@ -182,7 +182,7 @@ def get_xml_object(world: World, call: ApiCall, now: float) -> Response:
 
 def put_xml_object(world: World, call: ApiCall, now: float) -> Response:
     """Store an object, a copy of another one, or a part of an upload."""
-    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    query, place = read_query(call), object_place(call)
     if "uploadId" in query:
         return put_part(world, call, query)
     check_conditions(query, check_write(world, call.request, *place))
@@ -190,18 +190,17 @@ def put_xml_object(world: World, call: ApiCall, now: float) -> Response:
         return copy_xml_object(world, call, place, now)
     content = received_content(call)
     check_checksums(content, announced_checksums(call))
-    new = publish_object(world, place, content, header_fields(call), now)
+    new = publish_object(world, call.request, place, content, header_fields(call), now)
     return Response(headers=written_headers(new))
 
 
 def copy_xml_object(world: World, call: ApiCall, place: tuple[str, str], now: float) -> Response:
     """Copy an object, which the header names, with its fields."""
     bucket, _, name = unquote(call.request.headers[COPY]).removeprefix("/").partition("/")
-    named_bucket(world, call.request, bucket, "storage.objects.get")
-    source = find_object(world, (bucket, name), {})
+    source = find_object(world, call.request, (bucket, name), {}, "get")
     replaced = call.request.headers.get("x-goog-metadata-directive") == "REPLACE"
     fields = header_fields(call) if replaced else source.fields
-    new = publish_object(world, place, source.content, fields, now, source.components)
+    new = publish_object(world, call.request, place, source.content, fields, now)
     answer = xml_response(
         f"<CopyObjectResult><ETag>{escape(part_etag(new.content))}</ETag></CopyObjectResult>"
     )
@@ -222,7 +221,7 @@ def part_etag(content: Content) -> str:
 
 def delete_xml_object(world: World, call: ApiCall, now: float) -> Response:
     """Delete an object, or abort an upload."""
-    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    query, place = read_query(call), object_place(call)
     if "uploadId" in query:
         numbered_upload(world, query, place)
         drop_upload(world, query["uploadId"])
@@ -242,8 +241,7 @@ def numbered_upload(world: World, query: Mapping[str, str], place: tuple[str, st
 
 def put_part(world: World, call: ApiCall, query: Mapping[str, str]) -> Response:
     """Store a part; a repeated one replaces the former."""
-    place = (call.path["bucket"], call.path["object"])
-    upload, number = numbered_upload(world, query, place), query.get("partNumber", "")
+    upload, number = numbered_upload(world, query, object_place(call)), query.get("partNumber", "")
     if not re.fullmatch("[0-9]{1,9}", number) or not 1 <= int(number) <= PARTS_MAX:
         raise storage_error(400, f"partNumber must be between 1 and {PARTS_MAX}.")
     content, storage = received_content(call), world.services.storage
@@ -260,7 +258,7 @@ def put_part(world: World, call: ApiCall, query: Mapping[str, str]) -> Response:
 
 def post_xml_object(world: World, call: ApiCall, now: float) -> Response:
     """Begin an upload of parts, or join them to the object."""
-    query, place = read_query(call), (call.path["bucket"], call.path["object"])
+    query, place = read_query(call), object_place(call)
     if "uploads" in query:
         check_write(world, call.request, *place)
         conditions = {name: query[name] for name in CONDITIONS if name in query}
@@ -277,7 +275,7 @@ def post_xml_object(world: World, call: ApiCall, now: float) -> Response:
     content = join_contents(chosen_parts(call, upload))
     check_write(world, call.request, *place)
     check_conditions(upload.conditions, find_live(world, *place))
-    new = publish_object(world, place, content, upload.fields, now, len(content.parts))
+    new = publish_object(world, call.request, place, content, upload.fields, now)
     drop_upload(world, query["uploadId"])
     text = f"<ETag>{escape(part_etag(content))}</ETag>"
     answer = result_response("CompleteMultipartUploadResult", place, text)

@@ -17,7 +17,7 @@ from email.parser import BytesParser
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, NamedTuple
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 from msgspec.json import encode
 
@@ -29,6 +29,7 @@ from tpuherd_sim.handle import find_route, take_override
 from tpuherd_sim.live_world import LiveWorld
 from tpuherd_sim.model.http_types import Part, Request
 from tpuherd_sim.model.storage_state import Content
+from tpuherd_sim.state_dir import WorldError
 
 UPLOADS = ("/upload/storage/", "/resumable/upload/storage/")
 CHUNK = 1 << 20
@@ -36,7 +37,6 @@ HEAD_BYTES_MAX = 1 << 20  #: of what a multipart upload says before its content
 #: What follows the content of a multipart upload is shorter.
 TAIL = 1 << 10
 OBJECTS = "objects"  #: the folder of the contents in a world's folder
-METADATA = ".metadata"  #: of objects in the folders of earlier versions
 
 
 class ObjectContents:
@@ -118,41 +118,17 @@ class ObjectContents:
         (self.folder / name).unlink(missing_ok=True)
 
     def clean_folder(self) -> None:
-        """Delete files of requests that were never answered, and take over objects of earlier
-        versions, which were files in a folder for each bucket.
-        """
+        """Delete files of requests that were never answered."""
         storage = self.live_world.world.services.storage
         storage.freed.clear()
-        if not self.folder.is_dir():
-            return
-        for entry in sorted(self.folder.iterdir()):
+        for entry in self.folder.glob("*"):
             if entry.is_dir():
-                self.import_bucket(entry)
-            elif entry.name not in storage.files:
-                entry.unlink()
-
-    def import_bucket(self, folder: Path) -> None:
-        for old in sorted(folder.glob("*.object")):
-            size = old.stat().st_size
-            with NamedTemporaryFile(dir=self.folder, delete=False) as stream:
-                part = Part(Path(stream.name).name, size)
-            old.replace(self.folder / part.file)
-            about = old.with_name(old.name.removesuffix(".object") + METADATA)
-            metadata = json.loads(about.read_bytes()) if about.is_file() else None
-            name = unquote(old.name.removesuffix(".object"))
-            body = {"name": name, **({"metadata": metadata} if metadata else {})}
-            received = Received(part=part, content=self.hash_parts((part,)))
-            self.live_world.handle_request(
-                Request(
-                    method="POST",
-                    path=f"/upload/storage/v1/b/{folder.name}/o",
-                    headers={CONTENT_HEADER: encode(received).decode()},
-                    body=encode(body),
+                raise WorldError(
+                    f"{entry} has objects of an earlier version; start the world with the tpuherd "
+                    "that created it, or choose another --state-dir"
                 )
-            )
-        for left in folder.iterdir():
-            left.unlink()
-        folder.rmdir()
+            if entry.name not in storage.files:
+                entry.unlink()
 
 
 def carries_content(request: Request) -> bool:

@@ -28,6 +28,15 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ManagedFolder:
+    """Names of a bucket that begin alike and have a policy of their own."""
+
+    created: float
+    bindings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    policy_version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Bucket:
     """A storage bucket without its objects."""
 
@@ -41,9 +50,13 @@ class Bucket:
     labels: Mapping[str, str] = field(default_factory=dict)
     uniform: bool = True  #: access is decided by its policy alone, not by objects
     public_access: str = "inherited"  #: or enforced: never public
-    #: members by role; empty: those of a new bucket
-    bindings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    policy_version: int = 1
+    bindings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  #: members by role
+    policy_version: int = 1  #: the first is that of a new bucket, which is not stored
+    #: those of new objects where access is not uniform; None: the project's teams
+    object_bindings: Mapping[str, tuple[str, ...]] | None = None
+    folders: Mapping[str, ManagedFolder] = field(default_factory=dict)  #: by name, such as a/b/
+    operations: Mapping[str, Any] = field(default_factory=dict)  #: as the API shows them, by id
+    deleted: float = 0.0  #: since when it is soft-deleted
     metageneration: int = 1
     versioned: bool = False  #: overwritten and deleted objects stay as noncurrent ones
     #: overwritten and deleted objects can be restored for as long: Google's default is a week
@@ -101,6 +114,7 @@ class Services:
     firewalls: dict[str, Firewall] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     buckets: dict[str, Bucket] = field(default_factory=dict)
+    deleted_buckets: dict[str, Bucket] = field(default_factory=dict)  #: that can be restored
     storage: Storage = field(default_factory=Storage)
     accounts: dict[str, ServiceAccount] = field(default_factory=dict)  #: by e-mail address
     changes: dict[str, ComputeOperation] = field(default_factory=dict)
@@ -130,10 +144,8 @@ DEFAULT_FIREWALLS = {
         "Allow ICMP from anywhere", "0.0.0.0/0", {"IPProtocol": "icmp"}
     ),
     "default-allow-internal": _default_rule(
-        "Allow internal traffic on the default network",
-        "10.128.0.0/9",
-        {"IPProtocol": "tcp", "ports": ["0-65535"]},
-        {"IPProtocol": "udp", "ports": ["0-65535"]},
+        "Allow internal traffic on the default network", "10.128.0.0/9",
+        {"IPProtocol": "tcp", "ports": ["0-65535"]}, {"IPProtocol": "udp", "ports": ["0-65535"]},
         {"IPProtocol": "icmp"},
     ),
     "default-allow-rdp": _default_rule(
@@ -142,7 +154,7 @@ DEFAULT_FIREWALLS = {
     "default-allow-ssh": _default_rule(
         "Allow SSH from anywhere", "0.0.0.0/0", {"IPProtocol": "tcp", "ports": ["22"]}
     ),
-}
+}  # fmt: skip
 
 
 def new_services(settings: Settings) -> Services:
@@ -151,14 +163,11 @@ def new_services(settings: Settings) -> Services:
     network = Network(name="default", id=new_numeric_id(dice), created=settings.created, auto=True)
     rules = {
         name: Firewall(
-            name=name,
-            id=new_numeric_id(dice),
-            created=settings.created,
-            network="default",
-            spec=spec,
+            name=name, id=new_numeric_id(dice), created=settings.created,
+            network="default", spec=spec,
         )
         for name, spec in DEFAULT_FIREWALLS.items()
-    }
+    }  # fmt: skip
     return Services(dice=dice, networks={"default": network}, firewalls=rules)
 
 

@@ -14,6 +14,7 @@ class Content:
     parts: tuple[Part, ...]
     crc32c: str
     md5: str = ""  #: "" for one that was composed of others
+    components: int = 0  #: how many those were
 
     @property
     def size(self) -> int:
@@ -32,7 +33,8 @@ class StoredObject:
     updated: float
     fields: Mapping[str, Any]  #: what the writer said: contentType, metadata, …
     metageneration: int = 1
-    components: int = 0  #: of a composed one
+    #: members by role, where access is not uniform; None: what its bucket gives new objects
+    bindings: Mapping[str, tuple[str, ...]] | None = None
     deleted: float | None = None  #: when it was overwritten or deleted; None: it is the live one
     expires: float | None = None  #: when a soft-deleted one can't be restored any more
 
