@@ -144,7 +144,7 @@ def test_a_failing_setup_is_reported_with_its_host_and_last_lines(user: Owner) -
 def test_a_running_setup_is_shown_and_can_be_replaced(user: Owner) -> None:
     """On the same node, also where it hangs; one that was changed is done again."""
     user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo begun; exec sleep 1000", "true"])
-    until(lambda: "w0: begun" in user.herd("logs", "gpt").stdout, "the setup's word", seconds=90)
+    until(lambda: ": begun" in user.herd("logs", "gpt").stdout, "the setup's word", seconds=90)
     user.job("gpt", "cat ~/made; exec sleep 1000", setup=["echo one >> ~/made"])
     user.happened("attempt.started")
     for host in (0, 1):

@@ -17,7 +17,14 @@ from tpuherd.cli.parsed_command import ParsedCommand, make_parsed_command
 from tpuherd.errors import InvalidInput, NotFound
 from tpuherd.settings import project_access
 from tpuherd.store.log_store import LogCursor, LogHost, LogStore
-from tpuherd.views.fold_output import PlainMerger, json_line, split_lines
+from tpuherd.targets import fold_names
+from tpuherd.views.fold_output import (
+    Block,
+    FoldingMerger,
+    PlainMerger,
+    json_line,
+    split_lines,
+)
 from tpuherd.views.printable import show_bytes, show_controls
 
 if TYPE_CHECKING:
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from tpuherd.commands.host_access import HostAccess
 
 LOOK_S = 0.3
+FOLD_S = 1.0  #: hosts print the same line within it
 LAST_WORDS_S = 3.0  #: how long the last output may arrive after the end
 ANCHORS = re.compile(rb"\\[AZ]|\(\?")  #: what means something else in a text of many lines
 
@@ -92,6 +100,7 @@ async def run_logs(look: "LogQuery", console: "Console", home: "HostAccess") -> 
     await page.print_new(chosen, tail=look.tail)
     if look.follow:
         await follow_logs(look, follower, page, console)
+    await page.print_due(inf)
     return 0
 
 
@@ -110,9 +119,11 @@ async def follow_logs(
             await console.flush()
             await wall.sleep(LOOK_S)
             await page.print_new(follower.find_growing(now))
+            await page.print_due(now)
             over = follower.has_ended() if look.attempt else ends is not None and ends.are_over()
             end = (min(end, now + LAST_WORDS_S)) if over else inf
         await page.print_new(follower.all_logs())
+        await page.print_due(inf)
         await console.print_notice(f"herd logs: {look.attempt or look.target} has ended")
     finally:
         if ends is not None:
@@ -162,11 +173,16 @@ class LogPrinter:
         #: A text in which it is not found has no line in which it is.
         self._quick = pattern is not None and not ANCHORS.search(pattern.pattern)
         self._lines: dict[tuple[str, LogHost], PlainMerger] = {}
+        self._folds: dict[str, FoldingMerger] = {}  #: by id of the work; not for JSON
+        self._hosts: dict[tuple[str, str], HostLog] = {}  #: by that id and the host's label
         self._heads: dict[str, list[str]] = {}  #: by host the work it has spoken of, in turn
         self._headed: set[str] = set()
 
     async def print_new(self, logs: "Sequence[HostLog]", *, tail: int | None = None) -> None:
-        """Return new lines of these logs, by time; at most the last `tail`."""
+        """Print new lines of these logs, by time; at most the last `tail`."""
+        for log in logs:
+            self._hosts[log.about.id, log.label] = log
+            self._folds.setdefault(log.about.id, FoldingMerger((), FOLD_S)).add_host(log.label)
         pieces: Iterable[LogPiece] = merge(
             *(self._new_pieces(log, at) for at, log in enumerate(logs))
         )
@@ -176,7 +192,20 @@ class LogPrinter:
             )
             pieces = deque(lines, maxlen=tail)
         for piece in pieces:
-            await self._console.write(self._format_piece(logs[piece.log], piece))
+            log = logs[piece.log]
+            if self._json:
+                await self._console.write(format_json(log, piece))
+                continue
+            await self.print_due(piece.at)
+            work = log.about.id
+            for block in self._folds[work].feed(log.label, piece.port, piece.text, piece.at):
+                await self._console.write(self._format_block(work, block))
+
+    async def print_due(self, now: float) -> None:
+        """Print lines that have waited long enough for the same line of other hosts."""
+        for work, fold in self._folds.items():
+            for block in fold.close(now) if now == inf else fold.due_blocks(now):
+                await self._console.write(self._format_block(work, block))
 
     def _new_pieces(self, log: "HostLog", number: int) -> Iterator[LogPiece]:
         """The lines of one log that were not printed yet."""
@@ -199,22 +228,20 @@ class LogPrinter:
             return b""
         return b"".join(line for line in split_lines(text) if search(line.removesuffix(b"\n")))
 
-    def _format_piece(self, log: "HostLog", piece: LogPiece) -> bytes:
-        from tpuherd.commands.output import COLOURS, PORTS
+    def _format_block(self, work: str, block: Block) -> bytes:
+        from tpuherd.commands.output import COLOURS
 
-        lines = piece.text.removesuffix(b"\n")
-        if self._json:
-            port = PORTS.get(piece.port, "agent")
-            rows = (json_line(log.label, port, line, piece.at) for line in lines.split(b"\n"))
-            return b"".join(rows)
+        logs = [self._hosts[work, host] for host in block.hosts]
+        lines = block.text.removesuffix(b"\n")
         if self._console.is_terminal(1):
             lines = show_bytes(lines, colours=self._console.has_colour(1))
-        before, name = show_controls(self._work_heading(log)), f"{log.label}:"
+        heads = [head for head in map(self._work_heading, logs) if head]
+        before, name = show_controls(heads[0] if heads else ""), f"{fold_names(block.hosts)}:"
         if self._console.has_colour(1):
             before = f"\x1b[2m{before}\x1b[0m" if before else ""
-            name = f"\x1b[{COLOURS[log.place.worker % len(COLOURS)]}m{name}\x1b[0m"
+            name = f"\x1b[{COLOURS[logs[0].place.worker % len(COLOURS)]}m{name}\x1b[0m"
         before = f"{before}\n" if before else ""
-        prefix = f"{clock_text(piece.at)} {name} ".encode()
+        prefix = f"{clock_text(block.at)} {name} ".encode()
         return before.encode() + prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n"
 
     def _work_heading(self, log: "HostLog") -> str:
@@ -229,3 +256,11 @@ class LogPrinter:
             return ""
         self._headed.add(about.id)
         return f"-- {log.number or '-'}  {about.id}  {clock_text(about.started)}  {about.title}"
+
+
+def format_json(log: "HostLog", piece: LogPiece) -> bytes:
+    from tpuherd.commands.output import PORTS
+
+    port = PORTS.get(piece.port, "agent")
+    lines = piece.text.removesuffix(b"\n").split(b"\n")
+    return b"".join(json_line(log.label, port, line, piece.at) for line in lines)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from tpuherd.targets import fold_names
+from tpuherd.targets import fold_names, natural_key
 from tpuherd.views.printable import json_text
 
 WINDOW_S = 0.2  #: how long a line waits for the same line of other hosts
@@ -100,7 +100,8 @@ class LineBuffer:
 class FoldingMerger:
     """Show a line that several hosts print once, after a short wait for all of them."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
+    def __init__(self, hosts: Iterable[str], window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
         self._open = set(hosts)  #: hosts that may still print
         self._lines: dict[tuple[str, int], LineBuffer] = {}
         self._waiting: dict[str, deque[tuple[float, PortLine]]] = {
@@ -142,28 +143,28 @@ class FoldingMerger:
                 rest = lines.take_rest()
                 blocks += self._enqueue_lines(host, port, rest + b"\n" if rest else b"", now)
         self._open.discard(host)
-        return blocks + self._take_agreed(list(self._first), now)
+        return blocks + self._take_agreed(list(self._first))
 
     def due_blocks(self, now: float) -> list[Block]:
         """Return the lines that have waited long enough."""
         blocks = []
         while (at := self.wake_at()) is not None and at <= now + 1e-9:
-            blocks.append(self._take_line(self._waiting[self._agenda[0][2]][0][1], now))
-        return join_blocks(blocks + self._take_agreed(self._first, now)) if blocks else []
+            blocks.append(self._take_line(self._waiting[self._agenda[0][2]][0][1]))
+        return join_blocks(blocks + self._take_agreed(self._first)) if blocks else []
 
     def wake_at(self) -> float | None:
         """When the next line will have waited long enough."""
         while self._agenda:
             at, number, host = self._agenda[0]
             if self._turn[host] == number and self._waiting[host]:
-                return at + WINDOW_S
+                return at + self._window_s
             heappop(self._agenda)
         return None
 
     def close(self, now: float) -> list[Block]:
         """Return everything that is left."""
         blocks = []
-        for host in sorted(self._open):
+        for host in sorted(self._open, key=natural_key):
             blocks += self.end_host(host, now)
         return join_blocks(blocks + self._flush_all(now))
 
@@ -173,7 +174,7 @@ class FoldingMerger:
             return []
         queue = self._waiting[host]
         if not self._may_compare(whole.count(b"\n"), now):
-            return join_blocks([*self._flush_host(host, now), Block((host,), port, whole, now)])
+            return join_blocks([*self._flush_host(host), Block((host,), port, whole, now)])
         empty = not queue
         lines = whole.splitlines(keepends=True) if b"\r" not in whole else split_lines(whole)
         queue.extend((now, (port, line)) for line in lines)
@@ -181,7 +182,7 @@ class FoldingMerger:
         if not empty:
             return []
         self._step_up(host)
-        return self._take_agreed([queue[0][1]], now)
+        return self._take_agreed([queue[0][1]])
 
     def _may_compare(self, many: int, now: float) -> bool:
         self._may = min(LINES_AT_ONCE, self._may + max(0.0, now - self._at) * LINES_S)
@@ -191,7 +192,7 @@ class FoldingMerger:
         self._may -= many
         return True
 
-    def _flush_host(self, host: str, now: float) -> list[Block]:
+    def _flush_host(self, host: str) -> list[Block]:
         """Return all waiting lines of one host."""
         queue = self._waiting[host]
         if not queue:
@@ -200,7 +201,7 @@ class FoldingMerger:
         del front[host]
         if not front:
             del self._first[queue[0][1]]
-        blocks = [Block((host,), port, line, now) for _, (port, line) in queue]
+        blocks = [Block((host,), port, line, at) for at, (port, line) in queue]
         self._held -= sum(len(block.text) for block in blocks)
         queue.clear()
         return blocks
@@ -212,7 +213,7 @@ class FoldingMerger:
         number = self._turn[host] = next(self._number)
         heappush(self._agenda, (at, number, host))
 
-    def _take_agreed(self, fronts: Iterable[PortLine], now: float) -> list[Block]:
+    def _take_agreed(self, fronts: Iterable[PortLine]) -> list[Block]:
         """Return the lines that all hosts that may still print have in front."""
         blocks = []
         waiting = deque(fronts)
@@ -220,24 +221,25 @@ class FoldingMerger:
             line = waiting.popleft()
             hosts = self._first.get(line)
             if hosts and len(self._open) <= len(hosts) and self._open <= hosts.keys():
-                blocks.append(self._take_line(line, now))
+                blocks.append(self._take_line(line))
                 waiting.extend(self._first)
         return join_blocks(blocks)
 
-    def _take_line(self, line: PortLine, now: float) -> Block:
+    def _take_line(self, line: PortLine) -> Block:
         """Take this line from all hosts that have it in front."""
         hosts = self._first.pop(line)
+        at = min(self._waiting[host][0][0] for host in hosts)
         for host in hosts:
             queue = self._waiting[host]
             queue.popleft()
             if queue:
                 self._step_up(host)
         self._held -= len(line[1]) * len(hosts)
-        return Block(tuple(sorted(hosts)), *line, now)
+        return Block(tuple(sorted(hosts)), *line, at)
 
     def _flush_all(self, now: float) -> list[Block]:
         """Return everything at once, host by host, because there is too much to wait."""
-        blocks = [block for host in self._waiting for block in self._flush_host(host, now)]
+        blocks = [block for host in self._waiting for block in self._flush_host(host)]
         for (host, port), lines in self._lines.items():
             if len(lines.rest) > PART_MIN:
                 self._held -= len(lines.rest)
