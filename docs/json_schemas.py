@@ -234,6 +234,19 @@ WRITING_SCHEMAS: Mapping[str, Schema] = {
             }
         )
     ),
+    "herd outputs JOB --json": list_of(
+        object_of(
+            {
+                "name": (TEXT, "slot, attempt, host and path: gpt-0/a2/w3/results/log.txt"),
+                "slot": (TEXT, "gpt-0"),
+                "attempt": (COUNT, "its number"),
+                "host": (TEXT, "w3; with its node if the attempt ran on several"),
+                "path": (TEXT, "below the place that `outputs` names"),
+                "bytes": (COUNT, "its size"),
+                "file": (or_null(TEXT), "where it is on this machine; null: on its host"),
+            }
+        )
+    ),
     "herd smi --json": list_of(CHIP),
     "herd profile TARGET --stacks --json": list_of(PROCESS_STACK),
     "herd profile TARGET --json": PROFILE,

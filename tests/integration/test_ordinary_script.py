@@ -3,8 +3,11 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import pytest
+from json_schemas import SCHEMAS
 
 from tests.conformance.world import until
 from tests.integration.engines import Owner
@@ -101,3 +104,60 @@ def test_outputs_come_back_from_a_preemption(user: Owner) -> None:
         found = [*Path(event.facts["folder"]).glob("*.w*/offline-run-*/run.wandb")]
         assert [file.read_text() for file in found] == [attempt, attempt]
     assert user.herd("logs", "writes", "--attempt", "1").stdout.count("last line") >= 1
+
+
+#: argparse, files in a folder and print: what everybody has; hosts have no NumPy.
+SAVES = """
+import argparse, os, pathlib, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=3)
+parser.add_argument("--wait", action="store_true")
+args = parser.parse_args()
+out = pathlib.Path("results")
+out.mkdir(exist_ok=True)
+for step in range(args.steps):
+    print("step", step)
+    (out / f"step-{step}.npz").write_bytes(bytes(step + 1))
+while args.wait:
+    time.sleep(1)
+"""
+
+
+def test_outputs_are_listed_and_copied_of_a_running_and_a_finished_job(
+    user: Owner, tmp_path: Path
+) -> None:
+    where = code(user, "saves.py", SAVES)
+    fields: dict[str, Any] = {"workdir": where, "outputs": ["results"]}
+    user.job("saves", "python3 saves.py --wait", **fields)
+    until(lambda: "step 2" in user.herd("logs", "saves").stdout, "the last step", seconds=120)
+    listed = user.herd("outputs", "saves", "--json")
+    rows = json.loads(listed.stdout)
+    jsonschema.validate(rows, SCHEMAS["herd outputs JOB --json"])
+    names = [f"saves-0/a1/w{host}/results/step-{n}.npz" for host in (0, 1) for n in range(3)]
+    assert sorted(row["name"] for row in rows) == names
+    assert {row["file"] for row in rows} == {None}
+    done = user.herd("outputs", "saves", "results/step-1.npz", "-o", tmp_path / "live")
+    assert (done.returncode, done.stdout[:14]) == (0, "copied 2 files"), done.stderr
+    assert len([*tmp_path.glob("live/w[01]/results/step-1.npz")]) == 2
+    none = user.herd("outputs", "saves", "*.csv")
+    assert none.returncode == 4
+    assert "no output of saves matches *.csv" in none.stderr
+
+    user.job("saves", "python3 saves.py --steps 2", **fields)
+    ended = user.herd("wait", "saves", seconds=180)
+    place = user.store_folder / "outputs/saves-0"
+    assert f"herd wait: outputs are in {place};" in ended.stderr
+    table = user.herd("outputs", "saves").stdout
+    assert "saves-0/a2/w1/results/step-1.npz" in table and "here" in table
+    done = user.herd("outputs", "saves", "saves-0/a2/w0", "-o", tmp_path / "over")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "over/results/step-1.npz").stat().st_size > 0
+    assert user.herd("down", "saves", "--yes", seconds=120).returncode == 0
+    assert "saves-0/a2/w1/results/step-1.npz" in user.herd("outputs", "saves").stdout
+
+
+def test_a_job_without_outputs_says_how_to_name_them(user: Owner) -> None:
+    user.job("bare", "sleep 900", accelerator="v4-8")
+    done = user.herd("outputs", "bare")
+    assert done.returncode == 4
+    assert "herd set bare outputs=results" in done.stderr

@@ -51,6 +51,7 @@ PROCESSES = (
 FOLDERS = (
     "tpuherd/files.py",
     "tpuherd/cli/systemd_unit.py",  # systemd's
+    "tpuherd/commands/job_outputs.py",  # where the user copies to
     "tpuherd/commands/output.py",  # of `exec --output`
     "tpuherd/remote/bootstrap_on_host.py",  # on a host
     "tpuherd/ssh_config/user_file.py",  # ~/.ssh

@@ -58,6 +58,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "sync": ("Copy code to all hosts, exactly the same.", "tpuherd.cli.sync:sync"),
         "cp": ("Copy files and folders to or from hosts.", "tpuherd.cli.cp:cp"),
         "logs": ("Show what hosts printed, even deleted ones.", "tpuherd.cli.logs:logs"),
+        "outputs": ("List or copy the files that a job wrote.", "tpuherd.cli.outputs:outputs"),
         "smi": ("Show what every chip of every host does.", "tpuherd.cli.smi:smi"),
         "profile": ("Take a trace of a running job.", "tpuherd.cli.profile:profile"),
         "clean": ("End leftover processes and free the chips.", "tpuherd.cli.clean:clean"),

@@ -147,6 +147,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "herd sync --repo https://example.com/x.git --ref v1.2 gpt:code",
     ),
     "cp": ("herd cp data.bin notes/ gpt:data", "herd cp 'gpt/w0:out/*.json' results"),
+    "outputs": ("herd outputs gpt", "herd outputs gpt 'results/*.csv' -o results"),
     "logs": ("herd logs gpt -f", "herd logs gpt --host w0 --grep loss --tail 20"),
     "smi": ("herd smi", "herd smi gpt -l 2", "herd smi gpt --json"),
     "profile": ("herd profile gpt", "herd profile gpt/w0 --seconds 2 --output traces --no-open"),

@@ -11,6 +11,7 @@ from tpuherd.clock import Clock, WallClock
 from tpuherd.commands.console import Console
 from tpuherd.commands.find_logs import HostLog, LogQuery, find_logs
 from tpuherd.commands.host_access import HostAccess
+from tpuherd.commands.job_outputs import print_place
 from tpuherd.commands.output import BlockFormatter, name_prefixer
 from tpuherd.exit_status import SIGNALLED
 from tpuherd.jobs.job_queries import job_ending, load_scene
@@ -42,6 +43,7 @@ async def follow_job(job: str, console: Console, home: HostAccess, *, by: str = 
                 await console.print_notice(f"{by}: {job} keeps running; {again}")
                 return 0 if number in DETACHING else SIGNALLED + number
             await asyncio.wait((logs,), timeout=LAST_WORDS_S)
+            await print_place(job, by, console)
             return told.result()
         finally:
             for task in (told, logs, ends):

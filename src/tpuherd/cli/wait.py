@@ -43,6 +43,7 @@ async def run_wait(
 ) -> int:
     """Return the highest status of all jobs, or TIMED_OUT."""
     from tpuherd.cli.store_session import choose_job, open_store_session
+    from tpuherd.commands.job_outputs import print_place
     from tpuherd.jobs.job_queries import match_jobs, watch_job_ends
 
     names = names or (await choose_job(None, "herd wait", console),)
@@ -57,6 +58,7 @@ async def run_wait(
             ended[job] = status, why
             if not json_:
                 await console.print_notice(f"herd wait: {why}")
+                await print_place(job, "herd wait", console)
                 await console.flush()
         left = [job for job in jobs if job not in ended]
         ended |= {job: (TIMED_OUT, f"{job} is still running") for job in left}
