@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.engines import Owner
 from tests.integration.users import Terminal
+from tpuherd.exit_status import ABORTED
 
 pytestmark = pytest.mark.real
 SCRIPT = """\
@@ -79,6 +80,16 @@ def test_the_same_sentence_attaches_and_another_one_asks(typed: Owner) -> None:
         window.end()
     ends = [one.facts["verdict"] for one in typed.events("attempt.ended") if "train2" in one.slot]
     assert ends[-1] == "stopped"
+
+
+def test_a_home_folder_is_shipped_only_if_the_user_says_so(typed: Owner) -> None:
+    (typed.home / "train.py").write_text("print(1)\n")
+    window = Terminal(typed, "run", "../../train.py", "--accelerator", "v4-8", columns=250)
+    window.expect(rb"would be shipped, your home folder; .*--workdir FOLDER")
+    window.type(b"n\n")
+    window.expect(rb"nothing was changed")
+    assert window.end() == ABORTED
+    assert typed.herd("ls", "--json").stdout.strip() == "[]"
 
 
 def test_a_node_is_followed_until_it_is_ready(typed: Owner) -> None:

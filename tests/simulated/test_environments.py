@@ -370,5 +370,6 @@ def test_without_uv_the_host_uses_pip(room: Room, tmp_path: Path) -> None:
     assert room.provide(host) == []
     assert room.told[0][1]["tool"] == "pip"
     assert host.run_in(KEY, "tiny") == "tiny 1.0"
-    (failure,) = room.provide(host, key="f" * 16, requirements="uv.lock")
-    assert "needs uv" in failure.sentence
+    for at, file in enumerate(("uv.lock", "pyproject.toml")):
+        (failure,) = room.provide(host, key=f"{at}" * 16, requirements=file)
+        assert f"{file} needs uv" in failure.sentence

@@ -17,7 +17,7 @@ TEXTS = {
     "pkg/src/a.py": "",
     "wheels/a.whl": "",
     "train.py": "",
-    "pyproject.toml": "[project]",
+    "pyproject.toml": "[project]\n./pkg\n",  # no list of requirements, whatever it looks like
     "uv.lock": 'source = { editable = "." }\nsource = { directory = "pkg" }\n'
     'source = { registry = "https://example.com/simple" }\nsource = { registry = "wheels" }\n',
     "other.txt": "numpy\n",
@@ -35,7 +35,12 @@ def key(changes: Mapping[str, str] | None = None, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("requirements", "installed"), [("requirements.txt", INSTALLED), ("uv.lock", OF_PROJECT)]
+    ("requirements", "installed"),
+    [
+        ("requirements.txt", INSTALLED),
+        ("uv.lock", OF_PROJECT),
+        ("pyproject.toml", {"pyproject.toml"}),
+    ],
 )
 def test_exactly_the_files_that_are_installed_matter(
     requirements: str, installed: set[str]
