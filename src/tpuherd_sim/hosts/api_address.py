@@ -5,7 +5,7 @@ API_PORT = 4443
 GCLOUD_APIS = {
     **dict.fromkeys(
         ("CLOUDBILLING", "CLOUDQUOTAS", "CLOUDRESOURCEMANAGER", "IAM", "IAMCREDENTIALS", "LOGGING",
-         "MONITORING", "OSLOGIN", "SERVICEUSAGE", "TPU"), ""
+         "CLOUDKMS", "MONITORING", "OSLOGIN", "PUBSUB", "SERVICEUSAGE", "TPU"), ""
     ),
     "COMPUTE": "compute/v1/",
     "STORAGE": "storage/v1/",
