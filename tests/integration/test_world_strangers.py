@@ -44,6 +44,15 @@ def ask(world: Running, method: str = "GET", path: str = NODES, **headers: str) 
         connection.close()
 
 
+def foreign_socket() -> socket.socket:
+    """A socket of another user of this machine, in this process."""
+    os.seteuid(STRANGER)
+    try:
+        return socket.socket()
+    finally:
+        os.seteuid(0)
+
+
 def curl(*words: str, uid: int) -> str:
     """What curl says to another user of this machine."""
     done = subprocess.run(
@@ -111,6 +120,14 @@ def test_services_for_hosts_without_isolation_refuse_other_users(tmp_path: Path)
 def test_a_foreign_host_header_is_refused(world: Running, host: str) -> None:
     status, sentence = ask(world, Host=host)
     assert (status, sentence.startswith("A simulated world accepts requests for")) == (403, True)
+
+
+@pytest.mark.root
+def test_an_idle_connection_of_another_user_is_closed(world: Running) -> None:
+    with foreign_socket() as idle:
+        idle.settimeout(30)
+        idle.connect(("127.0.0.1", world.facts["port"]))
+        assert idle.recv(1) == b""
 
 
 @pytest.mark.parametrize(

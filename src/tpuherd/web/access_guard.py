@@ -1,8 +1,8 @@
 """Decides who may use the page: whoever has the token, from a page of this server only.
 
 A browser gets the token once, in the address that `herd ui` prints, and then has a cookie: the
-session of this process, which ends with it. Browsers send cookies to all ports of a machine, so it
-counts from this user of the machine only, as far as the kernel tells who connects.
+session of this process, which ends with it. Browsers send cookies to all ports of a machine, so
+connections of its other users are closed at once, as far as the kernel tells who connects.
 A name that leads here by a foreign DNS entry, a script of another page and a frame are refused.
 """
 
@@ -31,7 +31,6 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-STRANGER = "tpuherd.stranger"  #: in a scope: whether another user of this machine has connected
 CACHING = "no-cache"  #: unless an answer says otherwise
 COMMAND = "herd ui"
 LOCKED = """<!doctype html>
@@ -156,7 +155,7 @@ def refuse_without_token(
     if kind.lower() == "bearer" and is_equal(said.strip(), rules.token):
         return None
     session = cookie_value(headers.get("cookie", ""), rules.cookie)
-    if is_equal(session, rules.session) and not scope.get(STRANGER):
+    if is_equal(session, rules.session):
         return None
     if scope["path"] == "/":
         return HTMLResponse(LOCKED, status_code=401)

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from tpuherd.errors import InvalidInput
 from tpuherd.peer_uid import is_stranger
-from tpuherd.web.access_guard import LOOPBACK, STRANGER, AccessGuard, AccessRules
+from tpuherd.web.access_guard import LOOPBACK, AccessGuard, AccessRules
 from tpuherd.web.json_answers import StoreUnavailable
 from tpuherd.web.live_feed import LiveFeed
 from tpuherd.web.page_app import create_page_app
@@ -90,6 +90,16 @@ async def serve_page(
         await announce()
 
 
+class PageConnection(HttpToolsProtocol):
+    """A connection that is closed at once if it is another user's: browsers send them the cookie,
+    and idle ones would use up our open files."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if is_stranger(*map(transport.get_extra_info, ("peername", "sockname"))):
+            transport.abort()
+
+
 @asynccontextmanager
 async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
     """Answer connections within the block, and cut them at its end.
@@ -98,8 +108,6 @@ async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncItera
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope.get("client") and scope.get("server"):
-            scope[STRANGER] = is_stranger(tuple(scope["client"]), tuple(scope["server"]))
         with suppress(asyncio.CancelledError):  # the server ends: the connection is cut
             await app(scope, receive, send)
 
@@ -117,7 +125,7 @@ async def serve_connections(app: ASGIApp, listener: socket.socket) -> AsyncItera
     state = ServerState()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: HttpToolsProtocol(config, state, {}), sock=listener, backlog=BACKLOG
+        lambda: PageConnection(config, state, {}), sock=listener, backlog=BACKLOG
     )
     try:
         yield

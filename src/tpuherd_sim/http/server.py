@@ -15,6 +15,7 @@ from tpuherd_sim.request_guard import AccessGuard, refuse_stranger, refuse_web_p
 #: Google's front ends close an idle connection after about four minutes.
 IDLE_S = 240
 BACKLOG = 2048
+REFUSED_S = 2  #: how long a refused connection may take to ask and read why
 #: The extension with the reason to refuse a connection; "" if it is accepted.
 REFUSED = "tpuherd.refused"
 
@@ -47,6 +48,8 @@ class GuardedConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.refused = self.guard.refusal_reason(transport.get_extra_info("socket"))
+        if self.refused:
+            self.loop.call_later(REFUSED_S, transport.abort)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
