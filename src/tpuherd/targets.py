@@ -251,9 +251,10 @@ def choose_workers(
 
 
 def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
-    """Index nodes by name, else by slot, else by job.
+    """Index nodes by slot, else by job, else by name.
 
-    Slots and jobs are the user's own: another owner's nodes are found by full name only.
+    Slots and jobs are the user's own: another owner's nodes are found by full name only, and a
+    node that anybody named like a slot or job does not take its place.
     """
     named: dict[str, list[KnownNode]] = {}
     bids: dict[tuple[str, str, int | str | None], list[KnownNode]] = {}
@@ -269,7 +270,7 @@ def index_nodes(nodes: Sequence[KnownNode]) -> Mapping[str, list[KnownNode]]:
         node = min(rivals, key=lambda one: (one.state != "READY", node_generation(one)))
         slots.setdefault(name, []).append(node)
         jobs.setdefault(name.rpartition("-")[0], []).append(node)
-    return {**jobs, **slots, **named}
+    return {**named, **jobs, **slots}
 
 
 def node_generation(node: KnownNode) -> int:

@@ -167,6 +167,15 @@ def test_a_node_with_a_name_of_its_own_is_meant_by_job_slot_and_name() -> None:
     assert names(choose_workers(parse_target_names("ms"), slices)) == "big-[0-1]/w0"
 
 
+@pytest.mark.parametrize("name", ["gpt", "gpt-0"])
+def test_a_node_that_anybody_named_like_a_job_or_slot_does_not_take_its_place(name: str) -> None:
+    planted = node(name, workers=1)
+    assert names(
+        choose_workers(parse_target_names(f"{name}/w0"), [node("gpt-0-g4-7kq"), planted])
+    ) == ("gpt-0-g4-7kq/w0")
+    assert names(choose_workers(parse_target_names(name), [planted])) == f"{name}/w0"
+
+
 def test_all_nodes_of_a_multislice_run_are_selected() -> None:
     slices = [node("ms-0-g1-7kq-0", workers=1), node("ms-0-g1-7kq-1", workers=1)]
     assert names(choose_workers(parse_target_names("ms"), slices)) == "ms-0-g1-7kq-[0-1]/w0"

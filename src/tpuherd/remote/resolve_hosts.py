@@ -218,8 +218,10 @@ def known_node(node: Node, owners: Collection[str]) -> KnownNode:
 
 def has_only_node_names(targets: Iterable[TargetName], nodes: Iterable[Node]) -> bool:
     """Whether all targets name nodes; the nodes of a job or slot may change at any time."""
-    names = {node.name for node in nodes}
-    return all(one.name in names and split_bid_name(one.name) is None for one in targets)
+    bids = [bid for node in nodes if (bid := split_bid_name(node.bid)) is not None]
+    lasting = {node.name for node in nodes if split_bid_name(node.name) is None}
+    lasting -= {name for bid in bids for name in (bid.slot, bid.job)}
+    return all(one.name in lasting for one in targets)
 
 
 def silent_zones_hint(survey: NodeList) -> str:
