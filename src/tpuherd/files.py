@@ -1,5 +1,6 @@
 """Writes files atomically and locks them."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from threading import get_native_id
 from tpuherd.errors import NotAllowed
 
 OURS = "tpuherd"  #: the name of the folders that hold all that herd keeps on this machine
+SPARED_MAX, SPARED_PART = 256 << 20, 20  #: logs leave free a twentieth of the disk, up to this
 
 
 def atomic_write(file: Path, content: str | bytes, *, durable: bool = False) -> None:
@@ -79,3 +81,11 @@ def try_lock(file: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def check_free_disk(folder: Path) -> None:
+    """Raise OSError if what programs print may not take more of this disk."""
+    disk = os.statvfs(folder)
+    spared = min(SPARED_MAX, disk.f_blocks * disk.f_frsize // SPARED_PART)
+    if disk.f_bavail * disk.f_frsize < spared:
+        raise OSError(errno.ENOSPC, "little of the disk is free")

@@ -96,6 +96,26 @@ def test_a_record_cut_by_a_crash_is_written_again(tmp_path: Path) -> None:
     assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second]
 
 
+def test_a_log_leaves_the_last_of_a_disk_to_others_and_continues_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf, (first, second) = LogStore(tmp_path), records(3, 2)
+    writer = shelf.open_writer("w", PLACE)
+    writer.put(0, first)
+    writer.flush()
+    with monkeypatch.context() as full:
+        disk = os.statvfs_result((4096, 4096, 1000, 49, 49, 9, 9, 9, 0, 255))
+        full.setattr(os, "statvfs", lambda _: disk)
+        writer.put(first.size, second)
+        writer.flush()
+    assert writer.lost
+    assert shelf.end_offset("w", PLACE) == first.size
+    writer = shelf.open_writer("w", PLACE)
+    writer.put(first.size, second)
+    writer.close()
+    assert [record for _, record in shelf.read_records("w", PLACE)] == [first, second]
+
+
 def test_dropped_output_leaves_a_gap_in_order(tmp_path: Path) -> None:
     shelf, (first, second) = LogStore(tmp_path), records(4, 2)
     jump = Record(2.0, JUMP, NUMBER.pack(5000))

@@ -383,6 +383,8 @@ class HostWatcher:
                         write_records(writer, reader, piece)
                         self._mark_output(attempt)
                         self._report_trimmed(attempt, writer)
+                        if writer.lost:
+                            return False
                 await call.reply()
         except (NotReached, NotFound):
             raise
@@ -400,12 +402,14 @@ class HostWatcher:
             self.status = replace(self.status, works=self._all_runs())
 
     def _report_trimmed(self, attempt: str, writer: LogWriter) -> None:
-        """Report once that its log is longer than what is kept here."""
-        if writer.dropped and attempt not in self._trimmed:
+        """Report once that its log is not all kept here."""
+        if (writer.dropped or writer.lost) and attempt not in self._trimmed:
             self._trimmed.add(attempt)
-            why = (
-                f"the log of {attempt} on {self.status.name} is longer than the"
-                f" {writer.most >> 20} MiB of it that are kept on this machine: its end is kept"
+            why = f"the log of {attempt} on {self.status.name} " + (
+                "waits on its host: this machine's disk is nearly full"
+                if writer.lost
+                else f"is longer than the {writer.most >> 20} MiB of it that are kept on this"
+                " machine: its end is kept"
             )
             facts = {"host": self.status.name, "attempt": attempt, "why": why}
             self._means.tell("log.truncated", self.slot, facts)

@@ -332,7 +332,8 @@ _KINDS = (
         "log.truncated",
         "host attempt",
         "",
-        "the log of `attempt` on `host` exceeded the limit on this machine: only its end is kept",
+        "the log of `attempt` on `host` exceeded the limit on this machine, of which only its end"
+        " is kept, or waits there for room on this machine's disk",
     ),
     (
         "engine.started",

@@ -12,8 +12,9 @@ where earlier ones stopped. A lock lets only one process write a host's log at a
 The size is bounded, as programs on hosts decide how much they print. We keep the last 256 MiB per
 log and host (as much as an agent keeps of a command, and more than a training run prints in a
 week), 4 GiB for all hosts of an attempt, and 8 GiB for all attempts of a job, so that a laptop has
-room for several jobs. The oldest part goes first, because the end of a log says why it failed. Logs
-of attempts that ended 90 days ago go, too, but each slot keeps that of its latest attempt.
+room for several jobs. No log takes the last of a disk, which the store and other programs need. The
+oldest part goes first, because the end of a log says why it failed. Logs of attempts that ended 90
+days ago go, too, but each slot keeps that of its latest attempt.
 """
 
 import fcntl
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from tpuherd.errors import OperationFailed
-from tpuherd.files import atomic_write, make_private_folder
+from tpuherd.files import atomic_write, check_free_disk, make_private_folder
 from tpuherd.ports import Host
 from tpuherd_host.agent.log_records import (
     GAP,
@@ -331,10 +332,13 @@ class LogWriter:
 
     def flush(self) -> None:
         """Write what is pending. On a full disk the log stops here; the host has all of it."""
+        if not self._pending:
+            return
         rest = memoryview(b"".join(self._pending))
         self._pending.clear()
         self._waiting = 0
         try:
+            check_free_disk(self._folder)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError as error:
@@ -342,8 +346,7 @@ class LogWriter:
 
     def close(self) -> None:
         """Flush, and release the files and the lock."""
-        if self._pending:
-            self.flush()
+        self.flush()
         for file in (self._file, self._lock):
             if file >= 0:
                 os.close(file)
