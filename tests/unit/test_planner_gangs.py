@@ -26,6 +26,7 @@ from tpuherd.model.slots_and_plan import (
     Stop,
     Withdraw,
 )
+from tpuherd.planner.bid_status import HALTS_MAX
 from tpuherd.planner.bidding import (
     FELL_SILENT_S,
     FULL_S,
@@ -331,6 +332,22 @@ def test_an_older_attempt_still_running_is_stopped_before_anything_else() -> Non
     assert [after - before for before, after in pairwise(times)] == [35.0]
 
 
+def test_a_node_whose_ended_attempt_can_not_be_stopped_is_replaced() -> None:
+    toy = running()
+    toy.preempt()
+    toy.run(until=Toy.running)
+    node, name = toy.home, toy.home.ask.bid
+    node.work["gpt-0-a1-me"] = {0: Process(started=toy.now)}
+    toy.losing, stopping = {Stop}, partial(toy.kinds, "attempt.stopping")
+    toy.check = lambda: None  # type: ignore[method-assign]
+    toy.run(until=lambda toy: len(stopping()) == HALTS_MAX)
+    assert len(toy.toy_nodes) == 1, "no other was asked for"
+    toy.losing = set()
+    toy.run(until=lambda toy: name not in toy.toy_nodes)
+    toy.run(until=Toy.running)
+    assert "can't be ended" in toy.kinds("bid.withdrawn")[-1].facts["why"]
+
+
 def test_a_stop_comes_before_other_steps_of_the_slot_but_not_before_its_start() -> None:
     toy = running()
     toy.change_job(goal=Goal.GONE)
@@ -598,6 +615,13 @@ def test_slot_messages_about_problems() -> None:
     toy.losing = {Stop}
     toy.tick()
     assert "is being stopped: its node received a preemption notice" in state(toy)
+    toy = running()
+    toy.change_job(goal=Goal.IDLE)
+    toy.run(until=Toy.has_ended_attempt)
+    toy.home.work["gpt-0-a1-me"] = {0: Process(started=toy.now)}
+    toy.losing = {Stop}
+    toy.tick()
+    assert "has ended; it was told to stop, 1 of 3 times" in state(toy)
     toy = running(limits=Limits(lifetime_s=200))
     toy.run(until=lambda toy: toy.now > 50_400)
     assert state(toy) == ("gave up: it has reached its lifetime of 3 min; nothing is left")

@@ -673,7 +673,8 @@ def test_what_the_journal_contains() -> None:
         stop = Stop(bid=BID, slot="gpt-0", attempt="x", grace_s=3, stacks=stacks)
         (event_,) = events_before_step(PlannedStep(action=stop, why="w"), 7.0)
         assert event_.kind == "attempt.stopping"
-        assert event_.facts == {"attempt": "x", "grace_s": 3, "stacks": stacks, "why": "w"}
+        known = {"attempt": "x", "bid": BID, "grace_s": 3, "stacks": stacks, "why": "w"}
+        assert event_.facts == known
     for action in (
         Prepare(bid=BID, slot="gpt-0", code_digest="c"),
         Collect(bid=BID, slot="gpt-0", attempt="x"),

@@ -106,6 +106,7 @@ def events_before_step(step: PlannedStep, now: float) -> tuple[HistoryEvent, ...
                 {
                     "attempt": stop.attempt,
                     "grace_s": stop.grace_s,
+                    "bid": stop.bid,
                     "stacks": stop.stacks,
                     **({} if stop.last_at is None else {"last_at": stop.last_at}),
                     **({"node_fault": True} if stop.node_fault else {}),

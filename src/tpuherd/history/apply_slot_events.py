@@ -28,7 +28,7 @@ def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
     first = event.at if slot_history.first_launch_at is None else slot_history.first_launch_at
     many = max(slot_history.attempts, attempt.number)
     slot_history = replace(slot_history, attempt=attempt, attempts=many, first_launch_at=first)
-    return bid_setter(collected=False, uncollected=0, full_at=None, idle_at=None)(
+    return bid_setter(collected=False, uncollected=0, full_at=None, idle_at=None, halts=0)(
         slot_history, event
     )
 
@@ -36,7 +36,11 @@ def apply_launched(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistor
 def apply_stopping(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     attempt, facts = slot_history.attempt, event.facts
     if attempt is None or attempt.id != facts["attempt"] or attempt.ended_at is not None:
-        return replace(slot_history, halted_at=event.at)
+        slot_history = replace(slot_history, halted_at=event.at)
+        bid = slot_history.bids.get(facts.get("bid", ""))
+        if bid is None:
+            return slot_history
+        return with_bid(slot_history, replace(bid, halts=bid.halts + 1))
     attempt = replace(
         attempt,
         stopping_at=event.at,
@@ -161,7 +165,7 @@ def update_node_failures(bid: BidRecord, verdict: Verdict, *, chips: bool) -> Bi
 
 def apply_unprepared(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
     facts = event.facts
-    bid = slot_history.bids.get(facts["bid"])
+    bid = slot_history.bids.get(facts.get("bid", ""))
     if bid is None:
         return slot_history
     bid = replace(bid, prepared="", prepared_on=())

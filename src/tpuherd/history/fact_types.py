@@ -78,7 +78,7 @@ FACT_TYPES: Mapping[str, Check] = {
     **same_check(is_text, "attempt bid cause code_digest engine environment file folder host image"
                  " items log lost_how message mode node node_digest prepared receiver run_id"
                  " sentence source state unhealthy_state user withdrawn_why zone"),
-    **same_check(is_count, "complete count failed faults first generation made missing_inputs"
+    **same_check(is_count, "complete count failed faults first generation halts made missing_inputs"
                  " node_failures nodes number sends trial uncollected unprepared withdrawals"),
     **same_check(or_none(is_whole), "best_step exit milestone resumed saved step total"),
     **same_check(is_number, "dollars paused_s since weight"),

@@ -77,6 +77,7 @@ class BidRecord:
     missing_inputs: int = 0  #: preparations in a row that lacked something only the user can give
     faults: int = 0  #: attempts in a row whose chips failed to initialize
     node_failures: int = 0  #: attempts in a row that the node ended otherwise
+    halts: int = 0  #: how often an attempt that had ended was found running there, in a row
     idle_at: float | None = None  #: since its user was warned that nothing runs on it
     adopted: bool = False  #: this store did not request it: what runs there is found out first
     collected: bool = False  #: outputs and logs were fetched

@@ -27,6 +27,7 @@ OFF_S_MAX = 10.0  #: the same for spot hosts that are powered off and do not say
 BOOT_S_MAX = 3600.0  #: READY and not reached; twice that from 64 hosts on
 MAKING_S_MAX = 7200.0  #: granted and not READY
 FAULTS_MAX = 2  #: chip failures in a row after which the node is not used again
+HALTS_MAX = 3  #: how often an attempt that has ended is told to stop before its node is replaced
 NODE_FAILURES_MAX = 5  #: other ends by the node's fault, or preparations in vain, in a row
 
 
@@ -264,10 +265,8 @@ def needs_replacement(
     herd waits for one that shuts down.
     """
     bid, dues = standing.bid, list[float]()
-    if bid.name in history.bad_nodes:
-        return "its chips failed to initialize", None
-    if bid.node_failures >= NODE_FAILURES_MAX or bid.unprepared >= NODE_FAILURES_MAX:
-        return f"it failed {max(bid.node_failures, bid.unprepared)} times in a row", None
+    if fault := proven_fault(bid, history):
+        return fault, None
     if observed.surveyed_at < away_until(observed, history) and not decided:
         return "", inf  # how it is now is not known yet
     if bid.unhealthy_at is not None:
@@ -289,6 +288,17 @@ def needs_replacement(
     if bid.ready_at is None:
         return "it has not become READY in time", None
     return "its hosts have not responded for too long", None
+
+
+def proven_fault(bid: BidRecord, history: History) -> str:
+    """What is known to be wrong with a node, however it looks now; "" if nothing is."""
+    if bid.name in history.bad_nodes:
+        return "its chips failed to initialize"
+    if bid.node_failures >= NODE_FAILURES_MAX or bid.unprepared >= NODE_FAILURES_MAX:
+        return f"it failed {max(bid.node_failures, bid.unprepared)} times in a row"
+    if bid.halts >= HALTS_MAX:
+        return f"what ran there can't be ended: it was told to stop {bid.halts} times"
+    return ""
 
 
 def silence_deadline(

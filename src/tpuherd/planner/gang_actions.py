@@ -324,7 +324,7 @@ def stop_older_attempt(case: SlotContext) -> bool:
     attempt = case.slot_history.attempt
     current = attempt.id if attempt is not None and attempt.ended_at is None else ""
     for one in case.bid_statuses:
-        for host in one.hosts:
+        for host in () if one.unfit else one.hosts:  # what can't be ended ends with its node
             for work in host.works:
                 if work.attempt == current or work.word not in LIVE or not host.reached:
                     continue

@@ -4,7 +4,7 @@ from math import inf
 
 from tpuherd.model.slot_history import BidRecord
 from tpuherd.model.slots_and_plan import Goal
-from tpuherd.planner.bid_status import BidStatus, NodeNeed
+from tpuherd.planner.bid_status import HALTS_MAX, BidStatus, NodeNeed
 from tpuherd.planner.bidding import needs_collecting, refetch_at
 from tpuherd.planner.gang_actions import may_still_run_elsewhere
 from tpuherd.planner.idle_nodes import idle_note
@@ -163,6 +163,11 @@ def granted_node_message(case: SlotContext, status: BidStatus, state: GangState)
         trouble = next((f": {one.trouble}" for one in status.hosts if one.trouble), "")
         many = bid.offer.hosts * bid.nodes
         return f"{where} is READY, {reached} of {many} hosts reached{trouble}"
+    if bid.halts:
+        return (
+            f"{where} still runs an attempt that has ended; it was told to stop, {bid.halts} of"
+            f" {HALTS_MAX} times before another node is requested"
+        )
     until = pause_until(case.slot_history, bid)
     if case.now < until:
         return f"{where} will be tried again soon: {case.slot_history.failed_why}"
