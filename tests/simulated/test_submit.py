@@ -436,6 +436,34 @@ def test_a_script_that_is_not_shipped_is_noticed_before_a_node_is_paid(
         rig.submit_file(SCRIPT + "workdir: code")
 
 
+@pytest.mark.parametrize(
+    ("lines", "text", "says"),
+    [
+        ('setup: ["pip install jax", "pip install -r pins.txt"]\n', "1",
+         "job.yaml:5: setup[1]: pins.txt is not in workdir code"),
+        ("", "def f(:\n", "job.yaml:3: run: train.py:1: invalid syntax (Python cannot run it)"),
+        ('python: "3.14"\n', "def f(:\n", ""),  # is newer than ours: perhaps it can
+    ],
+)  # fmt: skip
+def test_what_cannot_run_is_refused_before_a_node_is_paid(
+    rig: SubmitRig, tmp_path: Path, lines: str, text: str, says: str
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(text)
+    job = SCRIPT + "workdir: code\n" + lines
+    if says:
+        assert rig.submit_file(job) == [says]
+    else:
+        assert rig.word(job) == "submitted"
+
+
+def test_a_list_of_words_with_an_operator_of_the_shell_is_refused(rig: SubmitRig) -> None:
+    job = JOB.replace("hostname -f", '[cd, sub, "&&", ls]')
+    assert rig.submit_file(job) == [
+        "job.yaml:3: run: && is for a shell, and a list of words has none: write one line of text"
+    ]
+
+
 def test_a_command_that_needs_no_code_needs_no_folder(rig: SubmitRig, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert rig.word(JOB + "workdir: empty") == "submitted"

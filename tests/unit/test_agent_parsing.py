@@ -7,7 +7,7 @@ import pytest
 
 from tpuherd.remote.agent_bundle import current_agent, strip_docs
 from tpuherd_host.agent import frames, log_records, metadata_requests
-from tpuherd_host.agent.effects.log_segments import SegmentedLog
+from tpuherd_host.agent.effects.log_segments import SegmentedLog, choose_last_lines
 from tpuherd_host.agent.host.chip_users import parse_lock_holder
 from tpuherd_host.agent.host.host_facts import chip_generation, parse_meminfo
 from tpuherd_host.agent.processes import Process, parse_stat, with_descendants
@@ -111,6 +111,35 @@ def test_a_log_cut_by_a_crash_continues_after_its_last_complete_record(tmp_path:
     assert [(record.at, record.piece) for record in told] == [(1.0, b"one"), (3.0, b"three")]
     assert again.last_lines() == ["onethree"]
     again.close()
+
+
+HEAD = "Traceback (most recent call last):"
+RAISED = [
+    HEAD,
+    '  File "train.py", line 3, in <module>',
+    "    check(loss)",
+    "AssertionError: differs",
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "raised", "first"),
+    [
+        ([*RAISED, *["0.5"] * 150], True, [HEAD, RAISED[-1]]),
+        ([*RAISED, *["0.5"] * 150], False, ["0.5", "0.5"]),  # it exited with another status
+        ([*RAISED, *["step"] * 500], True, ["step", "step"]),  # and went on for long
+        ([*["step"] * 40, *RAISED, "0.5"], True, ["step", "step"]),  # it is among the last lines
+        ([HEAD, "step 1", *["0.5"] * 50], True, ["0.5", "0.5"]),
+        (["0.5"] * 50, True, ["0.5", "0.5"]),
+        (["a", "b"], True, ["a", "b"]),
+    ],
+)
+def test_of_an_exception_of_many_lines_the_first_is_kept(
+    lines: list[str], raised: bool, first: list[str]
+) -> None:
+    found = choose_last_lines(lines, raised=raised)
+    assert found[:2] == first
+    assert found[2:] == lines[-20:][2:]
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Length: 4\r\n\r\nTRUE"

@@ -466,6 +466,29 @@ def test_a_module_missing_on_all_hosts_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize(
+    "tail",
+    [
+        (
+            '  File "/home/me/bad.py", line 3',
+            "    def f(",
+            "         ^",
+            "SyntaxError: never closed",
+        ),
+        ('  File "bad.py", line 2', "    x = 1", "IndentationError: unexpected indent"),
+        ("Traceback (most recent call last):", '  File "a.py", line 1', "    (", "SyntaxError: no"),
+    ],
+)
+def test_a_script_that_is_no_program_is_not_retried(tail: tuple[str, ...]) -> None:
+    hosts = tuple(replace(missing(1, tail=tail, took_s=2.0), worker=worker) for worker in (0, 1))
+    found = concluded(Scene(), hosts)
+    assert isinstance(found, AttemptEnd) and found.unfit
+    assert found.why.endswith(f": {tail[-1]}")
+    quoted = replace(missing(1, tail=("log: SyntaxError: x", "bye"), took_s=2.0), worker=1)
+    other = concluded(Scene(), (hosts[0], quoted))
+    assert isinstance(other, AttemptEnd) and not other.unfit
+
+
+@pytest.mark.parametrize(
     "other",
     [
         missing(1),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tpuherd.jobfile.read_job import JobSpec, read_fields
-from tpuherd.jobfile.run_script import find_script
+from tpuherd.jobfile.run_script import find_script, find_setup_files, shell_operator
 
 
 def script(run: Any, **fields: Any) -> str:
@@ -24,6 +24,7 @@ def script(run: Any, **fields: Any) -> str:
         ("bash -eu -o pipefail run.sh && true", "run.sh"),
         ("./run.sh", "run.sh"),
         ("python3 package/", "package"),
+        ("python3 -u -m tpuherd_host.torch train.py --lr 1", "train.py"),
         ("~/venv/bin/python train.py", "train.py"),
         ("# note\npython3 train.py", "train.py"),
         # If it can't be known, no message is shown.
@@ -66,3 +67,42 @@ def test_a_script_that_setup_may_create_is_not_required(setup: Any, found: str) 
 
 def test_a_script_of_the_startup_is_not_required() -> None:
     assert script("python3 x.py", metadata={"startup-script": "make x.py"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("setup", "found"),
+    [
+        ("pip install -r requirements.txt", [(0, "requirements.txt")]),
+        ("python3 -m pip install -c ./pins.txt -r req/a.txt", [(0, "pins.txt"), (0, "req/a.txt")]),
+        (["pip install uv", "uv pip install -r a.txt"], [(1, "a.txt")]),
+        (["bash get.sh", "pip install -r a.txt"], [(0, "get.sh")]),
+        ("pip install -r https://example.com/a.txt -c ~/b.txt", []),
+        ("conda install -c conda-forge jax", []),
+        ("curl -O x/a.txt && pip install -r a.txt", []),
+        ("cd sub && pip install -r a.txt", []),
+        ("bash -c 'echo 1'", []),
+        ("make", []),
+    ],
+)
+def test_files_that_setup_names_and_no_step_before_could_make(
+    setup: Any, found: list[tuple[int, str]]
+) -> None:
+    job = read_fields({"name": "gpt", "accelerator": "v4-8", "run": "x", "setup": setup})
+    assert isinstance(job, JobSpec), job
+    assert find_setup_files(job) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("cd", "sub", "&&", "python3", "train.py"), "&&"),
+        (("python3", "train.py", "2>&1"), "2>&1"),
+        (("python3", "train.py", "|", "tee", "log"), "|"),
+        (("python3", "train.py", "--text", "a && b"), ""),
+        (("test", "a", "<", "b"), ""),
+        (("/usr/bin/find", ".", "-exec", "ls", ";"), ""),
+        (("bash", "-c", "a && b"), ""),
+    ],
+)
+def test_words_that_only_a_shell_understands(words: tuple[str, ...], found: str) -> None:
+    assert shell_operator(words) == found

@@ -130,6 +130,14 @@ def read_job_input(said: JobArguments, folder: Path) -> "tuple[YamlDocument, Pat
         where, it = parse_setting(word)
         set_field(found, where, [it])
     if said.command:
+        from tpuherd.jobfile.run_script import shell_operator
+
+        if len(said.command) > 1 and (word := shell_operator(said.command)):
+            line = " ".join(said.command)
+            raise InvalidInput(
+                f"{word} is for a shell, and words after -- are no line of one",
+                hint=f"quote the line: -- {shlex.quote(line)}",
+            )
         set_field(found, ("run",), [shell_text(said.command)])
     return found, base
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tpuherd.diagnosis.match_line import BOOK, RuleBook, matching_rules
 from tpuherd.model.slot_history import UNFIT
@@ -18,6 +19,7 @@ ABORTED = {6, 134, -6, 76}
 OURS = "herd: "  #: before what the library on the host says
 ERROR = f"{OURS}error: "  #: before why it ends; all else that it says is no cause
 CAUSE_CHARS_MAX = 200
+NO_PROGRAM = ("SyntaxError: ", "IndentationError: ", "TabError: ")
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 
 
@@ -82,6 +84,15 @@ def traceback_error(lines: Sequence[str]) -> str:
     """The error of the first traceback: its first line that is not indented."""
     start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
     return next((line for line in lines[start + 1 :] if line.strip() and line[0] != " "), "")
+
+
+def python_error(lines: Sequence[str]) -> str:
+    """The error of the first traceback, or what Python says of a script that is no program: the
+    line after its place, without a traceback. "" if there is neither."""
+    for place, after in pairwise(lines) if not any(map(starts_traceback, lines)) else ():
+        if place.startswith("    ") and after.startswith(NO_PROGRAM):
+            return after
+    return traceback_error(lines)
 
 
 def starts_traceback(line: str) -> bool:

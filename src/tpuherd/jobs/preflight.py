@@ -2,6 +2,8 @@
 
 import posixpath
 import re
+import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -18,9 +20,15 @@ from tpuherd.jobfile.environment_key import (
 from tpuherd.jobfile.expand_slots import exact_node_names
 from tpuherd.jobfile.nfs_folders import find_nfs_folder
 from tpuherd.jobfile.read_job import JobSpec
-from tpuherd.jobfile.run_script import find_script
+from tpuherd.jobfile.run_script import (
+    find_script,
+    find_setup_files,
+    is_run_by_image_python,
+    shell_operator,
+)
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
 from tpuherd.jobs import via_parcel
+from tpuherd.jobs.image_python import minor_of
 from tpuherd.jobs.open_project import Session
 from tpuherd.model.slots_and_plan import Offer
 from tpuherd.settings import project_access
@@ -48,8 +56,14 @@ async def check_job(
     if job.run is None:
         return
     check_checkpoint(job, offers, page)
+    if not isinstance(job.run, str) and (word := shell_operator(job.run)):
+        page.add_mistake(
+            ("run",), f"{word} is for a shell, and a list of words has none: write one line of text"
+        )
     if not job.repo and not via_parcel.carried_snapshot(here.prompter.environ):
         check_script(job, page, base, here)
+        check_setup_files(job, page, base)
+        check_syntax(job, offers, page, base)
 
 
 async def check_runtimes(
@@ -157,6 +171,35 @@ def check_script(job: JobSpec, page: YamlDocument, base: Path, here: Session) ->
         page.add_mistake(
             ("run",), f"new hosts have no {script}: set what to ship with workdir or repo"
         )
+
+
+def check_setup_files(job: JobSpec, page: YamlDocument, base: Path) -> None:
+    """Files that setup steps name must be in the folder that is shipped."""
+    for number, path in find_setup_files(job) if job.workdir else ():
+        if not (base / Path(job.workdir).expanduser() / path).exists():
+            where = ("setup", number) if len(job.setup) > 1 else ("setup",)
+            page.add_mistake(where, f"{path} is not in workdir {job.workdir}")
+
+
+def check_syntax(job: JobSpec, offers: Sequence[Offer], page: YamlDocument, base: Path) -> None:
+    """The script must be a program for Python, as far as ours can tell: one that is not older."""
+    script = find_script(job) if job.workdir else ""
+    if not script.endswith(".py") or not is_run_by_image_python(job):
+        return
+    known = runtimes()
+    versions = [job.python or getattr(known.get(one.runtime), "python", "") for one in offers]
+    if not all(versions) or any(minor_of(one) > sys.version_info.minor for one in versions):
+        return
+    try:
+        text = (base / Path(job.workdir).expanduser() / script).read_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, script, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        at = f"{script}:{error.lineno}" if error.lineno else script
+        page.add_mistake(("run",), f"{at}: {error.msg} (Python cannot run it)")
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return  # not here, or not text: the hosts' Python has the word
 
 
 def check_shipped_requirements(job: JobSpec, files: Mapping[str, str], read: ReadText) -> None:

@@ -10,7 +10,7 @@ from tpuherd.diagnosis.first_failure import (
     chips_failed,
     find_cause,
     has_own_cause,
-    traceback_error,
+    python_error,
 )
 from tpuherd.model.observed import EndCode, HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.slot_history import UNFIT, AttemptRecord, BidRecord, SlotHistory, Verdict
@@ -31,7 +31,8 @@ GOING = Pending()
 INTERRUPTED = 75  #: the exit status of a script with `Run` that has saved and is to be run again
 OUTSIDE = "ended by a signal that herd did not send; `herd stop {}` cancels for good"
 NO_COMMAND = {126, 127}  #: as shells say it: there is no such program, or it can't be executed
-NO_MODULE = "ModuleNotFoundError: "  #: as Python says it
+#: What Python says of code that no other try can run.
+BROKEN = ("ModuleNotFoundError: ", "SyntaxError: ", "IndentationError: ", "TabError: ")
 BRIEF_S = 1.0  #: a command whose program is missing ends within this time
 LATE_S = 60.0  #: hosts of a gang must start within this time of each other
 CHIPS_MAX = 4  #: in a row, on any nodes: then the command is the cause
@@ -167,7 +168,7 @@ def is_unfit(work: HostRun | None, gang: Gang) -> bool:
         return True
     if not gang.whole:
         return False
-    return all(map(lacks_program, gang.members)) or all(map(lacks_module, gang.members))
+    return all(map(lacks_program, gang.members)) or all(map(cannot_run, gang.members))
 
 
 def lacks_program(one: GangMember) -> bool:
@@ -182,12 +183,12 @@ def lacks_program(one: GangMember) -> bool:
     )
 
 
-def lacks_module(one: GangMember) -> bool:
-    """Whether this host's Python lacks a module that the script imports."""
+def cannot_run(one: GangMember) -> bool:
+    """Whether this host's Python cannot run the script, or lacks a module that it imports."""
     work = one.work
     if work is None or not one.has_failed or work.step is not None:
         return False
-    return traceback_error(work.tail).startswith(NO_MODULE)
+    return python_error(work.tail).startswith(BROKEN)
 
 
 def attempt_last_sign(

@@ -1,6 +1,7 @@
 """A log on disk in segments with logical offsets; the oldest segments are dropped."""
 
 import os
+import re
 from typing import BinaryIO, List, Optional
 
 from tpuherd_host.agent.log_records import (
@@ -15,6 +16,9 @@ from tpuherd_host.agent.log_records import (
 SEGMENT_MAX = 16 << 20
 SEGMENTS = 16  #: a full log has about this many
 PREFIX = "log."
+TRACEBACK = "Traceback (most recent call last)"
+LAST_LINES = 20
+EXCEPTION_MAX = 200  #: lines of an exception; before more of them the program went on
 
 
 class SegmentedLog:
@@ -140,14 +144,13 @@ class SegmentedLog:
             os.close(reader)
         self.readers.clear()
 
-    def last_lines(self, lines: int = 20, many: int = 8192) -> List[str]:
+    def last_lines(self, many: int = 8192) -> List[str]:
         """Return the last lines, as far as the last records show them."""
         if self.raw:
             text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
         else:
             text = self.last_pieces(many)
-        all_lines = text.decode("utf-8", "replace").splitlines()
-        return [line[:500] for line in all_lines[-lines:]]
+        return [line[:500] for line in text.decode("utf-8", "replace").splitlines()]
 
     def last_pieces(self, many: int) -> bytes:
         pieces = b""
@@ -184,3 +187,17 @@ class SegmentedLog:
 def open_private(path: str, flags: int) -> int:
     """Open a file that only its owner may read."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def choose_last_lines(lines: List[str], *, raised: bool) -> List[str]:
+    """Return the last lines; of a program that an exception may have ended, whose text fills them,
+    first the head of its traceback and the line that says which exception it is."""
+    last, before = lines[-LAST_LINES:], lines[-LAST_LINES - EXCEPTION_MAX : -LAST_LINES]
+    if not raised or any(TRACEBACK in line for line in last):
+        return last
+    start = max((at for at, line in enumerate(before) if TRACEBACK in line), default=len(before))
+    after = (line for line in before[start + 1 :] if line.strip() and line[0] != " ")
+    first = next(after, "")
+    if not re.match(r"[A-Za-z_][\w.]*(: |$)", first):
+        return last
+    return [before[start], first, *last[2:]]
