@@ -45,6 +45,24 @@ def test_a_grid_has_every_point_once_and_the_last_parameter_changes_first() -> N
     assert count_trials(search(method="grid", trials=5, parameters=grid.parameters)) == 5
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("{min: 1e-4, max: 1e-1, log: true, steps: 4}", [1e-4, 1e-3, 1e-2, 1e-1]),
+        ("{min: 0, max: 0.9, steps: 4}", [0.0, 0.3, 0.6, 0.9]),
+        ("{min: 1, max: 3, int: true, steps: 9}", [1, 2, 3]),
+        ("{min: 1, max: 64, int: true, log: true, steps: 7}", [1, 2, 4, 8, 16, 32, 64]),
+    ],
+)
+def test_steps_make_a_grid_of_a_range(text: str, values: list[float]) -> None:
+    sweep = f"sweep: {{method: grid, parameters: {{lr: {text}}}}}"
+    job = read_job(f"name: gpt\naccelerator: v4-8\nrun: x\n{sweep}\n")
+    assert isinstance(job, JobSpec) and job.sweep is not None
+    points = [grid_point(job.sweep, number)["lr"] for number in range(grid_size(job.sweep))]
+    assert points == values
+    assert all(isinstance(point, int) is ("int" in text) for point in points)
+
+
 def test_random_points_are_reproducible_and_in_range() -> None:
     found = [random_point(search(), number) for number in range(400)]
     assert found == [random_point(search(), number) for number in range(400)]
@@ -117,6 +135,9 @@ def mistakes(sweep: str) -> list[str]:
         ("{method: grid, metric: 3, parameters: {lr: [1]}}", "should be a metric name"),
         ("{method: grid, parameters: {lr: {min: 2, max: 1, step: 1}}}", "min 2 is not below max 1"),
         ("{method: grid, parameters: {lr: {min: 1, max: 2, step: 0}}}", "step must be more than"),
+        ("{method: grid, parameters: {lr: {min: 1, max: 2, step: 1, steps: 3}}}", "step and steps"),
+        ("{method: grid, parameters: {lr: {min: 1, max: 2, steps: 1}}}", "steps"),
+        ("{method: grid, parameters: {lr: {values: [1], steps: 3}}}", "values and a range"),
         ("{method: grid, parameters: {lr: {min: 0, max: 2, log: true, int: true}}}", "log scale"),
         (
             "{method: grid, parameters: {lr: {min: 0.5, max: 2, int: true}}}",

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from math import isfinite
+from math import exp, isfinite, log
 from typing import Any
 
 from tpuherd.jobfile.value_types import (
@@ -75,6 +75,8 @@ VALUES = ValueType(
 )
 REAL = ValueType(read=read_number, schema={"type": "number"})
 RANGE = record_type(Parameter, values=VALUES, min=REAL, max=REAL, step=REAL, log=FLAG, int=FLAG)
+STEPS = integer_type(2, GRID_MAX)
+RANGE_SCHEMA = {**RANGE.schema, "properties": {**RANGE.schema["properties"], "steps": STEPS.schema}}
 
 
 def read_parameter(value: Any, wrong: ReportMistake) -> Parameter | None:
@@ -92,13 +94,26 @@ def read_parameter(value: Any, wrong: ReportMistake) -> Parameter | None:
         mistakes.append(sentence)
         wrong(sentence, at)
 
-    found: Parameter = RANGE.read(value, note)
+    steps = STEPS.read(value["steps"], lambda said, at: note(said, ("steps", *at))) if (
+        "steps" in value
+    ) else None  # fmt: skip
+    found: Parameter = RANGE.read({key: one for key, one in value.items() if key != "steps"}, note)
     if mistakes:
         return None
     sentence = parameter_problem(found, value.keys())
     if sentence:
         wrong(sentence, ())
-    return None if sentence else found
+        return None
+    return found if steps is None else Parameter(values=spread_values(found, steps))
+
+
+def spread_values(one: Parameter, steps: int) -> tuple[float | int, ...]:
+    """This many values of a range with its ends, as far apart from each other, or each as many
+    times the one before (`log`). Whole numbers may be fewer: each is there once."""
+    low, high = (log(one.min), log(one.max)) if one.log else (one.min, one.max)
+    places = [low + at * (high - low) / (steps - 1) for at in range(steps)]
+    values = [float(f"{exp(place) if one.log else place:.12g}") for place in places]
+    return tuple(dict.fromkeys(map(round, values) if one.int else values))
 
 
 def parameter_problem(one: Parameter, said: Any) -> str:
@@ -111,6 +126,8 @@ def parameter_problem(one: Parameter, said: Any) -> str:
         return f"min {one.min:g} is not below max {one.max:g}"
     if one.log and (one.min <= 0 or one.step is not None):
         return "a log scale needs a min above 0 and no step"
+    if one.step is not None and "steps" in said:
+        return "has step and steps: give the distance of two values, or their number"
     if one.step is not None and one.step <= 0:
         return "step must be more than 0"
     if one.int and any(edge != int(edge) for edge in (one.min, one.max, one.step or 1)):
@@ -127,7 +144,7 @@ def write_parameter(one: Parameter) -> Any:
 
 PARAMETER = ValueType(
     read=read_parameter, write=write_parameter,
-    schema={"anyOf": [SCALARS, VALUES.schema, RANGE.schema]},
+    schema={"anyOf": [SCALARS, VALUES.schema, RANGE_SCHEMA]},
 )  # fmt: skip
 COUNT = integer_type(0, 1_000_000_000)
 PRUNING = record_type(Prune, rule=choice_type(*RULES), warm_up=COUNT, after=integer_type(1, 10_000))
@@ -209,7 +226,7 @@ def search_problems(search: Search) -> list[tuple[tuple[str, ...], str]]:
             said = f"{first} and {name} both become {parameter_variable(name)}"
             found.append((("parameters", name), said))
         if search.method == "grid" and count_grid_values(one) is None:
-            said = "a grid needs a finite range: give values, a step, or int: true"
+            said = "a grid needs a finite range: give steps: 5, values, a step, or int: true"
             found.append((("parameters", name), said))
     if search.method != "grid" and search.trials is None:
         found.append((("trials",), f"is missing: set how many trials {search.method} should run"))
