@@ -146,9 +146,13 @@ def test_a_sweep_is_shown_as_table_csv_and_chart(herd: Herd, save: Save) -> None
     assert [line.split(",")[:3] for line in out.splitlines()] == [
         ["trial", "phase", "value"], ["0", "complete", "0.5"], ["1", "running", "0.25"],
     ]  # fmt: skip
-    assert herd("sweep", "best", "gpt") == (
-        0, "loss 0.5 at step 10, trial 0 of 2, run gpt-t0\n  lr: 0.1\n", "",
+    status, out, err = herd("sweep", "best", "gpt")
+    assert (status, out.splitlines()[:2], err) == (
+        0, ["loss 0.5 at step 10, trial 0 of 2, run gpt-t0", "  lr: 0.1"], "",
     )  # fmt: skip
+    command, again = out.splitlines()[2:]
+    assert command.endswith("; python train.py") and "HERD_PARAM_LR=0.1 " in command
+    assert "herd sweep JOB_FILE --name gpt-best --copies 1 --set 'sweep=" in again
     assert "loss by lr" in herd("sweep", "plot", "gpt")[1]
     assert herd("sweep", "plot", "gpt", "--svg")[1].startswith("<svg ")
 

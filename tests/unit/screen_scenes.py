@@ -212,7 +212,7 @@ def show_sweep(colour: bool, width: int) -> str:
 
 def show_best(colour: bool, width: int) -> str:
     page = build_sweep()
-    return best_screen(page, page["trials"][page["best"]], colour=colour)
+    return best_screen(page, [], page["trials"][page["best"]], colour=colour)
 
 
 def show_plot(colour: bool, width: int) -> str:

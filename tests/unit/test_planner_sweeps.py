@@ -173,6 +173,15 @@ def test_without_pruning_a_missing_metric_changes_nothing() -> None:
     assert [one.facts["value"] for one in toy.kinds("trial.reported")] == [None] * TRIALS
 
 
+@pytest.mark.parametrize(("metric", "told"), [("loss", False), ("accuracy", True), ("", False)])
+def test_a_trial_that_never_reported_the_metric_says_so_at_its_end(metric: str, told: bool) -> None:
+    toy = Sweeper(2, search(metric=metric))
+    settled(toy)
+    whole(toy)
+    ends = [str(one.facts["why"]) for one in toy.kinds("trial.ended")]
+    assert {why.endswith("; it has never reported accuracy") for why in ends} == {told}, ends
+
+
 @pytest.mark.parametrize("moment", range(6, 50, 4))
 def test_a_stopped_sweep_continues_where_it_was(moment: int) -> None:
     toy = Sweeper(2, search())

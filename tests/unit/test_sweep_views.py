@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shlex
 from dataclasses import replace
 from math import isfinite
 from random import Random
@@ -12,14 +13,21 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
+from tpuherd.cli.job_options import parse_setting
 from tpuherd.history import apply_trial_events
-from tpuherd.model.search import Parameter, Search
-from tpuherd.model.slots_and_plan import HistoryEvent
+from tpuherd.jobfile.job_spec import JobSpec
+from tpuherd.jobfile.read_job import read_fields
+from tpuherd.jobs.sweep_queries import repeating_lines
+from tpuherd.model.search import Parameter, Search, grid_size
+from tpuherd.model.slots_and_plan import Goal, HistoryEvent
+from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord
 from tpuherd.sweeps.pruning import prune_reason
+from tpuherd.sweeps.search_space import grid_point
 from tpuherd.views.axes import build_axis
 from tpuherd.views.sweep_plot import MARKS, build_panels, draw_sketch, draw_svg
-from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_page, sweep_text
+from tpuherd.views.sweep_screen import sweep_screen
+from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_page, sweep_text, unreported_line
 
 SEEDS = range(60)
 SEARCH = Search(
@@ -75,7 +83,7 @@ def test_every_trial_is_shown_once(seed: int) -> None:
     lines = sweep_text(page).splitlines()
     failed = any(row["phase"] == "failed" for row in page["trials"])
     lost = any(row["phase"] == "pruned" and row["nan"] for row in page["trials"])
-    below = failed + lost + (failed or lost)
+    below = failed + lost + (failed or lost) + 2 * bool(unreported_line(page))
     assert len(lines) == (3 + len(page["trials"]) + below if page["trials"] else 2)
     rows = list(csv.DictReader(io.StringIO(sweep_csv(page))))
     assert len(rows) == len(page["trials"])
@@ -91,8 +99,10 @@ NAN = "loss is NaN or infinite; its last finite value was at step 40"
 
 
 def test_reasons_of_failed_trials_are_shown_once() -> None:
-    row = {"value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
-           "seconds": 8.0, "nan": False}  # fmt: skip
+    row: dict[str, Any] = {
+        "value": None, "params": {"lr": 1}, "slot": "lr-0", "attempts": 1, "step": None,
+        "seconds": 8.0, "nan": False, "points": [],
+    }  # fmt: skip
     ends = [("failed", "it has no memory"), ("pruned", "hopeless"), ("failed", "it has no memory"),
             ("failed", "it can't\nrun")]  # fmt: skip
     each = [{**row, "trial": at, "phase": how, "why": why} for at, (how, why) in enumerate(ends)]
@@ -113,6 +123,52 @@ def test_a_trial_pruned_for_its_nan_says_so() -> None:
     assert "nan" in text.splitlines()[3].split()
 
 
+@pytest.mark.parametrize(
+    ("how", "now", "said"),
+    [
+        (None, 60.0, ""),
+        (None, 900.0, "no trial has reported loss so far: none can be the best."),
+        (TrialEnd.COMPLETE, 60.0, "reported loss, though 1 is complete: none can be the best."),
+        (TrialEnd.FAILED, 60.0, ""),
+    ],
+)
+def test_a_metric_that_is_never_reported_is_told(how: TrialEnd, now: float, said: str) -> None:
+    ended = 30.0 if how else None
+    trial = TrialRecord(number=0, params={}, run="r", made_at=0.0, how=how, ended_at=ended)
+    page = sweep_page("lr", Sweep(trials=(trial,)), SEARCH, now)
+    assert said in unreported_line(page) and bool(said) is bool(unreported_line(page))
+    text = sweep_text(page), sweep_screen(page, colour=False, width=400)
+    assert all(unreported_line(page) in one for one in text)
+    reported = replace(trial, points=((1, 0.5),))
+    assert unreported_line(sweep_page("lr", Sweep(trials=(trial, reported)), SEARCH, now)) == ""
+    other = replace(SEARCH, metric="")
+    assert unreported_line(sweep_page("lr", Sweep(trials=(trial,)), other, now)) == ""
+
+
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [
+        ("python3 train.py --lr {lr} --opt {opt}", "python3 train.py --lr 0.01 --opt 'a b'"),
+        (["python3", "train.py", "--lr={lr}", "{opt}"], "python3 train.py --lr=0.01 'a b'"),
+        ("python3 train.py {opt}", "export HERD_PARAM_LR=0.01 HERD_PARAM_OPT='a b' HERD_PARAMS="
+         "'{\"lr\": 0.01, \"opt\": \"a b\"}'; python3 train.py 'a b'"),
+    ],
+)  # fmt: skip
+def test_the_best_trial_is_repeated_by_a_command(run: Any, command: str) -> None:
+    fields = {"name": "lr", "accelerator": "v4-8", "run": run, "sweep": {"metric": "loss"}}
+    stored = StoredJob(job="lr", goal=Goal.RUN, document=fields, made_at=0.0, changed_at=0.0)
+    params = {"lr": 0.01, "opt": "a b"}
+    first, again = repeating_lines(stored, {"params": params})
+    assert first.split(":", 1)[1].strip() == command
+    _, _, setting = again.partition(":")[2].strip().rpartition(" --set ")
+    (setting,) = shlex.split(setting)
+    (field,), value = parse_setting(setting)
+    job = read_fields({**fields, field: value})
+    assert isinstance(job, JobSpec) and job.sweep is not None
+    assert (grid_size(job.sweep), grid_point(job.sweep, 0)) == (1, params)
+    assert repeating_lines(None, {"params": params}) == []
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_best_trial_is_complete_and_none_is_better(seed: int) -> None:
     page = sweep_page("lr", drawn(seed), None, 1000.0)
@@ -123,7 +179,7 @@ def test_the_best_trial_is_complete_and_none_is_better(seed: int) -> None:
         better = max if page["goal"] == "maximize" else min
         assert values[page["best"]] == better(values.values())
         row = page["trials"][page["best"]]
-        assert all(name in best_text(page, row) for name in row["params"])
+        assert all(name in best_text(page, [], row) for name in row["params"])
         jsonschema.validate(row, SCHEMAS["herd sweep best NAME --json"])
 
 

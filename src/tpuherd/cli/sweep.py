@@ -13,7 +13,7 @@ from tpuherd.errors import NotFound
 from tpuherd.exit_status import MISUSED
 from tpuherd.views.printable import show_values
 from tpuherd.views.sweep_plot import draw_sketch, draw_svg
-from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_text
+from tpuherd.views.sweep_table import best_text, sweep_csv, sweep_text, unreported_line
 
 if TYPE_CHECKING:
     from tpuherd.cli.submit_job import RunOptions
@@ -116,19 +116,22 @@ def csv_text(page: Any) -> str:
 
 async def run_sweep_best(name: str, json_: bool, console: "Console", home: "HostAccess") -> int:
     from tpuherd.cli.store_session import open_store_session
-    from tpuherd.jobs.sweep_queries import sweep_status
+    from tpuherd.jobs.sweep_queries import repeating_lines, sweep_status
 
     async with open_store_session(console) as here:
         page, _ = sweep_status(here.store, here.now, name)
         row = next((one for one in page["trials"] if one["trial"] == page["best"]), None)
         if row is None:
-            raise NotFound(f"no trial of {page['sweep']} is complete and has a value yet")
+            sentence = f"no trial of {page['sweep']} is complete and has a value yet"
+            raise NotFound(sentence, hint=unreported_line(page))
         style, told = console.screen_style, show_values(page)
-        text = partial(best_text, told)
+        stored = here.store.stored_jobs().get(page["sweep"])
+        command = show_values(repeating_lines(stored, row))
+        text = partial(best_text, told, command)
         if style is not None:
             from tpuherd.views.sweep_screen import best_screen
 
-            text = partial(best_screen, told, colour=style["colour"])
+            text = partial(best_screen, told, command, colour=style["colour"])
         await here.print_content(row, text, json_=json_)
     return 0
 

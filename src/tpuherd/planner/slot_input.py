@@ -16,7 +16,7 @@ from tpuherd.model.slots_and_plan import (
     RecordEvent,
     Slot,
 )
-from tpuherd.model.sweep_trials import TrialEnd
+from tpuherd.model.sweep_trials import Sweep, TrialEnd
 from tpuherd.planner.bid_status import BidStatus, NodeNeed
 from tpuherd.planner.deadline_choice import DeadlineMode
 from tpuherd.planner.gang_progress import Pending
@@ -78,9 +78,17 @@ class SlotContext:
     def mark_done(self, why: str) -> None:
         """End the slot, or the trial that it works on, as successful."""
         if self.slot.trials:
-            self.end_trial(TrialEnd.COMPLETE, why)
+            self.end_trial(TrialEnd.COMPLETE, f"{why}{self.unreported_note()}")
         else:
             self.record_event("slot.done", why, {})
+
+    def unreported_note(self) -> str:
+        """Say that the trial has never reported the metric by which trials are compared."""
+        sweep = self.world.history.sweeps.get(self.slot.job, Sweep())
+        known = [one for one in sweep.trials if one.number == self.slot_history.trial]
+        if sweep.metric and known and known[0].reported_at is None:
+            return f"; it has never reported {sweep.metric}"
+        return ""
 
     def give_up(self, code: GiveUpCode, why: str) -> None:
         self.record_event("slot.gave_up", why, {"code": str(code)})

@@ -15,7 +15,13 @@ from tpuherd.views.format_text import NOTHING, format_number, format_span, wrap_
 from tpuherd.views.phase_signs import phase_sign
 from tpuherd.views.sparkline import sparkline
 from tpuherd.views.sweep_plot import axis_line, build_panels
-from tpuherd.views.sweep_table import failure_lines, parameter_names, show_number, sweep_heading
+from tpuherd.views.sweep_table import (
+    failure_lines,
+    parameter_names,
+    show_number,
+    sweep_heading,
+    unreported_line,
+)
 from tpuherd.views.text_width import cell_width, cut_text, pad_text, paint_text
 
 BEST = "★"
@@ -65,6 +71,7 @@ def sweep_screen(page: Mapping[str, Any], *, colour: bool, width: int) -> str:
         ]
     parts = [head, "\n".join(lines)]
     parts += ["\n".join(wrap_text(line, width) for line in failure_lines(trials))]
+    parts += [wrap_text(unreported_line(page), width)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -103,7 +110,9 @@ def trial_curve(points: Sequence[Sequence[float]]) -> str:
     return sparkline(picked if len(values) > CURVE else values)
 
 
-def best_screen(page: Mapping[str, Any], row: Mapping[str, Any], *, colour: bool) -> str:
+def best_screen(
+    page: Mapping[str, Any], command: Sequence[str], row: Mapping[str, Any], *, colour: bool
+) -> str:
     """`herd sweep best`"""
     value = f"{page['metric']} {show_number(row['value'])}"
     star = paint_text(BEST, DOT_SIGNS["best"][1], colour=colour)
@@ -113,7 +122,7 @@ def best_screen(page: Mapping[str, Any], row: Mapping[str, Any], *, colour: bool
     lines += [f"  {pad_text(name, wide)}  {it}" for name, it in row["params"].items()]
     if curve := trial_curve(row["points"]):
         lines.append(f"  {paint_text(curve, '36', colour=colour)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *command])
 
 
 def plot_screen(page: Mapping[str, Any], search: Search | None, *, colour: bool, width: int) -> str:

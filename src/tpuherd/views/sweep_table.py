@@ -10,6 +10,7 @@ from tpuherd.model.sweep_trials import Sweep, TrialEnd, TrialRecord, Value
 from tpuherd.views.format_text import NOTHING, format_number, format_span, format_table
 
 Json = dict[str, Any]
+UNREPORTED_S = 300.0  #: a trial may take this long before its first report
 #: As slots are spoken of; how a trial ended is a word already.
 PHASES: Mapping[str, str] = {"runs": "running", "waits": "waiting"}
 HEAD = ("TRIAL", "PHASE", "SLOT", "ATTEMPT", "STEP", "AGE")
@@ -94,8 +95,23 @@ def sweep_text(page: Mapping[str, Any], *, colour: bool = False, width: int | No
     ]
     right = range(3, len(head))
     table = format_table([head, *cells], right=right, colour=colour, width=width)
-    return "\n\n".join(
-        [sweep_heading(page), table, *filter(None, ["\n".join(failure_lines(each))])]
+    notes = ["\n".join(failure_lines(each)), unreported_line(page)]
+    return "\n\n".join([sweep_heading(page), table, *filter(None, notes)])
+
+
+def unreported_line(page: Mapping[str, Any]) -> str:
+    """Say that no trial has reported what trials are compared by; "" if one has, or can't yet."""
+    metric, each = page["metric"], page["trials"]
+    if not metric or any(row["points"] or row["nan"] for row in each):
+        return ""
+    done = sum(row["phase"] == TrialEnd.COMPLETE for row in each)
+    if not done and all(row["seconds"] < UNREPORTED_S for row in each):
+        return ""
+    though = f", though {done} {'is' if done == 1 else 'are'} complete" if done else " so far"
+    return (
+        f"no trial has reported {metric}{though}: none can be the best. A script reports it by"
+        f" `python3 -m tpuherd_host.report step=STEP {metric}=VALUE`, or in Python by `report` of"
+        " tpuherd_host.report (docs/howto/sweeps.md)"
     )
 
 
@@ -123,11 +139,11 @@ def sweep_heading(page: Mapping[str, Any]) -> str:
     return f"{line}{': ' if counts else ''}{counts}{end}"
 
 
-def best_text(page: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """`herd sweep best`: what to write into a job file to repeat the best trial."""
+def best_text(page: Mapping[str, Any], command: Sequence[str], row: Mapping[str, Any]) -> str:
+    """`herd sweep best`: its parameters, and what repeats it."""
     lines = [f"{page['metric']} {show_number(row['value'])} at step {format_number(row['step'])},"
              f" trial {row['trial']} of {len(page['trials'])}, run {row['run_id']}"]  # fmt: skip
-    return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items())])
+    return "\n".join([*lines, *(f"  {name}: {it}" for name, it in row["params"].items()), *command])
 
 
 def show_number(value: Value | None) -> str:
