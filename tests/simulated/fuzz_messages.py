@@ -159,7 +159,7 @@ def lie_to_engine(seed: int, cases: Sequence[tuple[str, ...]]) -> tuple[list[str
         play.submit(SimJob(job="bert", zones=ZONES[:1]))
         await play.until(lambda: bool(play.events("attempt.started")), 3600.0)
         for number, (job, kinds) in enumerate(liars.cases.items()):
-            sweep = GRID if number % 4 == 0 or "trial.begin" in "".join(kinds) else None
+            sweep = GRID if number % 4 == 0 or "trial." in "".join(kinds) else None
             play.submit(SimJob(job=job, zones=ZONES[:1], sweep=sweep, checkpoint="gs://x/y",
                                packed=True, limits={"stall_s": 60.0}))  # fmt: skip
         await play.advance(300.0)

@@ -41,6 +41,7 @@ from tpuherd.model.slots_and_plan import Launch
 from tpuherd.ports import FetchedFiles, Host
 from tpuherd_host.agent.snapshots.tree import error_text
 
+COPY_S = 900.0  #: what a setup made is copied, on the disk of the host
 DEADMAN_S = 72 * 3600.0  #: without contact from an engine, hosts stop their attempt
 HOLD_S = 30.0  #: how long a host that is about to go may wait until its outputs are fetched
 LEASE_S = 300.0  #: between renewals of the agents' leases
@@ -223,7 +224,7 @@ class GangClient:
 
         async def keep(watch: HostWatcher) -> HostFailure | str:
             try:
-                answer = await call_agent(watch, "trial.keep", {"dest": dest}, None)
+                answer = await call_agent(watch, "trial.keep", {"dest": dest}, COPY_S)
             except NotFound:
                 return watch.status.name
             why = parse_message(KeptFiles, answer).refused
@@ -242,7 +243,7 @@ class GangClient:
 
         async def begin(watch: HostWatcher) -> MovedFiles:
             try:
-                answer = await call_agent(watch, "trial.begin", arguments, None)
+                answer = await call_agent(watch, "trial.begin", arguments, COPY_S)
             except NotFound as error:  # its agent is of an earlier version
                 if run and watch.renew_agent():
                     raise NotReached("its agent is replaced by one of this version") from error
