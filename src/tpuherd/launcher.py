@@ -24,7 +24,7 @@ from tpuherd.daemon.handshake import (
 #: Commands that the daemon runs. All others, and help, run here.
 IN_DAEMON = {
     *(OWN_COMMAND, "exec", "ssh", "cp", "sync", "clean", "logs", "hosts", "forward"),
-    *("smi", "chips", "ssh-proxy"),
+    *("smi", "chips", "outputs", "ssh-proxy"),
 }
 FOLLOWING = {"-f", "--follow"}  #: `herd logs` reads files alone: it need not end with the daemon
 STARTING, LOG = "keeper.start", "keeper.txt"

@@ -79,6 +79,7 @@ WITHOUT = {
     "exec": f"{AGENTS}test_exec_commands.py",
     "map logs": "its items write no logs; tests/integration/test_map_life.py",
     "notify test": "sends a message; tests/integration/test_notify_life.py",
+    "outputs": f"{AGENTS}test_ordinary_script.py",
     "profile": f"{AGENTS}test_profile_life.py",
     "sim start": "starts a process; tests/integration/test_cli_sim.py",
     "sim status": "asks a world's own server; tests/integration/test_cli_sim.py",
