@@ -108,6 +108,7 @@ def play(world: World, story: tell.Story, file: Path) -> None:
     world.disturb("http-error", "503", "share=0.1", f"times={ERRORS}")
     end = time.monotonic() + GIVE_UP_S
     zone, taken = "", False
+    over: set[str | None] = set()
     for heard in followed([HERD], world.environ, "charlm"):
         story.hear(heard)
         if heard.get("kind") == "attempt.first_step":
@@ -116,7 +117,8 @@ def play(world: World, story: tell.Story, file: Path) -> None:
             taken = True
             story.bad(f"herd sim weather drought {zone}: preempt its spot TPUs")
             world.disturb("drought", zone)
-        if heard.get("kind") in ("slot.done", "slot.gave_up"):
+        over |= {heard.get("ended"), heard.get("kind")}
+        if "logs" in over and not over.isdisjoint(("slot.done", "slot.gave_up")):
             break
         if time.monotonic() > end:
             sys.exit("the training did not end in time: see `herd events` and `herd logs`")

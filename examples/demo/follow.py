@@ -20,7 +20,8 @@ def followed(
 ) -> Iterator[dict[str, Any]]:
     """Yield events with their kind, and log lines with host and step.
 
-    Yields an empty value each second without news, so that the caller can check the time.
+    Yields an empty value each second without news, so that the caller can check the time, and the
+    stream's name when it ends: the last lines come after the event of the end.
     """
     heard: queue.Queue[dict[str, Any]] = queue.Queue()
     streams = {
@@ -34,7 +35,9 @@ def followed(
                 [*herd, *words], env=environ, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, text=True
             )
             programs.append(program)
-            threading.Thread(target=listen, args=[program, read, heard], daemon=True).start()
+            threading.Thread(
+                target=listen, args=[program, words[0], read, heard], daemon=True
+            ).start()
         while True:
             try:
                 yield heard.get(timeout=WAIT_S)
@@ -46,13 +49,14 @@ def followed(
             program.wait()
 
 
-def listen(program: "subprocess.Popen[str]", read: Any, heard: Any) -> None:
+def listen(program: "subprocess.Popen[str]", name: str, read: Any, heard: Any) -> None:
     """Pass on the lines that can be parsed."""
     assert program.stdout is not None
     for text in program.stdout:
         found = read(text)
         if found:
             heard.put(found)
+    heard.put({"ended": name})
 
 
 def event(text: str) -> dict[str, Any]:
