@@ -30,9 +30,11 @@ def test_a_terminal_shows_the_world_and_colors_hosts(user: User) -> None:
 
 
 def test_a_terminal_shows_the_progress_of_a_transfer(user: User, tmp_path: Path) -> None:
-    (tmp_path / "noise").write_bytes(Random(1).randbytes(40_000_000))
+    (tmp_path / "noise").write_bytes(Random(1).randbytes(1_000_000))
+    user.world.ask("POST", "sim/v1/weather/hang", {"target": "pod/w3"})
     window = Terminal(user, "sync", str(tmp_path), "pod:noise")
-    window.expect(rb"\r\x1b\[K[0-9.]+ MB sent, 0 of 4 hosts filled")
+    window.expect(rb"\r\x1b\[K[0-9.]+ \w*B sent, [0-3] of 4 hosts filled")
+    user.world.ask("POST", "sim/v1/weather/unhang", {"target": "pod/w3"})
     window.expect(rb"\r\x1b\[KSnapshot \w+ is in noise", seconds=60)
     assert window.end() == 0
 
@@ -53,7 +55,7 @@ def test_ctrl_c_can_detach_and_the_rest_is_seen_later(user: User) -> None:
     assert again.returncode == 5
     assert lines_of_each(again.stdout) == said_by_all("rest")
     logs = user.herd("logs", "--attempt", id).stdout
-    assert (logs.count(": begun"), logs.count(": rest")) == (4, 4)
+    assert [logs.count(f"pod/w[0-3]: {word}") for word in ("begun", "rest")] == [1, 1], logs
 
 
 @pytest.mark.parametrize("answer", [b"s\n", CTRL_C], ids=["said", "twice"])

@@ -168,8 +168,9 @@ def test_a_job_is_changed_only_after_a_question(server: FixtureServer, open_tab:
     question.get_by_text("3 more nodes (about $9.66 an hour more)").wait_for()
     page.keyboard.press("Enter")
     page.get_by_text("done").first.wait_for()
-    wait_until(lambda: page.get_by_role("dialog").count() == 0)
+    wait_until(lambda: len(server.posted) == 2)
     assert server.posted == [("/api/jobs/gpt/stop", {}), ("/api/jobs/gpt/scale", {"count": 5})]
+    wait_until(lambda: page.get_by_role("dialog").count() == 0)
 
 
 def test_who_may_only_look_has_no_buttons(server: FixtureServer, open_tab: OpenTab) -> None:
