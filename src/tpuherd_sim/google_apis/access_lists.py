@@ -66,7 +66,7 @@ class Holder(NamedTuple):
     found: StoredObject | None = None
 
     @property
-    def roles(self) -> Mapping[str, str]:
+    def access_roles(self) -> Mapping[str, str]:
         """The roles of its access list, the strongest first."""
         return BUCKET_ROLES if self.kind == "buckets" else OBJECT_ROLES
 
@@ -186,12 +186,12 @@ def find_list(
     if holder.bucket.uniform:
         text = UNIFORM[verb, holder.kind == "objects"].format(WHEN)
         raise storage_error(400, f"Cannot {text}{MORE}")
-    return holder, list_roles(holder)
+    return holder, access_roles(holder)
 
 
-def list_roles(holder: Holder) -> dict[str, str]:
+def access_roles(holder: Holder) -> dict[str, str]:
     found: dict[str, str] = {}
-    for role, name in holder.roles.items():
+    for role, name in holder.access_roles.items():
         for member in holder.bindings.get(name, ()):
             found.setdefault(member, role)
     return found
@@ -235,7 +235,7 @@ def entry_json(world: World, holder: Holder, member: str, role: str) -> Json:
 
 
 def list_json(world: World, holder: Holder) -> list[Json]:
-    return [entry_json(world, holder, who, role) for who, role in list_roles(holder).items()]
+    return [entry_json(world, holder, who, role) for who, role in access_roles(holder).items()]
 
 
 def list_entries(world: World, call: ApiCall, now: float) -> Json:
@@ -282,17 +282,17 @@ def read_entry(world: World, holder: Holder, sent: Any) -> tuple[str, str]:
     entity, role = (sent.get("entity"), sent.get("role")) if isinstance(sent, dict) else ("", "")
     if not isinstance(entity, str) or not entity or not role:
         raise storage_error(400, "Required")
-    if role not in list(holder.roles):
+    if role not in list(holder.access_roles):
         raise storage_error(400, f"Invalid argument: no role is called {role}.")
     return entity_member(world, entity), str(role)
 
 
 def role_bindings(holder: Holder, roles: Mapping[str, str]) -> Bindings:
     """Return the policy that has this list; what no list shows of it stays."""
-    listed = holder.roles.values()
+    listed = holder.access_roles.values()
     bindings = {name: who for name, who in holder.bindings.items() if name not in listed}
     for member, role in roles.items():
-        name = holder.roles[role]
+        name = holder.access_roles[role]
         bindings[name] = (*bindings.get(name, ()), member)
     return bindings
 

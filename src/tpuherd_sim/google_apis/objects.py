@@ -156,6 +156,20 @@ def find_object(
     key: str = "generation",
 ) -> StoredObject:
     """Return the live object, or the generation that the query names, if the caller may."""
+    found = find_object_if_any(world, request, place, query, permission, key)
+    if found is None:
+        raise storage_error(404, "No such object: " + "/".join(place))
+    return found
+
+
+def find_object_if_any(
+    world: World,
+    request: Request,
+    place: tuple[str, str],
+    query: Mapping[str, str],
+    permission: str,
+    key: str = "generation",
+) -> StoredObject | None:
     bucket = named_bucket(world, request, place[0], "")
     wanted, soft = read_number(query, key), read_flag(query, "softDeleted")
     if soft and wanted is None:
@@ -168,8 +182,6 @@ def find_object(
     if permission:
         name = f"storage.objects.{permission}"
         check_permission(world, bucket, request, name, place[1], found)
-    if found is None:
-        raise storage_error(404, "No such object: " + "/".join(place))
     return found
 
 

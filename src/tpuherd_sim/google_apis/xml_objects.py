@@ -29,6 +29,7 @@ from tpuherd_sim.google_apis.objects import (
     check_write,
     find_live,
     find_object,
+    find_object_if_any,
     object_place,
     publish_object,
 )
@@ -42,7 +43,7 @@ from tpuherd_sim.google_apis.uploads import (
 )
 from tpuherd_sim.model.compute_errors import STORAGE, xml_response
 from tpuherd_sim.model.compute_state import format_compute_time
-from tpuherd_sim.model.http_types import ApiCall, ApiError, Request, Response, google_host
+from tpuherd_sim.model.http_types import ApiCall, Request, Response, google_host
 from tpuherd_sim.model.storage_state import Content, StoredObject, Upload
 from tpuherd_sim.model.world import World
 from tpuherd_sim.tpu.router import Route
@@ -167,12 +168,9 @@ def xml_fields(fields: Mapping[str, object]) -> str:
 def get_xml_object(world: World, call: ApiCall, now: float) -> Response:
     """Get an object's content."""
     query = read_query(call)
-    try:
-        found = find_object(world, call.request, object_place(call), query, "get")
-    except ApiError as refused:
-        if not refused.message.startswith("No such object"):
-            raise
-        raise storage_error(404, "The specified key does not exist.") from None
+    found = find_object_if_any(world, call.request, object_place(call), query, "get")
+    if found is None:
+        raise storage_error(404, "The specified key does not exist.")
     check_conditions(query, found, reads=True)
     answer = media_response(call.request, found)
     headers = dict(answer.headers) | {"ETag": part_etag(found.content)}
