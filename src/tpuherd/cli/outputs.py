@@ -46,18 +46,18 @@ async def run_outputs(
     home: "HostAccess",
 ) -> int:
     from tpuherd.cli.store_session import choose_job, open_store_session
-    from tpuherd.commands.job_outputs import choose, file_row, save
+    from tpuherd.commands.job_outputs import copy_outputs, file_row, select_outputs
     from tpuherd.views.format_text import format_bytes
 
     job = await choose_job(name, "herd outputs", console)
     async with open_store_session(console) as here:
         files, complete = await find_files(job, here, console, home)
-        found = choose(files, path)
+        found = select_outputs(files, path)
         if not found:
             raise missing_files(job, path, files, here)
         failed: dict[str, str] = {}
         if output_dir is not None:
-            failed = await save(found, console.folder / output_dir)
+            failed = await copy_outputs(found, console.folder / output_dir)
             for file, why in failed.items():
                 await console.print_notice(f"herd outputs: {file}: {why}")
         if json_ or output_dir is None:

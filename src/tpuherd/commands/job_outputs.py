@@ -21,6 +21,7 @@ from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Link, RpcRequest, Stream
 from tpuherd.settings import project_access
 from tpuherd.sync.copy_files import collect_paths, next_piece, read_rows
+from tpuherd.targets import natural_key
 from tpuherd_host.agent.snapshots.manifest import ManifestRow, check_rows
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
@@ -59,10 +60,10 @@ class OutputFile:
 def find_here(folder: Path, job: str) -> Iterator[OutputFile]:
     """Yield what was brought back, by slot and attempt. `folder`: that of all outputs."""
     slots = re.compile(rf"{re.escape(job)}-\d+")
-    for slot in numbered(one for one in subfolders(folder) if slots.fullmatch(one.name)):
-        for attempt in numbered(one for one in subfolders(slot) if ATTEMPT.fullmatch(one.name)):
+    for slot in list_folders(folder, slots):
+        for attempt in list_folders(slot, ATTEMPT):
             number = int(match[1]) if (match := ATTEMPT.fullmatch(attempt.name)) else 0
-            hosts = numbered(one for one in subfolders(attempt) if HOST.fullmatch(one.name))
+            hosts = list_folders(attempt, HOST)
             nodes = {one.name.rpartition(".")[0] for one in hosts}
             for host in hosts:
                 label = host.name if len(nodes) > 1 else host.name.rpartition(".")[2]
@@ -72,15 +73,11 @@ def find_here(folder: Path, job: str) -> Iterator[OutputFile]:
                     yield OutputFile(**place, path=path, bytes=size, file=file)
 
 
-def subfolders(folder: Path) -> list[Path]:
-    return [one for one in folder.iterdir() if one.is_dir()] if folder.is_dir() else []
-
-
-def numbered(folders: Iterator[Path]) -> list[Path]:
-    """Sort w10 after w9."""
-    return sorted(folders, key=lambda one: [
-        int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", one.name)
-    ])  # fmt: skip
+def list_folders(above: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Return the folders of such names, w10 after w9."""
+    found = above.iterdir() if above.is_dir() else ()
+    fitting = [one for one in found if pattern.fullmatch(one.name) and one.is_dir()]
+    return sorted(fitting, key=lambda one: natural_key(one.name))
 
 
 def files_below(folder: Path) -> Iterator[Path]:
@@ -118,20 +115,20 @@ async def list_rows(paths: Sequence[str], link: Link) -> list[ManifestRow]:
     verb = RpcRequest(name="give", arguments={"paths": list(paths)})
     async with link.open_stream(verb) as stream:
 
-        def come() -> bytes:
+        def read_piece() -> bytes:
             return asyncio.run_coroutine_threadsafe(next_piece(stream), loop).result()
 
         try:
             _, rows = await asyncio.to_thread(
-                lambda: read_rows(ContentReader(decode_blocks(read_blocks(come))))
+                lambda: read_rows(ContentReader(decode_blocks(read_blocks(read_piece))))
             )
         except BrokenStream:
-            await refuse(stream)
+            await raise_refusal(stream)
             return []
         return [one for one in check_rows(rows) if not one.is_folder]
 
 
-async def refuse(stream: Stream) -> None:
+async def raise_refusal(stream: Stream) -> None:
     """Raise what the host says; that it has no such file is no error."""
     try:
         await stream.reply()
@@ -139,7 +136,7 @@ async def refuse(stream: Stream) -> None:
         return
 
 
-def choose(files: Sequence[OutputFile], path: str) -> list[OutputFile]:
+def select_outputs(files: Sequence[OutputFile], path: str) -> list[OutputFile]:
     """Return the files of a path or pattern, as they are listed or as the command wrote them."""
     wanted = posixpath.normpath(path) if path else ""
     return [
@@ -153,7 +150,7 @@ def choose(files: Sequence[OutputFile], path: str) -> list[OutputFile]:
     ]
 
 
-async def save(files: Sequence[OutputFile], into: Path) -> dict[str, str]:
+async def copy_outputs(files: Sequence[OutputFile], into: Path) -> dict[str, str]:
     """Copy them into a folder, without the levels that are the same for all; return a sentence for
     each that could not be copied, by its name."""
     same = [len({one.levels[level] for one in files}) == 1 for level in range(3)]

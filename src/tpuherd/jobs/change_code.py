@@ -71,7 +71,7 @@ def find_part(
     """Return which folder of the code the new rows are; "": all of it; None: it seems a mistake,
     as the job's command would not find its script.
     """
-    names, known = paths(rows), paths(old)
+    names, known = row_paths(rows), row_paths(old)
     if not script or script in names or script not in known:
         return ""
     parts = folder.resolve().parts[1:] if folder else ()
@@ -82,7 +82,7 @@ def find_part(
     return None
 
 
-def paths(rows: Sequence[bytes]) -> frozenset[str]:
+def row_paths(rows: Sequence[bytes]) -> frozenset[str]:
     return frozenset(parse_row(row).path.decode(errors="replace") for row in rows)
 
 

@@ -150,9 +150,9 @@ def restore_folder(
     kept = os.fsencode(str(base_folder(spot)))
     new, changed = find_changes(spot, rows, record)
     for path in new:
-        put.away(path)
+        put.move_away(path)
     for path in changed:
-        put.away(path)
+        put.move_away(path)
         copy_entry(join_path(kept, path), join_path(put.tree, path))
     restore_code(agent_folder, put, rows)
     if safe:
@@ -170,7 +170,7 @@ class PutAside:
         self.aside = aside  #: where it goes; None: it is removed
         self.many = 0
 
-    def away(self, path: bytes) -> None:
+    def move_away(self, path: bytes) -> None:
         """Take a path away, if something is there; of a Python file the compiled one, too: its
         time and size may be those of the version that comes back."""
         here = join_path(self.tree, path)
@@ -240,7 +240,7 @@ def restore_code(agent_folder: Path, put: PutAside, rows: List[ManifestRow]) -> 
         for one in changed:
             if one.id in missing:
                 continue
-            put.away(one.path)
+            put.move_away(one.path)
             place.open_parent(one.path, make=True)
             write_row(place, one, store.read_pieces(one.id))
 
