@@ -436,6 +436,9 @@ def test_a_failed_setup_counts_only_if_a_command_failed() -> None:
         2,
     )
     assert slot_history(asked(), lacks, prepared).bids[BID].missing_inputs == 0
+    changed = HistoryEvent(at=9.0, kind="job.changed", job="gpt")
+    bid = after(asked(), away, lacks, changed).slots["gpt-0"].bids[BID]
+    assert (bid.unprepared, bid.missing_inputs) == (0, 0), "the node failed with other settings"
 
 
 # ---- jobs ----------------------------------------------------------------------------------------

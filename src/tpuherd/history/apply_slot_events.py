@@ -211,9 +211,11 @@ def start_afresh(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
 
 
 def forgive_failures(slot_history: SlotHistory, event: HistoryEvent) -> SlotHistory:
-    """Reset failures after the user changed or resumed the job."""
+    """Reset failures after the user changed or resumed the job: no node is to blame for them."""
+    bids = slot_history.bids.items()
     return replace(
         slot_history,
+        bids={name: replace(bid, unprepared=0, missing_inputs=0) for name, bid in bids},
         failures=0,
         stalls=0,
         faults=0,
