@@ -16,7 +16,8 @@ PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "tests/*.md", "bench/**/*.m
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"^ *(```|~~~)")
 CODE = re.compile(r"(`+[^`]*`+)")
-#: The rows of the table of documentation in README.md, and what the site calls them.
+INDEX = PurePosixPath("docs/pages.md")
+#: The rows of the table in the index, and what the site calls them.
 GROUPS = {
     "learn": "Learn",
     "do": "How to",
@@ -97,12 +98,12 @@ class SiteSource:
         place.write_text(f"{head}{fence}text\n{text.rstrip()}\n{fence}\n")
 
     def navigation(self) -> str:
-        """Return the menu: the table of documentation in README.md, as TOML."""
+        """Return the menu: the table of the index, as TOML."""
         groups = [f'{{ "tpuherd" = {json.dumps("index.md")} }}']
-        text = (self.root / "README.md").read_text()
+        text = (self.root / INDEX).read_text()
         for row, title in GROUPS.items():
             found = re.search(rf"^\| {row} \| (.+) \|$", text, re.M)
-            assert found is not None, f"README.md has no row {row} in its table"
+            assert found is not None, f"{INDEX} has no row {row} in its table"
             pages = ", ".join(menu_entries(found[1], are_names=row == "come from"))
             groups.append(f'{{ "{title}" = [{pages}] }}')
         return "[\n  " + ",\n  ".join(groups) + ",\n]"
@@ -114,7 +115,7 @@ def menu_entries(row: str, *, are_names: bool) -> Iterator[str]:
         if not are_names:
             title = title.capitalize() if len(title) > 4 and title.isupper() else title
             title = title[0].upper() + title[1:]
-        place = str(site_path(PurePosixPath(target)))
+        place = str(site_path(normal_path(INDEX.parent / target)))
         yield f"{{ {json.dumps(title)} = {json.dumps(place)} }}"
 
 

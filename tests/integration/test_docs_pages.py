@@ -12,13 +12,13 @@ DOCS = ROOT / "docs"
 PAGES = {
     "book/first-tpu": {"tool of t1v": 4, "ended python3 hold.py": 1},
     "book/levanter": {"begins at step 10": 1, "run k3v9x0ab begins": 1, "STORY": 1},
-    "book/pods": {"has the key: True": 8, "64\n": 1, "trained, with new code": 4},
+    "book/pods": {"has the key: True": 8, "64\n": 1, "trained, with new code": 1},
     "book/vision": {
         "wrote, read and deleted": 4,
         "ended python3 orphan.py": 1,
         "has seen 32 of": 4,
     },
-    "howto/from-gcloud": {"version 1 on t1v": 4, "version 2 on t1v": 12, "installed": 9},
+    "howto/from-gcloud": {"version 1 on t1v": 4, "version 2 on t1v": 12, "installed": 4},
     "howto/from-levanter": {"run k3v9x0ab": 2},
     "howto/from-skypilot": {"training with --lr 0.1 --rank 1": 2, "preempted": 1},
     "howto/from-tpucare": {"try 0": 1, "try 1": 1},
