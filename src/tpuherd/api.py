@@ -107,7 +107,8 @@ class Herd:
     ) -> CommandResult:
         """Run a command or a shell line on all hosts of a target, and collect its output.
 
-        `environment`: with the job's Python environment.
+        It begins in the job's code, with its Python environment, where a host has these; with
+        `environment`, it fails where there is no environment.
         """
         done = self._herd.exec(
             target, *command, shell=shell, timeout=timeout, yes=yes, environment=environment

@@ -100,6 +100,9 @@ class AsyncHerd:
     Inside `async with`, connections to the cloud and to hosts are kept from call to call.
     """
 
+    #: Whether commands begin in the job's code, where a host has it; else in the login's home.
+    _in_code = True
+
     def __init__(
         self, *, world: str | Path | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
@@ -249,7 +252,8 @@ class AsyncHerd:
     ) -> CommandResult:
         """Run a command or a shell line on all hosts of a target, and collect its output.
 
-        `environment`: with the job's Python environment.
+        It begins in the job's code, with its Python environment, where a host has these; with
+        `environment`, it fails where there is no environment.
         """
         if bool(command) == (shell is not None):
             raise InvalidInput(
@@ -257,7 +261,7 @@ class AsyncHerd:
             )
         request = ExecRequest(
             target=target, argv=command, shell=shell, timeout_s=timeout, yes=yes,
-            environment=environment,
+            environment=environment, in_code=self._in_code,
         )  # fmt: skip
         async with self._open_session(yes=yes) as here, AsyncExitStack() as stack:
             reach = await self._open_remote(here.place, stack)

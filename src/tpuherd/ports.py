@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuherd.errors import HerdError
-from tpuherd.targets import worker_labels
+from tpuherd.targets import split_bid_name, worker_labels
 
 if TYPE_CHECKING:  # loading the model takes 0.1 s, and a warm command does not need it
     from tpuherd.model.node_spec import EnvironmentNote, NodeSpec
@@ -64,6 +64,12 @@ class Host:
     def name(self) -> str:
         """gpt-0/w3"""
         return f"{self.node}/w{self.worker}"
+
+    @property
+    def code_folder(self) -> str:
+        """The folder of its job's code, relative to the login's home; "" if no job has the node."""
+        found = split_bid_name(self.bid or self.node)
+        return found.code_folder if found else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from tpuherd.near_names import near_names
 MANY = 65_536  #: names in one target
 BRACKET = re.compile(r"\[([^\[\]]*)\]")
 RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+CODE_ROOT = "herd"  #: relative to the login's home
 NAME = re.compile(r"[A-Za-z0-9_.~+%-]+")
 WORKER = re.compile(r"w([0-9]{1,9})")
 NO_WORDS: Mapping[str, str] = {}
@@ -54,6 +55,11 @@ class BidName:
     def job(self) -> str:
         """gpt"""
         return self.slot.rpartition("-")[0]
+
+    @property
+    def code_folder(self) -> str:
+        """Where the job's code is on its hosts, relative to the login's home."""
+        return f"{CODE_ROOT}/{self.job}"
 
     @property
     def title(self) -> str:

@@ -9,14 +9,13 @@ from tpuherd.accounting.goodput import GoodputState
 from tpuherd.checks.judgement import Expectation
 from tpuherd.checks.known_hosts import find_other_keys
 from tpuherd.cloud.parse import Node
-from tpuherd.jobfile.launch_spec import FOLDER
 from tpuherd.jobs.job_queries import load_scene
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Host
 from tpuherd.settings.project_access import ProjectAccess, read_world_facts
 from tpuherd.store.open_database import open_database
-from tpuherd.targets import natural_key, split_bid_name
+from tpuherd.targets import CODE_ROOT, natural_key, split_bid_name
 
 WANDB_KEY = "WANDB_API_KEY"
 PROCESSES = "processes"  #: as a world calls them
@@ -64,7 +63,7 @@ def describe_job(stored: StoredJob, *, over: bool) -> HostedJob:
     env, secrets = fields.get("env") or {}, fields.get("secrets") or {}
     command = fields.get("run")
     words = command.split() if isinstance(command, str) else list(command or ())
-    folder = f"{FOLDER}/{stored.job}/" if stored.snapshot else ""
+    folder = f"{CODE_ROOT}/{stored.job}/" if stored.snapshot else ""
     named = [word for word in words[:1] if "/" in word and "python" in word.rpartition("/")[2]]
     pythons = [word if word[0] in "/~" else folder + word for word in named]
     pythons += [f"{folder}{name}/bin/python" for name in (".venv", "venv") if folder]

@@ -38,9 +38,10 @@ class CopyOptions:
 def cp(paths: tuple[str, ...], yes: bool, json_: bool) -> ParsedCommand:
     """Copy files and folders to all hosts of a target, or from them.
 
-    A path on hosts is TARGET:PATH, relative to your home there; write ./a:b for a local path
-    with a colon. Copies to many hosts cross your uplink once and replace files on no host
-    before all hosts have everything. Copies from many hosts go into a folder for each host.
+    A path on hosts is TARGET:PATH. It begins in the job's code, TARGET:~/PATH in your home
+    there; write ./a:b for a local path with a colon. Copies to many hosts cross your uplink once
+    and replace files on no host before all hosts have everything. Copies from many hosts go into a
+    folder for each host.
     """
     if len(paths) < 2:
         raise click.UsageError("give a source and a destination: herd cp SOURCE... DEST")
@@ -79,8 +80,10 @@ async def run_copy_to(
     there = await connect_hosts(dest.target, console, home, prompter=prompter)
     paths = [console.folder / source for source in sources]
     async with show_progress(console) as report:
-        shipment = await copy_to(paths, dest.path, there.links, report=report)
-    where = "the login's home" if dest.path == "." else dest.path
+        shipment = await copy_to(paths, dest.path, there.links, report=report, in_code=True)
+    in_job = any(link.host.code_folder for link in there.links)
+    begin = "the folder where commands begin" if in_job else "the login's home"
+    where = begin if dest.path == "." else dest.path
     return await print_shipment(f"copied to {where}", shipment, how.json_, console)
 
 
@@ -88,6 +91,7 @@ async def run_copy_from(
     sources: Sequence[HostPath], dest: str, json_: bool, console: "Console", home: "HostAccess"
 ) -> int:
     from tpuherd.commands.ship_to_hosts import (
+        ONLY_HOME,
         connect_hosts,
         failure_lines,
         skipped_lines,
@@ -105,6 +109,8 @@ async def run_copy_from(
     elif fetched.got and console.said.loud >= 0:
         came = f"{fold_names(fetched.got)} ({format_bytes(fetched.bytes_down)} received)"
         await console.print_text(f"copied to {dest}: {came}")
+    for host, found in fetched.only_home.items():
+        await console.print_notice(f"{host}: {ONLY_HOME.format(', '.join(found), found[0])}")
     for host, left in fetched.skipped.items():
         for line in skipped_lines(left):
             await console.print_notice(f"{host}: {line}")

@@ -67,7 +67,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
     "--env",
     "environment",
     is_flag=True,
-    help="Use the Python environment of the job.",
+    hidden=True,
+    help="Fail where the job has no Python environment; else it is used where there is one.",
 )
 @click.option("--list", "listing", is_flag=True, help="List commands that run or have just ended.")
 @click.option("--attach", metavar="ID", help="Show the output of a running command.")
@@ -78,6 +79,7 @@ def exec_(target: str | None, command: tuple[str, ...], **said: Any) -> ParsedCo
     """Run a command on all hosts of TARGET.
 
     TARGET is a job, a slot, a node, a host, or several: gpt, gpt-[0-3], gpt/w0, gpt-[0-3]/w0,dev.
+    It begins in the job's code, with its Python environment, where a host has these; else at home.
     One argument with spaces, such as 'ls | wc -l', is a line for your login shell. The exit status
     is the highest of all hosts; 255 if a host could not be reached. When the terminal closes, the
     command runs on: for 24 hours you can list it, attach or kill it.
@@ -166,7 +168,9 @@ async def run_exec(
         places=tuple(map(log_host, hosts)),
     )
     stdin = needs_stdin(request, console, terminal=first)
-    order = CommandRequest(id=id, verb="run", words=request.agent_arguments, stdin=stdin)
+    order = CommandRequest(
+        id=id, verb="run", words=request.agent_arguments, stdin=stdin, in_code=request.in_code
+    )
     into = request.into or Path(f"herd-{id}")
     shown = create_printer(console, list(names.values()), request.output, into, reach.clock)
     keeping = LogCapture(open_log_store(place), about, reach.clock)

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from tpuherd.commands.host_access import HostAccess
 
 CHANGES = INSTALL, REMOVE, PRINT = "install", "remove", "print"  #: to the names of hosts for ssh
-LOGIN = 'exec "${SHELL:-/bin/sh}" -l'
+#: A login shell. Its files may replace PATH: with an environment, sh reads them, then it follows.
+LOGIN = """\
+[ -n "$VIRTUAL_ENV" ] && exec sh -lc 'PATH="$VIRTUAL_ENV/bin:$PATH" exec "${SHELL:-sh}"'
+exec "${SHELL:-/bin/sh}" -l
+"""
 
 
 @click.command(cls=TargetCommand)
@@ -34,7 +38,8 @@ def ssh(
 ) -> ParsedCommand:
     """Open a terminal on a host of TARGET, the first one if there are several.
 
-    The shell runs under the host's agent: after a lost connection it continues where it was, and
+    It begins in the job's code, with its Python environment, where the host has these. The shell
+    runs under the host's agent: after a lost connection it continues where it was, and
     when you leave by Enter ~ . or close the window, you can attach to it again (`herd exec
     --list`). COMMAND runs instead of the shell, without a terminal unless you give -t; a single
     word is a line for the shell. TARGET may be omitted if there is only one job.
@@ -49,8 +54,8 @@ def ssh(
             raise click.UsageError("--config takes no TARGET: it names the hosts of all jobs")
         return make_parsed_command("herd ssh", partial(run_ssh_config, config))
     line = command[0] if len(command) == 1 else None
-    shell = line if command else LOGIN
-    request = ExecRequest(target=target or "", argv=command, shell=shell, yes=yes)
+    words = command or ("sh", "-c", LOGIN)
+    request = ExecRequest(target=target or "", argv=words, shell=line, yes=yes)
     if command and not tty:
         from tpuherd.cli.exec import run_exec as run_plain
 

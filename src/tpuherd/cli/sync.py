@@ -60,9 +60,9 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
 
     These are tracked and untracked files, except those that .gitignore and .herdignore exclude.
     Only what the hosts lack is sent, once over your uplink; then all hosts switch, or none. DEST
-    is relative to your home there and lasts as long as the node. Without DEST, the folder becomes
-    the code of the job's next attempt, or that part of it (herd sync configs gpt); on a node of
-    `herd up`, it is used at once.
+    begins in the job's code, as for exec, and lasts as long as the node. Without DEST, the folder
+    becomes the code of the job's next attempt, or that part of it (herd sync configs gpt); on a
+    node of `herd up`, it is used at once.
     """
     *paths, place = words
     target, colon, dest = place.partition(":")
@@ -74,7 +74,7 @@ def sync(words: tuple[str, ...], **said: bool | str | None) -> ParsedCommand:
     if bool(said["repo"]) != bool(said["ref"]):
         raise click.UsageError("--repo and --ref go together")
     if colon and not dest:
-        raise click.UsageError(f"give a folder on the hosts, relative to your home: {target}:DEST")
+        raise click.UsageError(f"give a folder on the hosts: {target}:DEST")
     load = SyncOptions(
         path=paths[0] if paths else None,
         repo=option_text(said["repo"]), ref=option_text(said["ref"]), target=target, dest=dest,
@@ -132,7 +132,7 @@ async def run_sync_hosts(load: SyncOptions, console: "Console", home: "HostAcces
     snapshot = await ask_upload_consent(first.result(), taking, archive, prompter)
     if snapshot is None:
         return ABORTED
-    options = ShipOptions(relay=load.relay, force=load.force, partial=load.some)
+    options = ShipOptions(relay=load.relay, force=load.force, partial=load.some, in_code=True)
     there = linking.result()
     async with show_progress(console) as report:
         shipment = await ship(

@@ -46,8 +46,9 @@ async def run_terminal(
     term = console.environ.get("TERM") or "xterm"
     terminal = {"rows": rows, "columns": columns, "term": term}
     order = CommandRequest(
-        id=new_command_id(), verb="run", words={**request.agent_arguments, "terminal": terminal}
-    )
+        id=new_command_id(), verb="run", in_code=request.in_code,
+        words={**request.agent_arguments, "terminal": terminal},
+    )  # fmt: skip
     about = LogInfo(
         id=order.id, kind=COMMAND, title=request.title, target=request.target,
         started=reach.clock.now(), places=(log_host(hosts[0]),),
@@ -104,7 +105,7 @@ class TerminalSession:
 
     async def _run_connected(self) -> int:
         link = await self._reach.pool.get_link(self._host)
-        async with link.open_stream(self._order.verb_from(self._offset)) as call:
+        async with link.open_stream(self._order.verb_from(self._offset, self._host)) as call:
             self._begun = True
             if self._offset or self._order.verb == "attach":
                 await self._send_size(link)

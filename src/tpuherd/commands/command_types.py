@@ -31,7 +31,8 @@ class ExecRequest:
     stdin: bool | None = None  #: None: only if it is not a terminal
     yes: bool = False  #: also on nodes of other herd users
     script: bytes = b""  #: the standard input of all hosts, instead of the user's
-    environment: bool = False  #: with the Python environment that the host used last
+    environment: bool = False  #: fail where there is no Python environment
+    in_code: bool = True  #: begin in the job's code, with its environment, where there are such
 
     @property
     def title(self) -> str:

@@ -15,13 +15,12 @@ from typing import Any
 from tpuherd.commands.console import Console
 from tpuherd.commands.running_attempts import RunningAttempt, list_running_attempts
 from tpuherd.errors import HerdError, InvalidInput, NotFound
-from tpuherd.jobfile.launch_spec import FOLDER
 from tpuherd.jobfile.read_job import JobSpec, read_fields
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.ports import Link, RpcRequest, Stream
 from tpuherd.settings import project_access
 from tpuherd.sync.copy_files import collect_paths, next_piece, read_rows
-from tpuherd.targets import natural_key
+from tpuherd.targets import CODE_ROOT, natural_key
 from tpuherd_host.agent.snapshots.manifest import ManifestRow, check_rows
 from tpuherd_host.agent.snapshots.stream import (
     BrokenStream,
@@ -96,7 +95,7 @@ async def find_on_host(job: StoredJob, link: Link, label: str) -> list[OutputFil
     slot, number = running[0].status.slot, running[0].status.number
     found = []
     for pattern in spec.outputs:
-        path = posixpath.join(f"{FOLDER}/{spec.name}" if job.snapshot else ".", pattern)
+        path = posixpath.join(f"{CODE_ROOT}/{spec.name}" if job.snapshot else ".", pattern)
         for row in await list_rows([path], link):
             name = row.path.decode(errors="surrogateescape")
             remote = posixpath.join(posixpath.dirname(path), name)

@@ -77,10 +77,13 @@ class CommandRequest:
     words: Mapping[str, Any]
     stdin: bool = False
     starts: Mapping[Host, int] | None = None  #: the offsets to start at
+    in_code: bool = False  #: begin in the code of the host's job
 
-    def verb_from(self, offset: int) -> RpcRequest:
+    def verb_from(self, offset: int, host: Host) -> RpcRequest:
         """Return the call that continues at an offset; a repeated `run` does not run twice."""
         words = {**self.words, "id": self.id, "from": offset}
+        if self.in_code and host.code_folder:
+            words["code"] = host.code_folder
         return RpcRequest(
             name=self.verb, arguments={**words, "stdin": True} if self.stdin else words
         )
@@ -213,7 +216,7 @@ class MultiHostRun:
         link = await self._open_link(host)
         feeding = None
         try:
-            async with link.open_stream(self.order.verb_from(reader.offset)) as call:
+            async with link.open_stream(self.order.verb_from(reader.offset, host)) as call:
                 self._calls[host] = call
                 self._asked_of.add(host)
                 feeding = self._start_feeding(host, call)

@@ -28,4 +28,5 @@ def probe_request(bucket: str, target: str, *, write: bool, yes: bool) -> ExecRe
         script=files("tpuherd_host").joinpath("bucket_probe.py").read_bytes(),
         timeout_s=TIMEOUT_S,
         yes=yes,
+        in_code=False,
     )

@@ -53,8 +53,9 @@ async def run_command(
     hosts = await resolve_hosts(request.target, place, reach)
     await confirm_foreign_hosts(hosts, prompter)
     names = label_hosts(hosts)
-    words, stdin = request.agent_arguments, bool(request.script)
-    order = CommandRequest(id=new_command_id(), verb="run", words=words, stdin=stdin)
+    order = CommandRequest(
+        id=new_command_id(), verb="run", words=request.agent_arguments,
+        stdin=bool(request.script), in_code=request.in_code)  # fmt: skip
     about = LogInfo(
         id=order.id, kind=COMMAND, title=request.title, target=request.target,
         started=reach.clock.now(), places=tuple(map(log_host, hosts)),
@@ -63,7 +64,7 @@ async def run_command(
     keeping = LogCapture(LogStore(place.logs_folder), about, reach.clock)
     cast = MultiHostRun(order, names, reach.pool, written, keeping, reach.clock)
     work = [cast.watch_silent_hosts(), keeping.flush_regularly()]
-    if stdin:
+    if request.script:
         cast.supply = StdinFanout(ScriptInput(request.script), hosts)
         work.append(cast.supply.read_to_end())
     late = False

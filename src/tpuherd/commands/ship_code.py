@@ -9,7 +9,7 @@ from tpuherd.jobs.change_code import change_code
 from tpuherd.jobs.open_project import Session
 from tpuherd.jobs.upload_consent import ask_upload_consent
 from tpuherd.remote.resolve_hosts import RemoteSession
-from tpuherd.sync.ship import Shipment, ship
+from tpuherd.sync.ship import Shipment, ShipOptions, ship
 from tpuherd.sync.snapshot_store import open_archive
 from tpuherd.sync.take_snapshot import snapshot_folder
 
@@ -27,7 +27,8 @@ async def ship_folder(
     )
     assert snapshot is not None, "a caller never declines: it raises"
     links = await asyncio.gather(*map(reach.pool.get_link, hosts))
-    return await ship(snapshot, dest, links, archive=archive)
+    options = ShipOptions(in_code=True)
+    return await ship(snapshot, dest, links, archive=archive, options=options)
 
 
 async def change_job_code(path: Path, job: str, here: Session) -> Shipment:

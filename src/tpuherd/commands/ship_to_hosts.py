@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tpuherd.jobs.open_project import Prompter
 
 SECONDS = 60.0
+ONLY_HOME = (
+    "{} is in the home, and not in the code of the job, where paths begin from the next release on:"
+    " write ~/{}"
+)
 SHOW_S = 0.5
 OVER = "\r\x1b[K"  #: back to the line's beginning, and clear it
 
@@ -122,6 +126,9 @@ async def print_shipment(
             await console.print_notice(f"{host}: {how}")
     for host, kept in shipment.kept.items():
         await console.print_notice(f"{host}: kept next to it: {', '.join(kept)}")
+    if shipment.only_home:
+        hosts, dest = fold_names(shipment.only_home), shipment.dest
+        await console.print_notice(f"{hosts}: {ONLY_HOME.format(dest, dest)}")
     for line in skipped_lines(shipment.skipped):
         await console.print_notice(line)
     for line in failure_lines(shipment.failed):

@@ -84,6 +84,7 @@ class TpuAccess(AsyncHerd):
     """The nodes of a zone, and what is done with them."""
 
     clock = WallClock()
+    _in_code = False  # TPU Care's programs expect the home
 
     @property
     def project(self) -> str:

@@ -12,8 +12,8 @@ from tpuherd.jobfile.read_job import JobSpec
 from tpuherd.model.node_spec import EnvironmentSpec, LaunchSpec
 from tpuherd.model.slots_and_plan import Slot
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.targets import CODE_ROOT
 
-FOLDER = "herd"  #: where code goes, relative to the login's home
 STAMP_LENGTH = 24
 STAGGER_FROM = 16  #: hosts; more at once overload a package server
 STAGGER_S, STAGGER_S_MAX = 0.5, 30.0  #: per host, and in total
@@ -55,7 +55,7 @@ def build_launch_spec(
     """Build the launch spec of a slot. `files`: content id of each file of the code; None: not
     known. `read` returns the text of one of them. `calls`: what the code calls; None: not known.
     """
-    dest = f"{FOLDER}/{job.name}"
+    dest = f"{CODE_ROOT}/{job.name}"
     run = job.run or ""
     environment = find_environment(job, stored, files, read)
     return LaunchSpec(
@@ -130,7 +130,7 @@ def setup_steps(
             "shell": with_installers(text),
             "env": dict(job.env),
             "hash": before,
-            **({"directory": f"{FOLDER}/{job.name}"} if snapshot else {}),
+            **({"directory": f"{CODE_ROOT}/{job.name}"} if snapshot else {}),
             **({"environment": key} if key else {}),
         })  # fmt: skip
     return tuple(steps)

@@ -72,6 +72,7 @@ class CopyResult:
     got: dict[str, Path]  #: by host, where its files are now
     failed: dict[str, str]  #: by host, the reason
     skipped: dict[str, tuple[str, ...]]  #: by host, what is neither file, folder nor symlink
+    only_home: dict[str, tuple[str, ...]]  #: by host, paths that its home has, not the job's code
     bytes_down: int
 
 
@@ -136,6 +137,7 @@ async def copy_to(
     links: Sequence[Link],
     *,
     report: ProgressCallback = lambda progress: None,
+    in_code: bool = False,
 ) -> Shipment:
     """Copy files and folders with modes and times by cp's rules: into an existing folder, else
     under the new name. Other files there stay. No host puts files in place
@@ -149,7 +151,7 @@ async def copy_to(
     payload = Payload(id=rows_id(rows).hex(), rows=rows, pieces=lambda id: read_pieces(places[id]))
     tops = tuple(sorted({os.fsdecode(parse_row(each).path.split(b"/")[0]) for each in rows}))
     shipment = await deliver_payload(
-        payload, dest, links, report=report, options=ShipOptions(tops=tops)
+        payload, dest, links, report=report, options=ShipOptions(tops=tops, in_code=in_code)
     )
     return replace(shipment, skipped=tuple(map(str, skipped)))
 
@@ -226,6 +228,7 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
     got: dict[str, Path] = {}
     failed: dict[str, str] = {}
     skipped: dict[str, tuple[str, ...]] = {}
+    only_home: dict[str, tuple[str, ...]] = {}
     total = 0
 
     async def one(name: str, link: Link) -> None:
@@ -234,11 +237,13 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
         place = into / (folder or "")
         try:
             async with lanes:
-                many, left = await fetch_files(paths, link, into, folder)
+                many, reply = await fetch_files(paths, link, into, folder)
             got[name] = place
             total += many
-            if left:
-                skipped[name] = left
+            if reply.get("skipped"):
+                skipped[name] = tuple(reply["skipped"])
+            if reply.get("only_home"):
+                only_home[name] = tuple(reply["only_home"])
         except HerdError as error:
             failed[name] = error.sentence
         except OSError as error:
@@ -247,17 +252,18 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
     async with asyncio.TaskGroup() as group:
         for name, link in links_by_label(links).items():
             group.create_task(one(name, link))
-    return CopyResult(got=got, failed=failed, skipped=skipped, bytes_down=total)
+    return CopyResult(
+        got=got, failed=failed, skipped=skipped, only_home=only_home, bytes_down=total
+    )
 
 
 async def fetch_files(
     paths: Sequence[str], link: Link, into: Path, folder: str | None = None
-) -> tuple[int, tuple[str, ...]]:
+) -> tuple[int, Mapping[str, Any]]:
     """Copy from one host by cp's rules, or into a folder of `into`, created if missing; returns the
-    bytes received and what was skipped."""
-    verb = RpcRequest(name="give", arguments={"paths": list(paths)})
-    many, reply = await receive_stream(link, verb, lambda come: unpack_files(come, into, folder))
-    return many, tuple(reply.get("skipped", ()))
+    bytes received and the host's reply. Relative paths begin in the code of the host's job."""
+    verb = RpcRequest(name="give", arguments={"paths": list(paths), "code": link.host.code_folder})
+    return await receive_stream(link, verb, lambda come: unpack_files(come, into, folder))
 
 
 async def collect_paths(

@@ -101,6 +101,7 @@ async def deliver_payload(
             name: reason for name, reason in transfer.slow.items() if name not in transfer.failed
         },
         kept=transfer.kept,
+        only_home=tuple(n for n, have in transfer.haves.items() if have.get("only_home")),
         bytes_up=transfer.sent,
         seconds=asyncio.get_running_loop().time() - begun,
     )

@@ -27,6 +27,7 @@ class ShipOptions:
     force: bool = False  #: also if the destination is a folder that herd did not create
     partial: bool = False  #: switch hosts that received it even if others failed
     unchanged_relay: bool = False  #: hosts that had it already pass it on, too: it is large
+    in_code: bool = False  #: relative destinations begin in the code of the host's job
     tops: tuple[str, ...] | None = None  #: the top-level names of a copy; None for a snapshot
 
 
@@ -58,4 +59,5 @@ class Shipment:
     kept: Mapping[str, tuple[str, ...]]
     bytes_up: int
     seconds: float
+    only_home: tuple[str, ...] = ()  #: hosts that have the destination in the home only
     skipped: tuple[str, ...] = ()  #: what is neither file, folder nor symlink and was not shipped

@@ -178,6 +178,8 @@ class Transfer:
         async def one(name: str) -> Mapping[str, Any]:
             self.tokens[name] = secrets.token_hex(12)
             order: dict[str, Any] = {"id": self.payload.id, "dest": self.dest}
+            if self.options.in_code and (code := self.links[name].host.code_folder):
+                order["code"] = code
             if self.options.tops is not None:
                 order["tops"] = list(self.options.tops)
             if self.options.force:

@@ -3,17 +3,20 @@
 import os
 import signal
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type
 
 from tpuherd_host.agent import processes, threaded_rpc
+from tpuherd_host.agent.base_folder import words_only_in_home
 from tpuherd_host.agent.effects import process_supervisor, sampling, task_io, task_store
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.step_reports import VARIABLE, socket_path
 from tpuherd_host.agent.environments.environment_folders import activation_variables
-from tpuherd_host.agent.frames import pack_data
+from tpuherd_host.agent.frames import STDERR, pack_data
 from tpuherd_host.agent.host import chip_users
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import UNBORN, Ending, Task
+from tpuherd_host.agent.state_machine.state import ATTEMPT, CURRENT, UNBORN, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
 UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
@@ -25,6 +28,10 @@ FAILED = {  # of an exec, by its errno: exit status and message
     7: (126, "{}: its arguments and environment are too long"),
 }
 LINE = "; a line for the shell goes after -c"
+ONLY_HOME = (
+    "the command began in the home, which has {0}, and not in the code of the job, as it will from"
+    " the next release on: write ~/{0}"
+)
 NO_DIRECTORY = (125, "no such directory on the host: {}")
 
 
@@ -95,12 +102,13 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         runtime.add_event(messages.SpawnFailed(work.id, 125, why))
         return
     stage = work.stages[work.stage]
+    directory = choose_directory(runtime, work)
     shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
     order = {
         "id": work.id,
         "argv": replace_words(stage.argv, shell),
         "env": env,
-        "directory": os.path.join(runtime.paths.home, os.path.expanduser(stage.directory or "")),
+        "directory": directory,
         "folder": folder,
         "let": runtime.outputs_done,
         **ends,
@@ -108,6 +116,20 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
     assert runtime.supervisor is not None
     runtime.supervisor.sendall(process_supervisor.pack_message(order))
     runtime.outputs_done.clear()
+
+
+def choose_directory(runtime: AgentRuntime, work: Task) -> str:
+    """Return the folder in which the process begins; a note in its log says if it is the home only
+    because the home has the files that it names."""
+    home, stage = runtime.paths.home, work.stages[work.stage]
+    code = os.path.join(home, stage.code)
+    if not stage.code or not os.path.isdir(code):
+        return os.path.join(home, os.path.expanduser(stage.directory or ""))
+    words = words_only_in_home(Path(home), stage.argv, stage.code)
+    if not words:
+        return code
+    task_io.append_note(runtime, messages.AppendNote(work, STDERR, ONLY_HOME.format(words[0])))
+    return home
 
 
 def replace_words(argv: Sequence[str], shell: str) -> List[str]:
@@ -136,15 +158,27 @@ def process_environment(runtime: AgentRuntime, work: Task) -> Dict[str, Optional
         env["HERD_ATTEMPT"] = str(work.number)
         env[VARIABLE] = socket_path(runtime.paths.folder)
     env.update(stage.env)
+    path = env.get("PATH") or login.get("PATH") or os.defpath
     if stage.environment:
-        path = env.get("PATH") or login.get("PATH") or os.defpath
         env.update(activation_variables(runtime.paths.home, stage.environment, path))
+    elif stage.code and (name := job_environment(runtime, os.path.basename(stage.code))):
+        with suppress(FileNotFoundError):
+            env.update(activation_variables(runtime.paths.home, name, path))
     archive = agent_file()
     if work.kind == "attempt" and archive.endswith(".pyz"):
         # tpuherd_host.train is in the agent's own file: scripts import it without an installation.
         asked = env.get("PYTHONPATH", login.get("PYTHONPATH"))
         env["PYTHONPATH"] = ":".join(filter(None, (archive, asked)))
     return env
+
+
+def job_environment(runtime: AgentRuntime, job: str) -> str:
+    """Return the environment of the job's last attempt here; before its first, what the host used
+    last."""
+    works = runtime.state.works.values()
+    ran = [one for one in works if one.kind == ATTEMPT and one.slot.rpartition("-")[0] == job]
+    last = max(ran, key=lambda one: one.asked, default=None)
+    return CURRENT if last is None else last.stages[-1].environment
 
 
 def agent_file() -> str:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
+from tpuherd_host.agent.base_folder import place_path
 from tpuherd_host.agent.snapshots import tree_layout
 from tpuherd_host.agent.snapshots.blobs import BlobStore, CorruptBlob
 from tpuherd_host.agent.snapshots.manifest import (
@@ -57,6 +58,7 @@ class FillOrder(NamedTuple):
     token: str
     force: bool
     tops: Optional[List[str]]  #: a copy's top-level names; None for a snapshot
+    only_home: bool = False  #: whether the home has the destination, and the code folder does not
 
 
 class TreeUpdate(NamedTuple):
@@ -79,7 +81,7 @@ ORDERS: Dict[str, FillOrder] = {}  #: by token: an order is sent once
 ORDERS_MAX = 256
 
 
-def parse_order(content: Mapping[str, Any]) -> FillOrder:
+def parse_order(content: Mapping[str, Any], home: Path) -> FillOrder:
     """Return the order in a call, or the one that its token names."""
     if "id" not in content:
         order = ORDERS.get(str(content.get("token")))
@@ -91,8 +93,9 @@ def parse_order(content: Mapping[str, Any]) -> FillOrder:
         raise CallRefused("unfit", "this request lacks id, dest or token")
     while len(ORDERS) >= ORDERS_MAX:
         ORDERS.pop(next(iter(ORDERS)))
-    tops = content.get("tops")
-    ORDERS[token] = FillOrder(id, dest, token, bool(content.get("force")), tops)
+    dest, only_home = place_path(home, dest, str(content.get("code") or ""))
+    force, tops = bool(content.get("force")), content.get("tops")
+    ORDERS[token] = FillOrder(id, dest, token, force, tops, only_home)
     return ORDERS[token]
 
 

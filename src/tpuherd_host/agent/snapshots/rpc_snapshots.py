@@ -94,7 +94,7 @@ def report_destination(call: ThreadedCall) -> Mapping[str, Any]:
     """Return the destination's state, complete snapshots, and the port to listen on; or receive the
     changes at once if they start from the snapshot that is in place."""
     agent_folder, home = agent_folders(call)
-    order = parse_order(call.content)
+    order = parse_order(call.content, home)
     base = call.content.get("base")
     if base:
         with errors_as_refusals("cannot inspect the destination"):
@@ -103,7 +103,7 @@ def report_destination(call: ThreadedCall) -> Mapping[str, Any]:
             hoped = hoped and load_rows(agent_folder, current) is not None
         answer = receive_snapshot(call) if hoped else {}
         if answer.get("ready"):
-            return answer
+            return {**answer, "only_home": order.only_home}
     address = call.content.get("address")
     port = None
     with errors_as_refusals("cannot inspect the destination"):
@@ -114,7 +114,7 @@ def report_destination(call: ThreadedCall) -> Mapping[str, Any]:
             answer = destination_state(agent_folder, home, order)
         if address is not None and not answer.get("intact"):
             port = relay.listen_for_parent(order.token, address)
-    return {**answer, "port": port} if port else answer
+    return {**answer, "only_home": order.only_home, **({"port": port} if port else {})}
 
 
 def destination_state(agent_folder: Path, home: Path, order: FillOrder) -> Dict[str, Any]:
@@ -180,7 +180,7 @@ def fill_and_relay(
 ) -> Mapping[str, Any]:
     """Receive and pass on; a failure here does not stop the other hosts."""
     agent_folder, home = agent_folders(call)
-    order = parse_order(call.content)
+    order = parse_order(call.content, home)
     tee = relay.Tee(plan)
     passed = tee.pass_through(coming)
     why = None
@@ -207,8 +207,8 @@ def fill_and_relay(
 
 def relay_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Pass on to other hosts what is complete here."""
-    agent_folder, _ = agent_folders(call)
-    id = parse_order(call.content).id
+    agent_folder, home = agent_folders(call)
+    id = parse_order(call.content, home).id
     rows = load_rows(agent_folder, id)
     if rows is None:
         raise CallRefused("not-found", f"the snapshot {id[:12]} is not here")
@@ -238,7 +238,7 @@ def relay_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
 def commit_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Switch to the received files."""
     agent_folder, home = agent_folders(call)
-    order = parse_order(call.content)
+    order = parse_order(call.content, home)
     relay.stop_listening(order.token)
     with errors_as_refusals("cannot switch to the new files"):
         if order.tops is not None:
@@ -314,7 +314,7 @@ def place_copy(
 def abandon_snapshot(call: ThreadedCall) -> Mapping[str, Any]:
     """Forget what was received and not switched to."""
     agent_folder, home = agent_folders(call)
-    order = parse_order(call.content)
+    order = parse_order(call.content, home)
     relay.stop_listening(order.token)
     with errors_as_refusals("cannot remove the received files"):
         remove_staged(agent_folder, home, order)

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
+from tpuherd_host.agent.base_folder import place_path
 from tpuherd_host.agent.frames import BLOBS
 from tpuherd_host.agent.snapshots.manifest import (
     UNHASHED,
@@ -24,10 +25,11 @@ PIECE = 1 << 20
 
 
 def give_files(call: ThreadedCall) -> Mapping[str, Any]:
-    """Send files and folders, given by paths or patterns from the login's home."""
-    found, skipped = find_files(
-        Path(call.paths.home), [str(path) for path in call.content["paths"]]
-    )
+    """Send files and folders, given by paths or patterns from the code folder or the home."""
+    home, code = Path(call.paths.home), str(call.content.get("code") or "")
+    asked = [str(path) for path in call.content["paths"]]
+    placed = [place_path(home, path, code) for path in asked]
+    found, skipped = find_files(home, [path for path, _ in placed])
     rows = sorted(found)
     wanted = [(n, parse_row(each)) for n, each in enumerate(rows)]
     # The smallest first: logs and results have come if the rest is cut off.
@@ -45,7 +47,8 @@ def give_files(call: ThreadedCall) -> Mapping[str, Any]:
     except OSError as error:
         raise CallRefused("broken", error_text(error)) from None
     call.send_eof(BLOBS)
-    return {"skipped": skipped[:100]}
+    only_home = [path for path, (_, at_home) in zip(asked, placed) if at_home]
+    return {"skipped": skipped[:100], "only_home": only_home}
 
 
 def give_snapshot(call: ThreadedCall) -> Mapping[str, Any]:

@@ -189,15 +189,16 @@ def parse_stage(content: CallArguments) -> Stage:
     """Return what a call or a setup step executes."""
     asked = parse_fields(
         content, argv=list, shell=str, env=dict, directory=str, name=str, hash=str, delay_s=float,
-        preload=bool, environment=str,
+        preload=bool, environment=str, code=str,
     )  # fmt: skip
     env: Dict[str, str] = asked.get("env", {})
     argv: Tuple[str, ...] = tuple(asked.get("argv", ()))
     if ("shell" in asked) == bool(argv):
         raise CallRefused("unfit", "give either argv or shell")
-    words = [*argv, *env, *env.values(), asked.get("shell", ""), asked.get("directory", "")]
+    texts = (asked.get(name, "") for name in ("shell", "directory", "code"))
+    words = [*argv, *env, *env.values(), *texts]
     if not all(isinstance(word, str) and "\0" not in word for word in words):
-        raise CallRefused("unfit", "argv, env and directory must be text without zero bytes")
+        raise CallRefused("unfit", "argv, env and folders must be text without zero bytes")
     if any("=" in name or not name for name in env):
         raise CallRefused("unfit", "the name of a variable must not contain =")
     return Stage(
@@ -209,6 +210,7 @@ def parse_stage(content: CallArguments) -> Stage:
         delay_s=max(0.0, asked.get("delay_s", 0.0)),
         preload=asked.get("preload", True),
         environment=parse_environment(asked.get("environment", "")),
+        code=asked.get("code", ""),
     )
 
 

@@ -35,7 +35,9 @@ Commands
   ping     {} → {"time"}
   run      {"id","argv":[…] | "shell":text,"env"={},"directory"=null,"stdin"=false,"terminal"=null |
            {"rows","columns","term"},"keep_s"=86400,"from"=0,"hold"=true,"log_bytes"=256 MiB}
-           → stream, then WORK. It runs in "directory", relative to the login's home.
+           → stream, then WORK. It runs in "directory", relative to the login's home; with "code"=
+           "herd/gpt" in that folder, and with the environment of that job's last attempt, where the
+           host has them (base_folder.py).
            Repeating it with the same id and arguments only follows it. "hold": the command's
            output waits while this reader is half of log_bytes behind and has read in 60 s.
            "preload"=true: keep the host's LD_PRELOAD.

@@ -41,6 +41,7 @@ class Stage(NamedTuple):
     delay_s: float = 0.0
     preload: bool = True  #: keep the host's LD_PRELOAD
     environment: str = ""  #: the key of the Python environment to use, or `current`
+    code: str = ""  #: of a command: the folder of its job's code below the home; "": no job's
 
 
 class Ending(NamedTuple):
