@@ -38,7 +38,8 @@ SLOT = object_of({
     "step": (or_null(COUNT), "the furthest that is known"),
     "total": (or_null(COUNT), "steps wanted, if known"),
     "saved": (or_null(COUNT), "the step of the newest checkpoint"),
-    "goodput": (or_null(NUMBER), "0 to 1"),
+    "goodput": (or_null(NUMBER), "0 to 1, as far as it is known"),
+    "goodput_why": (TEXT, "why it is not known, or for how long"),
     "cost": (NUMBER, "dollars so far"),
     "per_hour": (NUMBER, "dollars an hour now"),
 })  # fmt: skip

@@ -50,8 +50,8 @@ STATES_HEAD = """
 
 From its submission on, a slot is in exactly one state at any time. Work beyond the checkpoint that
 the next attempt resumes from turns from *productive* to *wasted*. Goodput is *productive* time
-divided by the time in all states but those marked with ✓. A command that reports no steps counts
-as productive from its start.
+divided by the time in all states but those marked with ✓ and *unreported*. Of a slot whose script
+reports no steps it is unknown.
 
 | state | | not counted |
 |---|---|---|

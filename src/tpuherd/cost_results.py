@@ -30,7 +30,8 @@ class SlotReport:
     start: float  #: when it was submitted, in seconds since 1970
     end: float  #: its end, or now
     wanted_s: float  #: seconds during which it should run
-    goodput: float | None  #: productive share of that; null: nothing has run yet
+    goodput: float | None  #: productive share of that, as far as it is known
+    goodput_why: str  #: why that is not known, or for how long; empty: nothing ran, or all is known
     seconds: Mapping[str, float]  #: by state; they add up to the time from `start` to `end`
     money: Mapping[str, float]  #: dollars by state
     cost: float  #: dollars, by the catalogue's prices
@@ -60,6 +61,7 @@ class JobReport:
     end: float  #: the end of its last slot, or now
     wanted_s: float  #: seconds during which its slots should run
     goodput: float | None  #: scheduling × runtime; null here and below: not known
+    goodput_why: str  #: why that is not known, or for how long; empty: nothing ran, or all is known
     scheduling: float | None  #: share of the time wanted in which slots had a node
     runtime: float | None  #: share of that in which work counted
     program: float | None  #: time of a usual step, divided by the mean time of all

@@ -49,7 +49,8 @@ class JobSummary:
     cost: float  #: dollars so far, by the catalogue's prices
     per_hour: float  #: dollars an hour for the current nodes
     price_known: bool  #: false: some node's price is unknown, so both are too low
-    goodput: float | None  #: productive share of the time it should run; null: nothing has run yet
+    goodput: float | None  #: productive share of the time it should run, as far as it is known
+    goodput_why: str  #: why that is not known, or for how long; empty: nothing ran, or all is known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,7 +147,8 @@ class SlotStatus:
     saved: int | None  #: the latest durable checkpoint
     best_step: int | None  #: the best checkpoint by the run's metric, if it keeps one
     milestone: int | None  #: the latest checkpoint that is never removed
-    goodput: float | None  #: productive share of the time it should run; null: nothing has run yet
+    goodput: float | None  #: productive share of the time it should run, as far as it is known
+    goodput_why: str  #: why that is not known, or for how long; empty: nothing ran, or all is known
     cost: float  #: dollars so far, by the catalogue's prices
     per_hour: float  #: dollars an hour for the current nodes
     price_known: bool  #: false: some node's price is unknown, so both are too low

@@ -67,6 +67,7 @@ def build_slot(number: int, *, job: str = "gpt") -> Json:
         "total": 5000,
         "saved": 1100,
         "goodput": 0.91,
+        "goodput_why": "",
         "cost": 12.5,
         "per_hour": 3.22,
         "node": f"{job}-{number}-g1-7kq",
@@ -92,6 +93,7 @@ def build_job(name: str = "gpt", *, slots: int = 2, kind: str = "job") -> Json:
         "per_hour": 6.44,
         "price_known": True,
         "goodput": 0.91,
+        "goodput_why": "",
         "submitted_at": NOW - 7200,
         "slot_rows": [build_slot(number, job=name) for number in range(slots)],
     }
@@ -263,6 +265,7 @@ def build_report(job: str = "gpt") -> Json:
     return {
         "job": job,
         "goodput": 0.93,
+        "goodput_why": "",
         "cost": 88.4,
         "price_known": True,
         "seconds": seconds,

@@ -167,7 +167,8 @@ def compare(
     times = play.sim.fleet.gangs["gpt-0-a1-7kq"].stepped
     loop_s = play.sim.clock.start
     truth = loop_s + times[-1] - (loop_s + times[0] if reports else started) if times else 0.0
-    worked = account.seconds.get(GoodputState.PRODUCTIVE, 0.0)
+    state = GoodputState.PRODUCTIVE if reports else GoodputState.UNREPORTED
+    worked = account.seconds.get(state, 0.0)
     near = max(NEAR_S, step_s + 2.0)
     if not times:
         near = 30.0  # what it said as it began is a sign of life

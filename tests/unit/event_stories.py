@@ -84,6 +84,17 @@ class StoryLog:
         return build_accounts(self.events, self.now)[SLOT]
 
 
+def started() -> StoryLog:
+    """A command that has started without reporting a step."""
+    story = StoryLog()
+    story.get(10, 20, 30)
+    story.number = 1
+    story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
+    story.wait(2, GoodputState.STARTING)
+    story.tell("attempt.started", attempt=story.attempt)
+    return story
+
+
 def struck(**facts: Any) -> StoryLog:
     """A job that saved at its step 100, worked on, and lost its node at its step 140."""
     story = StoryLog()

@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
-from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, struck
+from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, started, struck
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState, SlotAccount
 from tpuherd.accounting.time_products import goodput_products
@@ -65,6 +65,22 @@ def test_the_products_multiply_to_the_goodput() -> None:
     assert products.program is None  # four steps were reported in all
     unknown = goodput_products([])
     assert (unknown.goodput, unknown.scheduling, unknown.runtime) == (None, None, None)
+
+
+def test_what_no_steps_were_reported_for_is_neither_work_nor_lost() -> None:
+    silent = started()
+    silent.wait(60, GoodputState.UNREPORTED)
+    page = page_of(silent.account(), now=silent.now)
+    shares = (page["goodput"], page["scheduling"], page["runtime"])
+    assert shares == (None, pytest.approx(92 / 122), None)
+    head = job_cost_text(page).partition("\n\n")[0].splitlines()
+    assert head[1] == "goodput unknown: the script reports no steps"
+    assert head[3] == "cost $92.00, $32.00 of it not for work that counts, $60.00 unknown"
+    steps = lost_once().account()
+    both = page_of(steps, silent.account(), now=silent.now)
+    assert both["goodput"] == pytest.approx(160 / 378)
+    assert both["scheduling"] * both["runtime"] == pytest.approx(both["goodput"])
+    assert "goodput unknown for 1 m 00 s: the script reports no steps\n" in job_cost_text(both)
 
 
 def test_slow_steps_lower_the_goodput_of_the_program() -> None:

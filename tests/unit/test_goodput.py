@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.event_stories import PRICE, START, StoryLog, nonsense, struck
+from tests.unit.event_stories import PRICE, START, StoryLog, nonsense, started, struck
 from tpuherd.accounting.accounts import Ledger, build_accounts, post_event
 from tpuherd.accounting.costs import cost_between, cost_by_state
 from tpuherd.accounting.goodput import (
@@ -18,7 +18,7 @@ from tpuherd.accounting.goodput import (
 )
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import HistoryEvent
-from tpuherd.views.job_rows import bid_stage, slot_phase
+from tpuherd.views.job_rows import bid_stage, goodput_values, slot_phase
 
 
 def check_sums(account: SlotAccount) -> None:
@@ -118,38 +118,71 @@ def test_every_second_has_one_state_whatever_the_log_says(seed: int) -> None:
             assert sum(recovery.seconds.values()) == max(0, recovery.until - recovery.at)
 
 
-def started() -> StoryLog:
-    """A command that has started without reporting a step."""
-    story = StoryLog()
-    story.get(10, 20, 30)
-    story.number = 1
-    story.tell("attempt.launched", attempt=story.attempt, number=1, bid=story.bid, code_digest="c")
-    story.wait(2, GoodputState.STARTING)
-    story.tell("attempt.started", attempt=story.attempt)
-    return story
-
-
-def test_a_command_without_steps_works_from_its_start() -> None:
+def test_a_command_without_steps_is_not_said_to_have_worked() -> None:
     story = started()
-    story.wait(100, GoodputState.PRODUCTIVE)
+    story.wait(100, GoodputState.UNREPORTED)
     story.end(Verdict.SUCCESS)
     story.tell("slot.done", why="it succeeded")
     story.wait(50, GoodputState.DONE)
     account = story.account()
     assert account.seconds == story.truth
     assert account.wanted_s == 162
-    assert account.goodput == 100 / 162
+    assert account.goodput is None
+    assert slot_phase(account) == "done"
     assert (account.state, account.over_why) == (GoodputState.DONE, "it succeeded")
 
 
 @pytest.mark.parametrize("unfit", [True, False])
 def test_a_command_that_cannot_run_has_done_no_useful_work(unfit: bool) -> None:
     story = started()
-    story.wait(40, GoodputState.STARTING if unfit else GoodputState.PRODUCTIVE)
+    story.wait(40, GoodputState.STARTING if unfit else GoodputState.UNREPORTED)
     story.end(Verdict.FAILURE, exit=1, unfit=unfit)
     account = story.account()
     assert account.seconds == story.truth
-    assert account.goodput == (0.0 if unfit else 40 / 102)
+    assert account.goodput == (0.0 if unfit else None)
+
+
+@pytest.mark.parametrize("told", ["saved", "ended"])
+def test_without_steps_only_the_time_up_to_a_save_is_work(told: str) -> None:
+    story = started()
+    story.wait(60, GoodputState.PRODUCTIVE)
+    if told == "saved":
+        story.tell("attempt.saved", attempt=story.attempt, step=7)
+        story.wait(40, GoodputState.UNREPORTED)
+        assert story.account().goodput == pytest.approx(60 / 122)
+    last_at = story.now
+    story.wait(3, GoodputState.DETECT)
+    story.end(Verdict.PREEMPTED, last_at=last_at, **({"step": 7} if told == "ended" else {}))
+    story.lose()
+    account = story.account()
+    assert account.seconds == story.truth
+    known = sum(story.truth.values()) - story.truth[GoodputState.UNREPORTED]
+    assert account.goodput == pytest.approx(60 / known)
+    check_sums(account)
+
+
+def test_a_first_step_shows_that_the_script_had_only_started() -> None:
+    story = started()
+    story.wait(25, GoodputState.STARTING)
+    assert story.account().seconds[GoodputState.UNREPORTED] == 25
+    story.tell("attempt.first_step", attempt=story.attempt, step=1)
+    story.wait(100, GoodputState.PRODUCTIVE)
+    assert story.account().seconds == story.truth
+
+
+def test_a_sum_counts_the_known_time_and_says_how_much_is_unknown() -> None:
+    silent = started()
+    silent.wait(3900, GoodputState.UNREPORTED)
+    steps = struck().account()
+    values = goodput_values([steps, silent.account()])
+    assert values == {
+        "goodput": steps.goodput,
+        "goodput_why": "unknown for 1 h 05 m: the script reports no steps",
+    }
+    unknown = {"goodput": None, "goodput_why": "unknown: the script reports no steps"}
+    assert goodput_values([silent.account()]) == unknown
+    assert goodput_values([steps])["goodput_why"] == ""
+    assert goodput_values([]) == {"goodput": None, "goodput_why": ""}
 
 
 def test_a_recovery_is_split_into_its_parts() -> None:

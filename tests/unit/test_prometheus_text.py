@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.event_stories import SLOT
+from tests.unit.event_stories import SLOT, started
 from tests.unit.test_views import preempted, scene, stored_job
+from tpuherd.accounting.goodput import GoodputState
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.trouble import TroubleRecord
@@ -85,6 +86,14 @@ def test_a_job_that_was_preempted_once() -> None:
     assert sum(states) == pytest.approx(account.end - account.start), "each second once"
     assert found["tpuherd_engine_up"] == found["tpuherd_engine_wanted"] == 1
     assert found["tpuherd_engine_lease_age_seconds"] == 30
+
+
+def test_without_reports_of_steps_there_is_no_goodput() -> None:
+    story = started()
+    story.wait(60, GoodputState.UNREPORTED)
+    found = values(metrics_text(scene(story), {}, story.now))
+    assert found['tpuherd_job_state_seconds{job="gpt",state="unreported"}'] == 60
+    assert 'tpuherd_job_goodput_ratio{job="gpt"}' not in found
 
 
 def test_a_slot_that_waits_counts_from_its_loss() -> None:

@@ -40,7 +40,7 @@ def slot(name: str, phase: str, *, node: str | None = None, why: str = "") -> di
     return {
         "slot": name, "phase": phase, "state": "productive", "why": why, "zone": "us-central2-b",
         "type": "v4-16", "tier": "spot", "attempt": 1, "step": 1200, "total": None, "saved": 1000,
-        "goodput": 0.9, "cost": 1.0, "per_hour": 2.5, "node": node,
+        "goodput": 0.9, "goodput_why": "", "cost": 1.0, "per_hour": 2.5, "node": node,
     }  # fmt: skip
 
 
@@ -51,7 +51,8 @@ def build_job(name: str, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "job": name, "goal": "run", "phase": ", ".join(phases), "phases": phases, "kind": "job",
         "slots": len(slots), "type": ["v4-16"], "zones": ["us-central2-b"], "goodput": 0.9,
-        "cost": 1.0, "per_hour": 2.5, "price_known": True, "slot_rows": list(slots),
+        "goodput_why": "", "cost": 1.0, "per_hour": 2.5, "price_known": True,
+        "slot_rows": list(slots),
     }  # fmt: skip
 
 

@@ -8,17 +8,21 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from json_schemas import SCHEMAS
 
-from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, struck
+from tests.unit.event_stories import PRICE, SLOT, START, StoryLog, started, struck
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.model.slot_history import Verdict
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.stored_job import StoredJob
+from tpuherd.top.tree_rows import build_rows
 from tpuherd.views.capacity_table import capacity_rows, capacity_text
 from tpuherd.views.event_lines import event_json, event_line
 from tpuherd.views.format_text import format_money, format_share, format_span, format_table
 from tpuherd.views.job_pages import job_text, jobs_text, why_text
 from tpuherd.views.job_rows import WORDS, StoreView, job_page, job_row, job_slot_names
+from tpuherd.views.job_screens import jobs_screen
+from tpuherd.views.overview_rows import overview_slot_row
+from tpuherd.views.slot_pictures import timeline_lines
 
 DOCUMENT = {"name": "gpt", "accelerator": "v4-32", "tier": "spot", "run": "python train.py"}
 
@@ -69,6 +73,26 @@ def test_a_row_of_ls() -> None:
     assert line_.split("  ")[0] == "gpt"
     assert "42.3 %" in line_
     assert f"${PRICE:,.2f}" in line_
+
+
+def test_no_surface_shows_a_goodput_of_a_script_that_reports_no_steps() -> None:
+    story = started()
+    story.wait(60, GoodputState.UNREPORTED)
+    view = scene(story)
+    why = "unknown: the script reports no steps"
+    row, page = job_row(view, "gpt"), job_page(view, "gpt", ["gpt-0"])
+    fits("herd ls --json", [row])
+    fits("herd status NAME --json", page)
+    (slot,) = page["slot_details"]
+    overview = overview_slot_row(view, "gpt-0")
+    for one in (row, page, slot, overview):
+        assert (one["goodput"], one["goodput_why"], one["phase"]) == (None, why, "running")
+    bars = timeline_lines([view.accounts["gpt-0"]], {}, colour=False, width=90)
+    screen = jobs_screen([row], colour=False, width=120)
+    assert all("unknown" in text for text in (jobs_text([row]), screen, next(bars)))
+    assert f"  goodput {why}\n" in job_text(page)
+    (first,) = build_rows({"jobs": [{**row, "slot_rows": [overview]}], "nodes": []}, ())
+    assert first.goodput == "unknown"
 
 
 def test_ls_without_jobs() -> None:

@@ -24,6 +24,7 @@ class GoodputState(StrEnum):
     RESTORE = "restore"
     COMPILE = "compile"
     PRODUCTIVE = "productive"
+    UNREPORTED = "unreported"
     SAVING = "saving"
     WASTED = "wasted"
     STOPPING = "stopping"
@@ -48,6 +49,7 @@ MEANINGS: Mapping[GoodputState, str] = {
     GoodputState.RESTORE: "reading the checkpoint, if the command reports it",
     GoodputState.COMPILE: "compiling and the first step, if the command reports it",
     GoodputState.PRODUCTIVE: "work that counts",
+    GoodputState.UNREPORTED: "command ran, but reported no steps: may be work or not",
     GoodputState.SAVING: "standing still to save a checkpoint, if the command reports it",
     GoodputState.WASTED: "work beyond the checkpoint that the next attempt resumed from",
     GoodputState.STOPPING: "being stopped, saving",
@@ -183,16 +185,37 @@ class SlotAccount:
         return sum(time for state, time in self.seconds.items() if state not in REST)
 
     @property
+    def unreported_s(self) -> float:
+        """How long its command ran without a sign of work: it may have been work, or not."""
+        return self.seconds.get(GoodputState.UNREPORTED, 0.0)
+
+    @property
+    def known_s(self) -> float:
+        """The part of the time wanted of which is known whether it was work."""
+        return self.wanted_s - self.unreported_s
+
+    @property
     def goodput(self) -> float | None:
-        """The share of that in which it made progress; None if it has not run."""
+        """The share of that in which it made progress; None if that is not known."""
         return combined_goodput([self])
 
 
+def choose_measured(accounts: Iterable[SlotAccount]) -> list[SlotAccount]:
+    """The slots whose goodput is known: they ran, and some work was seen, or there was none."""
+    return [
+        account
+        for account in accounts
+        if account.runs
+        and (account.seconds.get(GoodputState.PRODUCTIVE) or not account.unreported_s)
+    ]
+
+
 def combined_goodput(accounts: Iterable[SlotAccount]) -> float | None:
-    known = [account for account in accounts if account.runs]
-    wanted = sum(account.wanted_s for account in known)
-    got_on = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in known)
-    return got_on / wanted if wanted else None
+    """The share of the known time in which they made progress; None if nothing is known."""
+    measured = choose_measured(accounts)
+    known = sum(account.known_s for account in measured)
+    got_on = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in measured)
+    return got_on / known if known else None
 
 
 def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:

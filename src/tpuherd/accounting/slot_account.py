@@ -22,8 +22,10 @@ from tpuherd.history.apply_event import apply_slot_event
 from tpuherd.model.slot_history import SILENT, BidRecord, SlotHistory, Verdict, bid_cost
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 
-WORKING = frozenset({GoodputState.PRODUCTIVE, GoodputState.STARTING, GoodputState.RESTORE,
-                     GoodputState.COMPILE, GoodputState.SAVING})  # fmt: skip
+UNREPORTED = frozenset({GoodputState.UNREPORTED})
+RUNNING = UNREPORTED | {GoodputState.PRODUCTIVE}
+WORKING = RUNNING | {GoodputState.STARTING, GoodputState.RESTORE, GoodputState.COMPILE,
+                     GoodputState.SAVING}  # fmt: skip
 NOT_KNOWN = frozenset({GoodputState.UNKNOWN})
 #: The state between the last sign of an attempt and the record of its end.
 UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
@@ -33,7 +35,7 @@ UNNOTICED: Mapping[Verdict, tuple[frozenset[GoodputState], GoodputState]] = {
     Verdict.NODE_FAULT: (WORKING | NOT_KNOWN, GoodputState.DETECT),
     Verdict.LOST: (WORKING | NOT_KNOWN, GoodputState.DETECT),
     Verdict.STALLED: (WORKING, GoodputState.HUNG),
-    Verdict.STOPPED: (frozenset({GoodputState.PRODUCTIVE}), GoodputState.HUNG),
+    Verdict.STOPPED: (RUNNING, GoodputState.HUNG),
 }
 RUNS_MAX = 1_000  #: attempts that an account lists: a slot of a map has very many
 
@@ -68,7 +70,7 @@ def add_event(book: AccountBuilder, event: HistoryEvent) -> None:
     """
     over = current_state(book) if has_ended(book) else None
     if over is None:
-        pass_time(book, event.at)
+        add_span(book, event.at, current_state(book))
     read_event(book, event)
     if over is not None and not has_ended(book):
         add_span(book, event.at, over)
@@ -103,10 +105,6 @@ def read_event(book: AccountBuilder, event: HistoryEvent) -> None:
             book.runs[-1] = replace(last, attempt=book.slot_history.attempt)
     if event.kind in TELLS:
         TELLS[event.kind](book, event)
-
-
-def pass_time(book: AccountBuilder, until: float) -> None:
-    add_span(book, until, current_state(book))
 
 
 def add_span(book: AccountBuilder, until: float, now: GoodputState) -> None:
@@ -148,7 +146,7 @@ def attempt_state(book: AccountBuilder) -> GoodputState | None:
         return GoodputState.UNKNOWN
     if attempt.started_at is None or (book.steps and attempt.first_step_at is None):
         return GoodputState.STARTING
-    return GoodputState.PRODUCTIVE
+    return GoodputState.PRODUCTIVE if book.steps else GoodputState.UNREPORTED
 
 
 def bids_state(book: AccountBuilder) -> GoodputState:
@@ -203,9 +201,7 @@ def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
         book.steps = True
         for one in book.runs:  # none of them made progress before
             until = event.at if one is run else one.attempt.ended_at or event.at
-            relabel_spans(book, one.attempt.launched_at, until,
-                frozenset({GoodputState.PRODUCTIVE}),
-                  GoodputState.STARTING)  # fmt: skip
+            relabel_spans(book, one.attempt.launched_at, until, UNREPORTED, GoodputState.STARTING)
     parts = {name: float(value) for name, value in (facts.get("startup") or {}).items()}
     restored = float(facts.get("restore_s") or 0.0)
     relabel_startup(book, run, event.at, parts, restored)
@@ -301,8 +297,7 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     add_saving_time(book, event, event.at if last_at is None else last_at)
     run = book.runs[-1]
     if facts.get("unfit") and run.attempt.first_step_at is None:
-        relabel_spans(book, run.attempt.launched_at, event.at, frozenset({GoodputState.PRODUCTIVE}),
-              GoodputState.STARTING)  # fmt: skip
+        relabel_spans(book, run.attempt.launched_at, event.at, RUNNING, GoodputState.STARTING)
     book.runs[-1] = replace(run, last_at=last_at, why=str(facts.get("why", "")))
 
 
@@ -313,8 +308,13 @@ def run_of_event(book: AccountBuilder, event: HistoryEvent) -> AttemptAccount | 
 
 
 def record_step(book: AccountBuilder, at: float, step: int | None) -> None:
-    points = book.points[-1]
-    if step is None or (points and step <= points[-1][1]):
+    """Record that a step was reached or saved then; it is seen work, if nothing before was."""
+    if step is None:
+        return
+    attempt, points = book.runs[-1].attempt, book.points[-1]
+    if attempt.first_step_at is None:
+        relabel_spans(book, attempt.launched_at, at, UNREPORTED, GoodputState.PRODUCTIVE)
+    if points and step <= points[-1][1]:
         return
     points.append((max(at, points[-1][0]) if points else at, int(step)))
     book.reached = max(step, book.reached or 0)
@@ -364,7 +364,7 @@ def build_account(book: AccountBuilder, now: float) -> SlotAccount:
     """Return the account up to now, or up to the removal of its job."""
     book = replace(book, spans=list(book.spans))  # later events may change earlier time
     if not book.slot_history.dropped and not has_ended(book):
-        pass_time(book, now)
+        add_span(book, now, current_state(book))
     bids = tuple(book.slot_history.bids.values())
     billed = [bid for bid in bids if is_billed(bid)]
     costs = (*book.billed, *billed_spans(bids, now))

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from tpuherd.accounting.goodput import REST, AttemptAccount, GoodputState, SlotAccount
+from tpuherd.accounting.goodput import (
+    AttemptAccount,
+    GoodputState,
+    SlotAccount,
+    choose_measured,
+    combined_goodput,
+)
 
 #: The slot has no usable node in these states.
 WITHOUT_NODE = frozenset({
@@ -29,20 +35,17 @@ class GoodputProducts:
 
 
 def goodput_products(accounts: Iterable[SlotAccount]) -> GoodputProducts:
-    known = [account for account in accounts if account.runs]
-    wanted = sum(account.wanted_s for account in known)
-    held = sum(
-        seconds
-        for account in known
-        for state, seconds in account.seconds.items()
-        if state not in WITHOUT_NODE and state not in REST
-    )
-    productive = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in known)
+    begun = [account for account in accounts if account.runs]
+    measured = choose_measured(begun)
+    counted = measured or begun  # whether they had a node is known in any case
+    wanted = sum(account.known_s if measured else account.wanted_s for account in counted)
+    held = wanted - sum(one.seconds.get(state, 0.0) for one in counted for state in WITHOUT_NODE)
+    goodput = combined_goodput(measured)
     return GoodputProducts(
-        goodput=productive / wanted if wanted else None,
+        goodput=goodput,
         scheduling=held / wanted if wanted else None,
-        runtime=productive / held if held else None,
-        program=program_goodput([run for account in known for run in account.runs]),
+        runtime=goodput * wanted / held if goodput is not None and held else None,
+        program=program_goodput([run for account in begun for run in account.runs]),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tpuherd.top.tree_rows import TreeRow
-from tpuherd.views.format_text import format_bytes, format_money, format_number, format_share
+from tpuherd.views.format_text import format_bytes, format_money, format_number
 from tpuherd.views.printable import show_controls
 from tpuherd.views.text_width import cell_width, cut_text, pad_text
 
@@ -93,7 +93,7 @@ def cell_of(row: TreeRow, column: TreeColumn) -> Piece:
         "STEP": "" if row.step is None else format_number(row.step),
         "HBM": memory_text(row.memory),
         "CPU": "" if row.processor is None else f"{row.processor:.0f}%",
-        "GOODPUT": "" if row.goodput is None else format_share(row.goodput),
+        "GOODPUT": row.goodput,
         "$/H": format_money(row.per_hour) if row.per_hour else "",
     }
     style = STYLES.get(row.tint, "") if column.title == "PHASE" else ""

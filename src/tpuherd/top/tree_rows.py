@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpuherd.views.format_text import format_bytes
+from tpuherd.views.format_text import format_bytes, format_goodput
 from tpuherd.views.phase_signs import phase_sign, worst_sign
 
 Json = Mapping[str, Any]
@@ -29,7 +29,7 @@ class TreeRow:
     duty: float | None = None  #: percent
     memory: tuple[float, float] | None = None  #: bytes of HBM in use, and there
     processor: float | None = None  #: percent
-    goodput: float | None = None
+    goodput: str = ""
     per_hour: float | None = None
     why: str = ""
     opens: bool = False  #: it has rows below it
@@ -75,7 +75,7 @@ def job_tree(
         tint=sign.tint,
         where=" ".join((*job["type"], *job["zones"])),
         step=max((slot["step"] for slot in slots if slot["step"] is not None), default=None),
-        goodput=job["goodput"],
+        goodput=format_goodput(job),
         per_hour=job["per_hour"],
         why=most_urgent_why(slots),
         opens=bool(slots),
@@ -124,7 +124,7 @@ def slot_tree(
         tint=sign.tint,
         where=" ".join(word for word in (slot["type"], slot["zone"], slot["tier"]) if word),
         step=slot["step"],
-        goodput=slot["goodput"],
+        goodput=format_goodput(slot),
         per_hour=slot["per_hour"],
         why=slot["why"],
         opens=bool(hosts),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from tpuherd.views.text_width import COLOUR, cell_width, pad_text, paint_text
 
@@ -58,6 +59,12 @@ def format_bytes(many: int) -> str:
 def format_share(part: float | None) -> str:
     """93.1 %"""
     return NOTHING if part is None else f"{100 * part:.1f} %"
+
+
+def format_goodput(row: Mapping[str, Any]) -> str:
+    """The share of a job or slot, or "unknown" if it ran and nothing tells what it achieved."""
+    share = row["goodput"]
+    return "unknown" if share is None and row["goodput_why"] else format_share(share)
 
 
 def format_number(it: int | None) -> str:

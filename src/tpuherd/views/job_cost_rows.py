@@ -13,7 +13,7 @@ from tpuherd.accounting.goodput import (
     seconds_by_state,
 )
 from tpuherd.accounting.time_products import goodput_products
-from tpuherd.views.job_rows import recovery_row, total_money
+from tpuherd.views.job_rows import goodput_values, recovery_row, total_money
 
 Json = dict[str, Any]
 WHOLE = "all"  #: the name of all parts of a recovery together
@@ -36,7 +36,7 @@ def job_cost_page(job: str, accounts: Sequence[SlotAccount], now: float, *, remo
         "start": min((account.start for account in accounts), default=now),
         "end": max((account.end for account in accounts), default=now),
         "wanted_s": sum(account.wanted_s for account in accounts),
-        "goodput": products.goodput,
+        **goodput_values(accounts),
         "scheduling": products.scheduling,
         "runtime": products.runtime,
         "program": products.program,
@@ -59,7 +59,7 @@ def slot_cost(account: SlotAccount) -> Json:
         "start": account.start,
         "end": account.end,
         "wanted_s": account.wanted_s,
-        "goodput": account.goodput,
+        **goodput_values([account]),
         "seconds": named_sums(account.seconds),
         "money": named_sums(cost_by_state(account)),
         "cost": account.cost,

@@ -6,6 +6,7 @@ from typing import Any
 from tpuherd.accounting.goodput import MEANINGS, GoodputState, StateSpan
 from tpuherd.views.format_text import (
     NOTHING,
+    format_goodput,
     format_money,
     format_share,
     format_span,
@@ -60,19 +61,27 @@ def heading_lines(page: Json) -> Iterator[str]:
     slots = f", {many} slots" if many > 1 else ""
     yield f"{page['job']}{removed}: {format_span(page['end'] - page['start'])} in all{slots}"
     if page["goodput"] is None:
-        yield "goodput: nothing has run yet"
+        yield f"goodput {page['goodput_why'] or 'unknown: nothing has run yet'}"
+        if page["scheduling"] is not None:
+            yield f"scheduling {format_share(page['scheduling'])}: the share with a node"
     else:
         yield (
             f"goodput {format_share(page['goodput'])}"
             f" = scheduling {format_share(page['scheduling'])}"
             f" × runtime {format_share(page['runtime'])}"
         )
+        if page["goodput_why"]:
+            yield f"goodput {page['goodput_why']}"
     if page["program"] is not None:
         yield f"program {format_share(page['program'])}: a usual step compared with the mean"
     known = page["price_known"]
     spent = format_money(page["cost"], known=known)
-    wasted = page["cost"] - page["money"].get(GoodputState.PRODUCTIVE, 0.0)
-    yield f"cost {spent}, {format_money(wasted, known=known)} of it not for work that counts"
+    unknown = page["money"].get(GoodputState.UNREPORTED, 0.0)
+    wasted = page["cost"] - unknown - page["money"].get(GoodputState.PRODUCTIVE, 0.0)
+    parts = f"{format_money(wasted, known=known)} of it not for work that counts"
+    if page["goodput_why"]:
+        parts += f", {format_money(unknown, known=known)} unknown"
+    yield f"cost {spent}, {parts}"
     if page["moved"]:
         yield f"{format_money(page['moved'])} of it for checkpoints to and from other regions"
     if not known:
@@ -108,7 +117,7 @@ def strip_lines(page: Json, *, colour: bool, width: int | None) -> Iterator[str]
     start, end = page["start"], page["end"]
     for slot in page["slots"]:
         bar = draw_bar(bar_cells(read_spans(slot["spans"]), start, end, cells), colour=colour)
-        share = format_share(slot["goodput"]).rjust(NUMBERS - 3)
+        share = format_goodput(slot).rjust(NUMBERS - 3)
         yield f"{slot['slot'].ljust(longest)} {share}  {bar}".rstrip()
         losses = [row["at"] for row in page["incidents"] if row["slot"] == slot["slot"]]
         if marks := mark_cells(losses, start, end, cells):

@@ -9,6 +9,7 @@ from tpuherd.views.finding_lines import cause_lines
 from tpuherd.views.format_text import (
     NOTHING,
     count_slices,
+    format_goodput,
     format_money,
     format_number,
     format_share,
@@ -40,7 +41,7 @@ def jobs_text(rows: Sequence[Json], *, colour: bool = False, width: int | None =
             show_zones(row["zones"]) + (f", {row['slices']} slices" if row["slices"] > 1 else ""),
             format_number(row["attempt"] or None),
             format_span(row["age_s"]),
-            format_share(row["goodput"]),
+            format_goodput(row),
             format_money(row["cost"], known=row["price_known"]),
             format_money(row["per_hour"], known=row["price_known"]),
         )
@@ -110,7 +111,7 @@ def slot_cells(slot: Json) -> tuple[str, ...]:
         format_number(slot["attempt"] or None),
         format_number(slot["step"]),
         format_number(slot["saved"]),
-        format_share(slot["goodput"]),
+        format_goodput(slot),
         format_money(slot["cost"], known=slot["price_known"]),
         format_money(slot["per_hour"], known=slot["price_known"]),
     )
@@ -127,7 +128,9 @@ def slot_lines(slot: Json, *, colour: bool) -> Iterator[str]:
 
 
 def fact_lines(slot: Json) -> Iterator[str]:
-    """Yield a slot's checkpoints, bids, attempts and losses."""
+    """Yield a slot's goodput if it is not known, checkpoints, bids, attempts and losses."""
+    if slot["goodput_why"]:
+        yield f"  goodput {slot['goodput_why']}"
     kept = {"best": slot["best_step"], "milestone": slot["milestone"]}
     if marks := [
         f"{name} {format_number(step)}" for name, step in kept.items() if step is not None

@@ -23,6 +23,7 @@ from tpuherd.model.slots_and_plan import Goal
 from tpuherd.model.stored_job import StoredJob
 from tpuherd.model.trouble import TroubleRecord
 from tpuherd.views.finding_lines import finding_row
+from tpuherd.views.format_text import format_span
 from tpuherd.views.trouble_line import problem_rows
 
 #: A slot's phase in a table.
@@ -36,6 +37,7 @@ WORDS: Mapping[GoodputState, str] = {
     GoodputState.RESTORE: "starting",
     GoodputState.COMPILE: "starting",
     GoodputState.PRODUCTIVE: "running",
+    GoodputState.UNREPORTED: "running",
     GoodputState.SAVING: "running",
     GoodputState.WASTED: "running",
     GoodputState.STOPPING: "stopping",
@@ -135,7 +137,7 @@ def job_row(scene: StoreView, job: str) -> Json:
         "attempt": max(attempts, default=0),
         "age_s": scene.now - min(starts, default=scene.now),
         **total_money(accounts),
-        "goodput": combined_goodput(accounts),
+        **goodput_values(accounts),
     }  # fmt: skip
 
 
@@ -147,6 +149,14 @@ def has_many_users(rows: Iterable[Mapping[str, Any]]) -> bool:
 def count_phases(phases: Mapping[str, int]) -> str:
     """3 running, 1 queued"""
     return ", ".join(f"{many} {word}" for word, many in phases.items())
+
+
+def goodput_values(accounts: Sequence[SlotAccount]) -> Json:
+    """The goodput as far as it is known; and if it is not, or not of all time, how far and why."""
+    share, unreported_s = combined_goodput(accounts), sum(one.unreported_s for one in accounts)
+    many = "" if share is None else f" for {format_span(unreported_s)}"
+    why = f"unknown{many}: the script reports no steps" if unreported_s else ""
+    return {"goodput": share, "goodput_why": why}
 
 
 def total_money(accounts: Iterable[SlotAccount]) -> Json:
@@ -191,7 +201,7 @@ def slot_page(scene: StoreView, name: str) -> Json:
     }
     if account is None:
         return {**page, "zone": "", "attempt": 0, "step": None, "saved": None,
-                "best_step": None, "milestone": None, "goodput": None,
+                "best_step": None, "milestone": None, **goodput_values([]),
                 "cost": 0.0, "per_hour": 0.0, "price_known": True, "steps_lost": 0, "wanted_s": 0.0,
                 "seconds": {}, "bids": [], "attempts": [], "recoveries": []}  # fmt: skip
     bid = slot_bid(account)
@@ -204,7 +214,7 @@ def slot_page(scene: StoreView, name: str) -> Json:
         "saved": account.saved,
         "best_step": account.marks.get("best_step"),
         "milestone": account.marks.get("milestone"),
-        "goodput": account.goodput,
+        **goodput_values([account]),
         **total_money([account]),
         "steps_lost": account.steps_lost,
         "wanted_s": account.wanted_s,

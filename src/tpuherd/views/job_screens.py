@@ -14,6 +14,7 @@ from tpuherd.views.column_table import Cell, Column, draw_table
 from tpuherd.views.finding_lines import cause_lines
 from tpuherd.views.format_text import (
     NOTHING,
+    format_goodput,
     format_money,
     format_number,
     format_share,
@@ -116,7 +117,7 @@ def job_cells(row: Json, sign: PhaseSign) -> list[Cell]:
         Cell(where),
         Cell(format_number(row["attempt"] or None)),
         Cell(format_span(row["age_s"])),
-        Cell(format_share(row["goodput"])),
+        Cell(format_goodput(row)),
         Cell(format_money(row["cost"], known=row["price_known"])),
         Cell(format_money(row["per_hour"], known=row["price_known"])),
     ]
@@ -276,7 +277,7 @@ def slot_cells(slot: Json, step: int | None) -> list[Cell]:
         Cell(format_number(slot["attempt"] or None)),
         Cell(format_number(step)),
         Cell(format_number(slot["saved"])),
-        Cell(format_share(slot["goodput"])),
+        Cell(format_goodput(slot)),
         Cell(format_money(slot["cost"], known=slot["price_known"])),
         Cell(format_money(slot["per_hour"], known=slot["price_known"])),
     ]

@@ -31,7 +31,7 @@ _KINDS = (
      " them"),
     ("tpuherd_job_slots_wanted", GAUGE, "job", "Slots that the job asks for"),
     ("tpuherd_job_goodput_ratio", GAUGE, "job", "Share of the time that made progress, 0 to 1;"
-     " absent before the first attempt"),
+     " absent before the first attempt, and if the script reports no steps"),
     ("tpuherd_job_state_seconds", GAUGE, "job state", "Time of all slots in each state of"
      " docs/reference/events.md; later losses move productive time to wasted"),
     ("tpuherd_job_cost_dollars_total", COUNTER, "job", "Cost so far at list prices"),

@@ -17,6 +17,7 @@ from tpuherd.views.job_rows import Json as Json
 from tpuherd.views.job_rows import (
     StoreView,
     bid_stage,
+    goodput_values,
     job_row,
     job_slot_names,
     slot_bid,
@@ -75,14 +76,14 @@ def overview_slot_row(view: StoreView, name: str) -> Json:
         "node": bid.name if bid else None,
     }
     if account is None:
-        return {**row, "attempt": 0, "step": None, "saved": None, "goodput": None,
+        return {**row, "attempt": 0, "step": None, "saved": None, **goodput_values([]),
                 "cost": 0.0, "per_hour": 0.0}  # fmt: skip
     return {
         **row,
         "attempt": account.runs[-1].attempt.number if account.runs else 0,
         "step": account.step,
         "saved": account.saved,
-        "goodput": account.goodput,
+        **goodput_values([account]),
         "cost": account.cost,
         "per_hour": account.per_hour,
     }

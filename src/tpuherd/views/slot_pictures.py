@@ -11,7 +11,8 @@ from tpuherd.accounting.goodput import (
     find_recoveries,
 )
 from tpuherd.model.samples import STEP, STEP_RATE
-from tpuherd.views.format_text import format_share, format_span
+from tpuherd.views.format_text import format_goodput, format_share, format_span
+from tpuherd.views.job_rows import goodput_values
 from tpuherd.views.sparkline import SeriesValue, sparkline, spread_rates, spread_values
 from tpuherd.views.text_width import cell_width, cut_text, pad_text, paint_text
 from tpuherd.views.timeline_bar import (
@@ -71,7 +72,9 @@ def timeline_lines(
     for account in each[:BARS_MAX]:
         cells = bar_cells(account.spans, frame.start, frame.end, frame.width)
         yield frame.fit_line(
-            account.slot, draw_bar(cells, colour=colour), format_share(account.goodput)
+            account.slot,
+            draw_bar(cells, colour=colour),
+            format_goodput(goodput_values([account])),
         )
         if len(each) <= CURVES_MAX:
             yield from curve_lines(account, curves.get(account.slot, ()), frame, colour=colour)
@@ -159,5 +162,7 @@ def loss_lines(accounts: Sequence[SlotAccount]) -> Iterator[str]:
     steps = sum(account.steps_lost for account in accounts)
     share = f", {format_share(gone / total)} of the time" if total else ""
     again = f"; {steps} steps done twice" if steps else ""
+    if any(account.unreported_s for account in accounts):
+        again += "; how much work is not known"
     many = f"{len(losses)} loss{'es' if len(losses) > 1 else ''}"
     yield f"▲ {many} took {format_span(gone)}{share}: {kinds}{again}"

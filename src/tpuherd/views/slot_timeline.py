@@ -19,6 +19,7 @@ STATE_TITLES: Mapping[GoodputState, str] = {
     GoodputState.RESTORE: "restoring",
     GoodputState.COMPILE: "compiling",
     GoodputState.PRODUCTIVE: "training",
+    GoodputState.UNREPORTED: "running without reports",
     GoodputState.SAVING: "saving",
     GoodputState.WASTED: "lost work",
     GoodputState.STOPPING: "stopping",

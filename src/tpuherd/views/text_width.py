@@ -8,8 +8,8 @@ COLOUR = re.compile(r"\x1b\[[0-9;:]*m")  #: has no width
 ELLIPSIS = "…"
 #: What a terminal shows that has no Unicode: one character for each, so that widths stay.
 ASCII_SIGNS = str.maketrans(
-    "▁▂▃▄▅▆▇█▀▒×▼▲✗✓●○–·…→─│┤┴┼└┬★",
-    "_.:-=+*#'x!v^X+*o-.~>~||++++@",
+    "▁▂▃▄▅▆▇█▓▀▒×▼▲✗✓●○–·…→─│┤┴┼└┬★",
+    "_.:-=+*#%'x!v^X+*o-.~>~||++++@",
 )  # fmt: skip
 BRAILLE = range(0x2800, 0x2900)
 UPPER_DOTS = 0b00011011  #: of a character of braille

@@ -27,6 +27,7 @@ SETUP = BarPart(sign="▄", tint="34", word="setup")
 STARTING = BarPart(sign="▅", tint="36", word="starting")
 COMPILING = BarPart(sign="▇", tint="36", word="compiling")
 TRAINING = BarPart(sign="█", tint="32", word="training")
+UNREPORTED = BarPart(sign="▓", tint="32", word="no steps reported")
 SAVING = BarPart(sign="▀", tint="36", word="saving")
 LOST = BarPart(sign="▒", tint="31", word="lost work")
 DOWN = BarPart(sign="×", tint="1;31", word="down")
@@ -43,6 +44,7 @@ BAR_PARTS: Mapping[GoodputState, BarPart] = {
     GoodputState.RESTORE: STARTING,
     GoodputState.COMPILE: COMPILING,
     GoodputState.PRODUCTIVE: TRAINING,
+    GoodputState.UNREPORTED: UNREPORTED,
     GoodputState.SAVING: SAVING,
     GoodputState.WASTED: LOST,
     GoodputState.STOPPING: STOPPING,

@@ -54,6 +54,9 @@ export function formatShare(share) {
   return isNumber(share) ? `${(100 * share).toFixed(1)} %` : NOTHING;
 }
 
+/** The goodput of a job or slot; "unknown" if it ran and nothing tells what it achieved. */
+export const formatGoodput = ({ goodput, goodput_why: why }) => (!isNumber(goodput) && why ? "unknown" : formatShare(goodput));
+
 /** 93 %, of a percentage */
 export function formatPercent(percent) {
   return isNumber(percent) ? `${Math.round(percent)} %` : NOTHING;

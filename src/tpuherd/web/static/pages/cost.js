@@ -1,7 +1,7 @@
 // The page of cost: what is spent now, by day and by job, what is to come, and where a job's time went.
 
 import { cleanText, createScope, h, replace } from "../dom.js";
-import { countOf, formatDay, formatMoney, formatNumber, formatShare, formatSpan, NOTHING } from "../format.js";
+import { countOf, formatDay, formatGoodput, formatMoney, formatNumber, formatSpan, NOTHING } from "../format.js";
 import { createBars, buildShareBar } from "../parts/bars.js";
 import { makeEmpty } from "../parts/notice.js";
 import { buildTile, keepFresh } from "../parts/refresh.js";
@@ -118,7 +118,7 @@ function createReport(live) {
 function buildReport(page) {
   const parts = stateParts(page);
   return [
-    h("dl", { class: "tiles" }, buildTile("goodput", formatShare(page.goodput)),
+    h("dl", { class: "tiles" }, buildTile("goodput", formatGoodput(page), page.goodput_why),
       buildTile("lost to incidents", formatSpan(lostSeconds(page)), countOf((page.incidents || []).length, "incident")),
       buildTile("steps lost", formatNumber(page.steps_lost)), buildTile("cost", formatMoney(page.cost, page.price_known !== false))),
     parts.length ? buildShareBar("Time of all slots, by what they did", parts) : makeEmpty("No time has been counted yet."),

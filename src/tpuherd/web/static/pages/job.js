@@ -236,7 +236,7 @@ function factsOf(job, page) {
     ["Type", (job.type ?? []).join(", ")],
     ["Zone", (job.zones ?? []).join(", ")],
     ["Step", progress.share === null ? progress.text.replace("step ", "") : `${progress.text} (${formatShare(progress.share)})`],
-    ["Goodput", formatShare(job.goodput)],
+    ["Goodput", [Number.isFinite(job.goodput) ? formatShare(job.goodput) : "", job.goodput_why].filter(Boolean).join(", ")],
     ["Cost", formatMoney(job.cost, job.price_known)],
     ["Rate", job.per_hour ? `${formatMoney(job.per_hour, job.price_known)} an hour` : ""],
     ["Submitted", page.submitted_at ? `${formatClock(page.submitted_at, { seconds: false })}${page.who ? ` by ${page.who}` : ""}` : ""],

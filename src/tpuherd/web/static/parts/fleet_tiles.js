@@ -48,7 +48,7 @@ function countFleet(state) {
     waiting: [formatNumber(waiting), waiting ? "for capacity or a turn" : "nothing waits", waiting ? "warn-text" : ""],
     urgent: [formatNumber(urgent), urgent ? "failing, recovering, given up" : "nothing fails", urgent ? "bad-text" : ""],
     duty: [formatPercent(duty), "where it is known"],
-    goodput: [formatShare(weighGoodput(slots)), "mean of the slots"],
+    goodput: goodputFigure(slots),
     rate: [formatMoney(cost.per_hour, known), "an hour"],
     cost: [formatMoney(cost.today, known), `${formatMoney(cost.total, known)} in all`],
   };
@@ -75,7 +75,8 @@ function countNodes(state) {
   return { chips, working, duty: reporting ? duty / reporting : null };
 }
 
-function weighGoodput(slots) {
+function goodputFigure(slots) {
   const known = slots.map((slot) => slot.goodput).filter(Number.isFinite);
-  return known.length ? known.reduce((sum, one) => sum + one, 0) / known.length : null;
+  const unknown = slots.filter((slot) => !Number.isFinite(slot.goodput) && slot.goodput_why).length;
+  return [formatShare(known.reduce((sum, one) => sum + one, 0) / known.length), `mean of the slots${unknown ? `, ${formatNumber(unknown)} unknown` : ""}`];
 }

@@ -1,7 +1,7 @@
 // The jobs, one row each; only what changed is written again.
 
 import { h, reconcile, setProp, setText } from "../dom.js";
-import { formatMoney, formatNumber, formatShare, formatSpan, NOTHING } from "../format.js";
+import { formatGoodput, formatMoney, formatNumber, formatSpan, NOTHING } from "../format.js";
 import { jobHref, sweepHref } from "../routes.js";
 import { makeAgo, setAgo } from "./ago.js";
 import { makePhaseBar, updatePhaseBar } from "./phase_bar.js";
@@ -57,7 +57,8 @@ function updateRow(row, job, live) {
   updateProgress(progress, job);
   setText(nodes.firstElementChild, `${formatNumber(job.ready)} of ${formatNumber(job.slots)}`);
   setText(nodes.lastElementChild, placeText(job));
-  setText(goodput, formatShare(job.goodput));
+  setText(goodput, formatGoodput(job));
+  setProp(goodput, "title", job.goodput_why);
   setText(cost.firstElementChild, formatMoney(job.cost, job.price_known));
   setText(cost.lastElementChild, job.per_hour ? `${formatMoney(job.per_hour, job.price_known)} an hour` : "");
   setText(age.firstElementChild, formatSpan(job.age_s));

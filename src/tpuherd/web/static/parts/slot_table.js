@@ -1,7 +1,7 @@
 // The slots of a job: what each does, how far it is, and what it costs.
 
 import { cleanText, h, reconcile, replace, setProp, setText } from "../dom.js";
-import { formatMoney, formatNumber, formatShare, NOTHING } from "../format.js";
+import { formatGoodput, formatMoney, formatNumber, NOTHING } from "../format.js";
 import { phaseTone } from "./states.js";
 
 const COLUMNS = [
@@ -42,7 +42,8 @@ function updateRow(row, slot) {
   }
   setText(step, stepText(slot));
   setText(saved, formatNumber(slot.saved));
-  setText(goodput, formatShare(slot.goodput));
+  setText(goodput, formatGoodput(slot));
+  setProp(goodput, "title", slot.goodput_why);
   setText(cost, formatMoney(slot.cost, slot.price_known));
   setText(attempt, slot.attempt ? String(slot.attempt) : NOTHING);
 }

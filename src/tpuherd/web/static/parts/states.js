@@ -2,13 +2,13 @@
 
 /** The states of a slot's seconds, as herd's accounting names them, in the order of legends. */
 export const STATES = [
-  "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "capacity_wait",
+  "productive", "unreported", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "capacity_wait",
   "queue_first", "controller_gap", "provision", "host_setup", "starting", "restore", "compile", "idle", "stopped", "done", "gave_up",
 ];
 
 /** How a chip is drawn, so that colour is never alone. */
 const SHAPES = {
-  productive: "full", idle: "dot", done: "dot", stopped: "hollow",
+  productive: "full", unreported: "full", idle: "dot", done: "dot", stopped: "hollow",
   wasted: "stripe", saving: "stripe", stopping: "stripe",
   provision: "half", host_setup: "half", starting: "half", restore: "half", compile: "half",
   queue_first: "hollow", capacity_wait: "hollow", controller_gap: "hollow",

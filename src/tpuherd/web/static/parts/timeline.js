@@ -158,7 +158,7 @@ export class Timeline {
       for (const span of lane.spans) {
         if (span.end < this.window.from || span.start > this.window.to) continue;
         const x = Math.max(-2, this.#xOf(span.start));
-        const wide = Math.max(span.state === "productive" ? 0.3 : 1.2, Math.min(this.#width + 2, this.#xOf(span.end)) - x);
+        const wide = Math.max(["productive", "unreported"].includes(span.state) ? 0.3 : 1.2, Math.min(this.#width + 2, this.#xOf(span.end)) - x);
         paths.get(span.state)?.push(`M${x.toFixed(1)} ${top}h${wide.toFixed(1)}v${tall}h${(-wide).toFixed(1)}z`);
       }
     });

@@ -1,11 +1,11 @@
 // Arithmetic of the timeline: windows, ticks, sums. Draws nothing.
 
 /** States in which a node is held and paid for. */
-const BILLED = new Set(["host_setup", "starting", "restore", "compile", "productive", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "idle"]);
+const BILLED = new Set(["host_setup", "starting", "restore", "compile", "productive", "unreported", "saving", "wasted", "stopping", "detect", "process_down", "hung", "unknown", "idle"]);
 /** States that are not meant to be work. */
 const REST = new Set(["idle", "stopped", "done", "gave_up"]);
-/** Saving is part of the work, not of a loss. */
-const WORK = new Set(["productive", "saving"]);
+/** Saving is part of the work, not of a loss; so may be what ran without reports of steps. */
+const WORK = new Set(["productive", "unreported", "saving"]);
 const LEAST_WINDOW_S = 5;
 const STEPS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
 
@@ -82,7 +82,7 @@ export function measureLosses(lanes) {
     total.losses += lane.losses.length;
     for (const span of lane.spans) {
       const time = span.end - span.start;
-      worked ||= span.state === "productive" || span.state === "wasted";
+      worked ||= ["productive", "unreported", "wasted"].includes(span.state);
       if (REST.has(span.state)) continue;
       total.wanted += time;
       if (!worked || WORK.has(span.state)) continue;
