@@ -126,6 +126,11 @@ RAISED = [
     ("lines", "raised", "first"),
     [
         ([*RAISED, *["0.5"] * 150], True, [HEAD, RAISED[-1]]),
+        (
+            ["[rank0]: " + one for one in [*RAISED, *["0.5"] * 50]],
+            True,
+            ["[rank0]: " + HEAD, RAISED[-1]],
+        ),
         ([*RAISED, *["0.5"] * 150], False, ["0.5", "0.5"]),  # it exited with another status
         ([*RAISED, *["step"] * 500], True, ["step", "step"]),  # and went on for long
         ([*["step"] * 40, *RAISED, "0.5"], True, ["step", "step"]),  # it is among the last lines
@@ -137,9 +142,25 @@ RAISED = [
 def test_of_an_exception_of_many_lines_the_first_is_kept(
     lines: list[str], raised: bool, first: list[str]
 ) -> None:
-    found = choose_last_lines(lines, raised=raised)
+    found = choose_last_lines(lines, lines[-3:], raised=raised)
     assert found[:2] == first
     assert found[2:] == lines[-20:][2:]
+
+
+@pytest.mark.parametrize("pause_s", [0.5, 60.0])
+def test_an_exception_of_very_many_lines_was_written_at_once(
+    tmp_path: Path, pause_s: float
+) -> None:
+    log = SegmentedLog(str(tmp_path), 1 << 24)
+    log.append(1.0, 1, b"step 1\n" * 500)
+    log.append(90.0, 2, "".join(f"{line}\n" for line in RAISED).encode())
+    for _ in range(2):
+        log.append(90.0 + pause_s, 2, b"0.00833104 " * 5 + b"\n" + b"0.5\n" * 2000)
+    burst = log.last_lines(1 << 20, 2.0)
+    found = choose_last_lines(log.last_lines(), burst, raised=True)
+    assert (found[:2] == [HEAD, RAISED[-1]]) is (pause_s < 2.0)
+    assert len(found) == 20 and found[2:] == ["0.5"] * 18
+    log.close()
 
 
 ANSWER = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: 8d3\r\nContent-Length: 4\r\n\r\nTRUE"

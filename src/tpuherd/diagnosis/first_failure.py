@@ -81,9 +81,13 @@ def shorten_line(line: str) -> str:
 
 
 def traceback_error(lines: Sequence[str]) -> str:
-    """The error of the first traceback: its first line that is not indented."""
+    """The error of the first traceback: its first line that is not indented, behind what stands
+    before all of them, such as "[rank0]: " or the frame of an exception group."""
     start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
-    return next((line for line in lines[start + 1 :] if line.strip() and line[0] != " "), "")
+    margin = lines[start].partition("Traceback")[0] if start < len(lines) else ""
+    margin = margin.replace("+ Exception Group ", "| ")
+    bodies = (line.removeprefix(margin) for line in lines[start + 1 :])
+    return next((body for body in bodies if body.strip() and body[0] != " "), "")
 
 
 def python_error(lines: Sequence[str]) -> str:

@@ -2,7 +2,8 @@
 
 import os
 import re
-from typing import BinaryIO, List, Optional
+from math import inf
+from typing import BinaryIO, List, Optional, Tuple
 
 from tpuherd_host.agent.log_records import (
     GAP,
@@ -18,7 +19,8 @@ SEGMENTS = 16  #: a full log has about this many
 PREFIX = "log."
 TRACEBACK = "Traceback (most recent call last)"
 LAST_LINES = 20
-EXCEPTION_MAX = 200  #: lines of an exception; before more of them the program went on
+EXCEPTION_MAX = 200  #: lines of an exception; before more of them the program went on,
+BURST_S = 2.0  #: unless all of them were written within this time
 
 
 class SegmentedLog:
@@ -144,27 +146,28 @@ class SegmentedLog:
             os.close(reader)
         self.readers.clear()
 
-    def last_lines(self, many: int = 8192) -> List[str]:
-        """Return the last lines, as far as the last records show them."""
+    def last_lines(self, many: int = 8192, within_s: float = inf) -> List[str]:
+        """Return the last lines, as far as the last records show them, written within this time."""
         if self.raw:
             text = self.read(max(self.first_offset, self.length - many), min(many, self.length))
         else:
-            text = self.last_pieces(many)
+            text = self.last_pieces(many, within_s)
         return [line[:500] for line in text.decode("utf-8", "replace").splitlines()]
 
-    def last_pieces(self, many: int) -> bytes:
-        pieces = b""
+    def last_pieces(self, many: int, within_s: float) -> bytes:
+        pieces: List[Tuple[float, bytes]] = []
         for start in self.starts[-2:]:
             end = self.length if start == self.starts[-1] else self.starts[-1]
             text = self.read(start, end - start)
             place = 0
             while place + HEAD.size <= len(text):
-                _, port, length = HEAD.unpack_from(text, place)
+                at, port, length = HEAD.unpack_from(text, place)
                 place += HEAD.size
                 if port != GAP:
-                    pieces = (pieces + text[place : place + length])[-many:]
+                    pieces.append((at, text[place : place + length]))
                 place += length
-        return pieces
+        since = pieces[-1][0] - within_s if pieces else 0.0
+        return b"".join(piece for at, piece in pieces if at >= since)[-many:]
 
     def file_to_sync(self) -> Optional[int]:
         """Return a descriptor that the caller syncs and closes; None if nothing is new."""
@@ -189,15 +192,22 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def choose_last_lines(lines: List[str], *, raised: bool) -> List[str]:
+def choose_last_lines(lines: List[str], burst: List[str], *, raised: bool) -> List[str]:
     """Return the last lines; of a program that an exception may have ended, whose text fills them,
-    first the head of its traceback and the line that says which exception it is."""
+    first the head of its traceback and the line that says which exception it is.
+
+    `burst` are the lines that were written in the last moment.
+    """
     last, before = lines[-LAST_LINES:], lines[-LAST_LINES - EXCEPTION_MAX : -LAST_LINES]
     if not raised or any(TRACEBACK in line for line in last):
         return last
-    start = max((at for at, line in enumerate(before) if TRACEBACK in line), default=len(before))
-    after = (line for line in before[start + 1 :] if line.strip() and line[0] != " ")
-    first = next(after, "")
+    before = max(before, burst[:-LAST_LINES], key=len)
+    start = max((at for at, line in enumerate(before) if TRACEBACK in line), default=-1)
+    if start < 0:
+        return last
+    margin = before[start][: before[start].index(TRACEBACK)]  # as launchers write it, "[rank0]: "
+    bodies = (line[len(margin) * line.startswith(margin) :] for line in before[start + 1 :])
+    first = next((body for body in bodies if body.strip() and body[0] != " "), "")
     if not re.match(r"[A-Za-z_][\w.]*(: |$)", first):
         return last
     return [before[start], first, *last[2:]]

@@ -1,12 +1,13 @@
 """Carries out effects on a task's files: output, input and records."""
 
-from tpuherd_host.agent.effects.log_segments import SegmentedLog, choose_last_lines
+from tpuherd_host.agent.effects.log_segments import BURST_S, SegmentedLog, choose_last_lines
 from tpuherd_host.agent.effects.runtime import AgentRuntime
 from tpuherd_host.agent.effects.task_pipes import TaskPipes
 from tpuherd_host.agent.state_machine import messages
 from tpuherd_host.agent.state_machine.state import Task
 
 TAIL_BYTES = 1 << 16  #: of a log, in which its last lines are looked for
+BURST_BYTES = 1 << 20  #: the same of what was written in the last moment
 
 
 def get_pipes(runtime: AgentRuntime, work: Task, fresh: bool = True) -> TaskPipes:
@@ -94,10 +95,11 @@ def pause_output(runtime: AgentRuntime, effect: messages.PauseOutput) -> None:
 def read_log_tail(runtime: AgentRuntime, effect: messages.ReadLogTail) -> None:
     work = runtime.state.works[effect.work]
     try:
-        lines = get_pipes(runtime, work).log.last_lines(TAIL_BYTES)
+        log = get_pipes(runtime, work).log
+        lines, burst = log.last_lines(TAIL_BYTES), log.last_lines(BURST_BYTES, BURST_S)
     except OSError:
-        lines = []
-    lines = choose_last_lines(lines, raised=work.ending.exit == 1)
+        lines, burst = [], []
+    lines = choose_last_lines(lines, burst, raised=work.ending.exit == 1)
     runtime.add_event(messages.LogTailRead(effect.work, tuple(lines)))
 
 
