@@ -93,7 +93,7 @@ def look_at_hosts(user: Owner, shell: str) -> dict[str, list[str]]:
     """What a command prints on the hosts of each job; it must succeed on all of them."""
     found = {}
     for job in JOBS:
-        done = user.herd("exec", job, "-c", shell)
+        done = user.herd("exec", "--output", "stream", job, "-c", shell)
         assert done.returncode == 0, done.stderr
         found[job] = sorted(done.stdout.splitlines())
     return found
@@ -146,13 +146,15 @@ def test_a_lab_of_two_engines_on_postgresql_outlives_it(before: Path) -> None:
         old_ann.job("gpt", UNTIL_GO)
         with old_bob.standing_by():
             until(lambda: "gpt" in jobs_with(old_ann, "attempt.started"), "the job", seconds=90)
-            processes = old_ann.herd("exec", "gpt", "-c", STILL_RUNS).stdout
+            processes = old_ann.herd("exec", "--output", "stream", "gpt", "-c", STILL_RUNS).stdout
             assert bob.herd("ls").returncode == 0  # migrates the database
             out = bob.home / "stand-by.out"
             until(lambda: "by a newer herd" in out.read_text(), "Bob's sentence", seconds=60)
         with bob.standing_by():
             until(lambda: bob.leader() == "bob", "Bob's new engine to lead", seconds=60)
-            done = bob.herd("exec", "gpt", "-c", f"{STILL_RUNS} && touch ~/go")
+            done = bob.herd(
+                "exec", "--output", "stream", "gpt", "-c", f"{STILL_RUNS} && touch ~/go"
+            )
             assert sorted(done.stdout.splitlines()) == sorted(processes.splitlines()) != []
             done = ann.herd("wait", "gpt", "--timeout", "60s")
             assert done.returncode == 0, done.stderr

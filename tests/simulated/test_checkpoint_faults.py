@@ -1,23 +1,19 @@
 """Checkpoints in a bucket whose requests go wrong: what is loaded afterwards is whole."""
 
-import io
 import sys
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from email.message import Message
 from http.client import IncompleteRead
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
 
 import numpy
 import pytest
 
-from tests.simulated.test_objects import JSON_API, Buckets
-from tpuherd_host.train import process_env
+from tests.simulated.test_objects import JSON_API, Answer, Buckets
+from tpuherd_host import cloud_storage
 from tpuherd_host.train.checkpoint_commit import Commit
 from tpuherd_host.train.checkpoints import Checkpoints, LoadedCheckpoint
 from tpuherd_host.train.read_checkpoint import list_checkpoints, read_checkpoint
@@ -60,21 +56,18 @@ class Line:
     sent: list[tuple[str, bytes]] = field(default_factory=list)  #: bodies by the objects' names
     sizes: list[int] = field(default_factory=list)  #: of the bodies
 
-    def open(self, request: urllib.request.Request, timeout: float) -> Any:
-        body = b"".join(request.data or ())  # type: ignore[arg-type]
+    def exchange(self, method: str, url: str, body: bytes, headers: dict[str, str]) -> "Response":
         self.number += 1
         self.sizes.append(len(body))
         struck = self.number == self.fault.at
         kind = self.fault.kind if struck else ""
         late, self.late = (self.late, []) if self.fault.kind == LATE[0] else ([], self.late)
         if body:
-            name = parse_qs(urlsplit(request.full_url).query)["name"][0]
-            self.sent.append((name, body))
+            self.sent.append((parse_qs(urlsplit(url).query)["name"][0], body))
 
-        def arrive(cut: int | None = None) -> Any:
-            headers = {key.lower().replace("-", "_"): text for key, text in request.header_items()}
-            method = request.get_method()
-            return self.buckets.ask(method, request.full_url, body, cut=cut, **headers)
+        def arrive(cut: int | None = None) -> Answer:
+            asked = {key.lower().replace("-", "_"): text for key, text in headers.items()}
+            return self.buckets.ask(method, f"http://world{url}", body, cut=cut, **asked)
 
         self.dead |= kind.startswith("killed") and kind != ARRIVED[4]
         if kind in CUTS:
@@ -83,25 +76,77 @@ class Line:
             self.late.append(arrive)
         if self.dead or kind in (*CUTS, *LATE):
             raise ConnectionResetError("cut")
-        status, content = (int(kind[-3:]), b"") if kind.startswith("refused") else (0, b"")
-        if not status:
-            answers = [arrive() for _ in range(1 + (kind == "sent twice"))]
-            status, content = answers[-1].status, answers[-1].body
+        if kind.startswith("refused"):
+            return Response(refusal(int(kind[-3:])))
+        answers = [arrive() for _ in range(1 + (kind == "sent twice"))]
         for done in late:
             done()
         if kind in ("answer lost", ARRIVED[4]):
             self.dead |= kind == ARRIVED[4]
             raise ConnectionResetError("lost")
         if kind.startswith("answered"):
-            status = 503
-        if status >= 300:
-            raise HTTPError(request.full_url, status, "no", Message(), io.BytesIO(content))
-        return CutAnswer(content) if kind == "answer cut" else io.BytesIO(content)
+            return Response(refusal(503))
+        return Response(answers[-1], cut=int(kind == "answer cut"))
 
 
-class CutAnswer(io.BytesIO):
-    def read(self, size: int | None = -1) -> bytes:
-        raise IncompleteRead(super().read(size)[:-1])
+def refusal(status: int) -> Answer:
+    answer = Answer()
+    answer.status = status
+    return answer
+
+
+class Response:
+    """An answer as http.client has it; of a cut one, the last byte does not come."""
+
+    def __init__(self, answer: Answer, cut: int = 0) -> None:
+        self.status, self.reason, self.length = answer.status, "no", len(answer.body)
+        self._headers = {name.lower(): text for name, text in answer.headers.items()}
+        self._rest = answer.body[: self.length - cut]
+
+    def getheader(self, name: str) -> str | None:
+        return self._headers.get(name)
+
+    def getheaders(self) -> list[tuple[str, str]]:
+        return list(self._headers.items())
+
+    def read(self, size: int | None = None) -> bytes:
+        found, self._rest = self._rest[:size], self._rest[len(self._rest[:size]) :]
+        self.length -= len(found)
+        if size is None and self.length:
+            raise IncompleteRead(found)
+        return found
+
+
+class Connection:
+    """A connection of the training, which keeps it until something goes wrong."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def request(
+        self, method: str, url: str, body: Iterable[bytes] | None, headers: dict[str, str]
+    ) -> None:
+        self._response = self._line.exchange(method, url, b"".join(body or ()), headers)
+
+    def getresponse(self) -> Response:
+        return self._response
+
+    def close(self) -> None:
+        pass
+
+
+class Time:
+    """A clock that sleeping sets forward."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    time = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def tree_of(step: int, launched: int) -> dict[str, Any]:
@@ -192,7 +237,7 @@ class Story:
 def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Fault], Story]]:
     """Let a story happen with this fault, each in a folder of its own."""
     monkeypatch.setitem(sys.modules, "jax", JAX)
-    monkeypatch.setattr(process_env, "wait", lambda seconds: None)
+    monkeypatch.setattr(cloud_storage, "time", Time())
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://world")
     buckets = Buckets(tmp_path / "objects")
     buckets.ask(
@@ -201,7 +246,7 @@ def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
     def tell_story(fault: Fault) -> Story:
         line = Line(buckets, fault)
-        monkeypatch.setattr(urllib.request, "urlopen", line.open)
+        monkeypatch.setattr(cloud_storage, "connect", lambda base: Connection(line))
         story = Story(line, f"gs://mine/{fault.kind.replace(' ', '-')}-{fault.at}-{fault.cut}")
         try:
             story.happen()

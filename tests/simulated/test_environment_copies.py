@@ -38,9 +38,15 @@ class Storage(BaseHTTPRequestHandler):
     objects: ClassVar[dict[str, bytes]] = {}
 
     def do_POST(self) -> None:
+        self.send_response(200 if "/b/mine/" in self.path else 403)
+        self.send_header("Location", f"http://{self.headers['Host']}{self.path}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_PUT(self) -> None:
         name = parse_qs(urlsplit(self.path).query)["name"][0]
         self.objects[name] = self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer(200 if "/b/mine/" in self.path else 403, b"{}")
+        self.answer(200, b"{}")
 
     def do_GET(self) -> None:
         found = self.objects.get(unquote(urlsplit(self.path).path.rpartition("/o/")[2]))

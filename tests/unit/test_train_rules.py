@@ -259,15 +259,15 @@ def test_a_run_has_its_own_folder_in_a_sweep_too(told: str) -> None:
 def test_buckets_are_googles_by_default() -> None:
     bucket = place("gs://b/run/1", {})
     assert isinstance(bucket, Bucket)
-    assert (bucket.bucket, bucket.path, bucket.base) == (
+    assert (bucket.storage.bucket, bucket.path, bucket.storage.base) == (
         "b", "run/1/", "https://storage.googleapis.com",
     )  # fmt: skip
     mine = place("gs://b", {"CLOUDSDK_AUTH_ACCESS_TOKEN": "ya29"})
     assert isinstance(mine, Bucket)
-    assert (mine.token, mine.until) == ("ya29", math.inf)
+    assert mine.storage.token.headers("gs://b") == {"Authorization": "Bearer ya29"}
     there_it_is = place("gs://b", {"STORAGE_EMULATOR_HOST": "127.0.0.1:9"})
     assert isinstance(there_it_is, Bucket)
-    assert (there_it_is.base, there_it_is.path) == ("http://127.0.0.1:9", "")
+    assert (there_it_is.storage.base, there_it_is.path) == ("http://127.0.0.1:9", "")
 
 
 @pytest.mark.parametrize(

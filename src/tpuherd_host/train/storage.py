@@ -1,40 +1,21 @@
 """Storage of checkpoints: a folder or a bucket behind one interface."""
 
-import json
 import os
 import shutil
 import threading
-import urllib.error
-import urllib.request
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
-from http.client import HTTPException
-from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
+from typing import NamedTuple, Protocol
 
+from tpuherd_host.cloud_storage import Bytes as Bytes
+from tpuherd_host.cloud_storage import CloudStorage
+from tpuherd_host.cloud_storage import TemporarilyUnreachable as TemporarilyUnreachable
+from tpuherd_host.cloud_storage import Unreachable as Unreachable
 from tpuherd_host.train import process_env
-
-GOOGLE = "https://storage.googleapis.com"
-TOKEN_VARIABLE = "CLOUDSDK_AUTH_ACCESS_TOKEN"  #: of a user's own machine, as gcloud reads it
-TOKEN = "/computeMetadata/v1/instance/service-accounts/default/token"
-TRIES = 4
-PATIENCE_S = 60.0
-PAUSE_S = 0.5  #: doubled at each try
-EARLY_S = 300.0  #: a token is renewed this long before it expires
-
-Bytes = bytes | memoryview
-
-
-class Unreachable(OSError):
-    """The location cannot be read or written; the message says why."""
-
-
-class TemporarilyUnreachable(Unreachable):
-    """The location does not respond now, but may later."""
 
 
 def is_temporary(trouble: OSError) -> bool:
@@ -177,138 +158,38 @@ class Bucket:
 
     def __init__(self, location: str, environ: Mapping[str, str]) -> None:
         self.location = location.rstrip("/")
-        self.bucket, _, path = self.location.removeprefix("gs://").partition("/")
-        self.path = f"{path}/" if path else ""
-        emulated = environ.get("STORAGE_EMULATOR_HOST", "").rstrip("/")
-        if emulated and "//" not in emulated:
-            emulated = f"http://{emulated}"
-        self.base = emulated or GOOGLE
-        metadata = environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
-        self.door = "" if emulated else f"http://{metadata}{TOKEN}"
-        self.token, self.until = environ.get(TOKEN_VARIABLE, ""), 0.0
-        if self.token:
-            self.until = inf
+        self.path = f"{self.location.removeprefix('gs://').partition('/')[2]}/".lstrip("/")
+        self.storage = CloudStorage(self.location, environ)
 
     def names(self, beginning: str = "") -> list[str]:
         return sorted(
-            item["name"].removeprefix(self.path) for item in self._list_objects(beginning)
+            item["name"].removeprefix(self.path)
+            for item in self.storage.list_objects(self.path + beginning)
         )
 
     def file_checksums(self, beginning: str = "") -> dict[str, int]:
         """Return the bucket's own checksums: nothing is read."""
         sums = {}
-        for item in self._list_objects(beginning, "crc32c", "md5Hash"):
+        for item in self.storage.list_objects(self.path + beginning, "crc32c", "md5Hash"):
             digest = b64decode(item.get("crc32c") or item.get("md5Hash") or "")
             sums[item["name"].removeprefix(self.path)] = int.from_bytes(digest[:8], "big")
         return sums
 
     def file_facts(self, beginning: str = "") -> dict[str, FileFacts]:
         found = {}
-        for item in self._list_objects(beginning, "size", "updated"):
+        for item in self.storage.list_objects(self.path + beginning, "size", "updated"):
             changed = datetime.fromisoformat(item["updated"].replace("Z", "+00:00"))
             name = item["name"].removeprefix(self.path)
             found[name] = FileFacts(int(item["size"]), changed.timestamp())
         return found
 
-    def _list_objects(self, beginning: str, *fields: str) -> Iterator[dict[str, Any]]:
-        """Yield all objects with this prefix: their names and these fields."""
-        wanted = f"items({','.join(('name', *fields))}),nextPageToken"
-        page: str | None = ""
-        while page is not None:
-            asked = {"prefix": self.path + beginning, "fields": wanted}
-            query = urlencode(asked | ({"pageToken": page} if page else {}))
-            answer: dict[str, Any] = json.loads(
-                self._send_request("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
-            )
-            yield from answer.get("items", ())
-            page = answer.get("nextPageToken")
-
     def read(self, name: str, first: int = 0, length: int | None = None) -> bytes:
-        headers = {}
-        if first or length is not None:
-            end = "" if length is None else first + length - 1
-            headers["Range"] = f"bytes={first}-{end}"
-        return self._send_request("GET", self._object_path(name) + "?alt=media", headers=headers)
+        return self.storage.read(self.path + name, first, length)
 
     def write(self, name: str, pieces: Sequence[Bytes]) -> None:
-        query = urlencode({"uploadType": "media", "name": self.path + name})
-        headers = {
-            "Content-Type": "application/octet-stream",
-            "Content-Length": str(sum(len(piece) for piece in pieces)),
-        }
-        self._send_request("POST", f"/upload/storage/v1/b/{self.bucket}/o?{query}", pieces, headers)
+        self.storage.write(self.path + name, pieces)
 
     def remove(self, beginning: str) -> None:
         for name in self.names(beginning):
-            try:
-                self._send_request("DELETE", self._object_path(name))
-            except FileNotFoundError:
-                pass
-
-    def _object_path(self, name: str) -> str:
-        return f"/storage/v1/b/{self.bucket}/o/{quote(self.path + name, safe='')}"
-
-    def _send_request(
-        self,
-        method: str,
-        path: str,
-        pieces: Sequence[Bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> bytes:
-        """Send one request, with a few retries."""
-        pause_s = PAUSE_S
-        for attempt in range(TRIES):
-            request = urllib.request.Request(
-                self.base + path,
-                data=None if pieces is None else iter(pieces),  # type: ignore[arg-type]
-                headers={**(headers or {}), **self._auth_headers()},
-                method=method,
-            )
-            try:
-                with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                    content: bytes = answer.read()
-                    return content
-            except urllib.error.HTTPError as error:
-                trouble = self._classify_error(error, path)
-            except (OSError, HTTPException) as error:
-                trouble = TemporarilyUnreachable(f"{self.location} can't be reached: {error}")
-            if attempt + 1 < TRIES:
-                process_env.wait(pause_s)
-                pause_s *= 2
-        raise trouble
-
-    def _classify_error(self, error: urllib.error.HTTPError, path: str) -> TemporarilyUnreachable:
-        """Return errors that may pass; raise all others."""
-        body = error.read().decode("utf-8", "replace")
-        try:
-            sentence = json.loads(body)["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            sentence = body.strip()[:200] or str(error.reason)
-        if error.code == 404 and "/o/" in path:
-            raise FileNotFoundError(f"{self.location}: {sentence}")
-        if error.code == 416:
-            raise FileNotFoundError(f"{self.location}: shorter than it should be")
-        failure = f"{self.location}: {sentence} (HTTP {error.code})"
-        if error.code in (408, 429) or error.code >= 500:
-            return TemporarilyUnreachable(failure)
-        raise Unreachable(failure)
-
-    def _auth_headers(self) -> Mapping[str, str]:
-        """Return the token of the VM's service account; an emulator needs none."""
-        if not self.door:
-            return {}
-        if process_env.wall_time() > self.until:
-            request = urllib.request.Request(self.door, headers={"Metadata-Flavor": "Google"})
-            try:
-                with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                    content = json.load(answer)
-            except (OSError, ValueError) as error:
-                none = isinstance(error, urllib.error.HTTPError) and error.code == 404
-                raise (Unreachable if none else TemporarilyUnreachable)(
-                    f"{self.location}: no access token from the metadata server ({error}); "
-                    "give the node a service account that may use the bucket, or set "
-                    f"{TOKEN_VARIABLE} outside of Google"
-                ) from error
-            self.token = content["access_token"]
-            self.until = process_env.wall_time() + float(content.get("expires_in", 0)) - EARLY_S
-        return {"Authorization": f"Bearer {self.token}"}
+            with suppress(FileNotFoundError):
+                self.storage.remove(self.path + name)

@@ -5,18 +5,13 @@ the digest that the engine noted is used. Where anything goes wrong there is no 
 environment is installed as without a bucket.
 """
 
-import http.client
-import json
 import os
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
-from urllib.parse import quote
+from typing import Dict, Iterator, Tuple
 
 from tpuherd_host.agent.environments.record_tree import write_rows
-from tpuherd_host.agent.snapshots.blobs import PIECE, CorruptBlob
+from tpuherd_host.agent.snapshots.blobs import CorruptBlob
 from tpuherd_host.agent.snapshots.manifest import (
     check_rows,
     content_sizes,
@@ -36,14 +31,12 @@ from tpuherd_host.agent.snapshots.stream import (
 )
 from tpuherd_host.agent.snapshots.tree_layout import load_rows, open_blobs
 from tpuherd_host.agent.state_machine.transition import CallRefused
+from tpuherd_host.cloud_storage import CloudStorage
 
-GOOGLE = "https://storage.googleapis.com"
-TOKEN = "http://metadata.google.internal/computeMetadata/v1/instance/service-accounts/default/token"
-WAIT_S, TOKEN_WAIT_S = 60.0, 5.0
 LEVEL = 1  #: of compression: a bucket is near
 FOLDER = ".herd-environments"
 ROWS_MAX = 1 << 28  #: bytes of a list of files: about two million of them
-FAILURES = (OSError, ValueError, http.client.HTTPException, BrokenStream, CorruptBlob, LookupError)
+FAILURES = (OSError, ValueError, BrokenStream, CorruptBlob, LookupError)
 
 
 class BucketPlace:
@@ -51,31 +44,9 @@ class BucketPlace:
 
     def __init__(self, url: str, name: str) -> None:
         bucket, _, prefix = url[len("gs://") :].partition("/")
-        self.url = f"gs://{bucket}/{'/'.join(filter(None, (prefix.rstrip('/'), FOLDER, name)))}"
-        self.bucket = bucket
-        self.name = self.url[len(f"gs://{bucket}/") :]
-        self.server = (os.environ.get("STORAGE_EMULATOR_HOST") or GOOGLE).rstrip("/")
-
-    def request(self, path: str, **more: Any) -> urllib.request.Request:
-        headers = dict(more.pop("headers", {}))
-        if self.server == GOOGLE:
-            headers["Authorization"] = f"Bearer {service_account_token()}"
-        return urllib.request.Request(f"{self.server}{path}", headers=headers, **more)
-
-    def download_request(self) -> urllib.request.Request:
-        return self.request(f"/storage/v1/b/{self.bucket}/o/{quote(self.name, safe='')}?alt=media")
-
-    def upload_request(self, file: Any, size: int) -> urllib.request.Request:
-        path = f"/upload/storage/v1/b/{self.bucket}/o?uploadType=media&name={quote(self.name)}"
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        return self.request(path, data=file, headers=headers, method="POST")
-
-
-def service_account_token() -> str:
-    """Return an access token of the node's service account."""
-    request = urllib.request.Request(TOKEN, headers={"Metadata-Flavor": "Google"})
-    with urllib.request.urlopen(request, timeout=TOKEN_WAIT_S) as answer:
-        return str(json.load(answer)["access_token"])
+        self.name = "/".join(filter(None, (prefix.rstrip("/"), FOLDER, name)))
+        self.url = f"gs://{bucket}/{self.name}"
+        self.storage = CloudStorage(f"gs://{bucket}", os.environ)
 
 
 class UnusableCopy(Exception):
@@ -84,13 +55,13 @@ class UnusableCopy(Exception):
 
 def fetch_copy(place: BucketPlace, digest: str, agent_folder: Path) -> bool:
     """Add the copy to this host's snapshots; False if there is none."""
+    pieces = place.storage.iter_pieces(place.name)
     try:
-        with urllib.request.urlopen(place.download_request(), timeout=WAIT_S) as answer:
-            reader = ContentReader(decode_blocks(read_blocks(lambda: answer.read(PIECE))))
-            store_stream(reader, digest, agent_folder)
-    except (OSError, http.client.HTTPException, CallRefused) as error:
-        if getattr(error, "code", None) == http.client.NOT_FOUND:
-            return False
+        reader = ContentReader(decode_blocks(read_blocks(lambda: next(pieces, b""))))
+        store_stream(reader, digest, agent_folder)
+    except FileNotFoundError:
+        return False
+    except (OSError, CallRefused) as error:
         raise UnusableCopy(f"{place.url} can't be read: {error}") from None
     except Exception:  # noqa: BLE001 - others may have written anything there
         sentence = "does not have what this job's host installed, so it is not used"
@@ -118,21 +89,11 @@ def store_stream(reader: ContentReader, digest: str, agent_folder: Path) -> None
 
 def keep_copy(place: BucketPlace, snapshot: str, agent_folder: Path) -> bool:
     """Write the copy; False if that is not possible, which is only printed."""
-    file = agent_folder / "environments" / f"{snapshot[:16]}.{os.getpid()}.copy"
     try:
-        with open(str(file), "wb") as target:
-            for block in iter_stream(snapshot, agent_folder):
-                target.write(block)
-        with open(str(file), "rb") as source:
-            request = place.upload_request(source, file.stat().st_size)
-            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-                answer.read()
+        place.storage.write_stream(place.name, iter_stream(snapshot, agent_folder))
     except FAILURES as error:
         print_problem(f"{place.url} can't be written: {error}")
         return False
-    finally:
-        if file.exists():
-            file.unlink()
     return True
 
 
