@@ -83,6 +83,28 @@ def check_unhurt(page: "Page") -> None:
     assert "\x1b" not in text
 
 
+def test_a_goodput_that_is_not_known_is_called_unknown(
+    server: FixtureServer, open_tab: OpenTab
+) -> None:
+    unknown = {"goodput": None, "goodput_why": "unknown: the script reports no steps"}
+    job = fleets.build_job(slots=3) | unknown
+    job["slot_rows"][1] |= unknown
+    server.content |= {
+        "/api/overview": fleets.build_overview(jobs=[job]),
+        "/api/jobs/gpt": job_scenes.build_job_page() | unknown,
+        "/api/cost/gpt": fleets.build_report() | unknown,
+    }
+    page = open_tab().open("")
+    page.locator(".job-table tbody").get_by_text("unknown", exact=True).wait_for()
+    tile = page.locator('.tile[data-key="goodput"]')
+    tile.get_by_text("mean of the slots, 1 unknown").wait_for()
+    assert "91.0 %" in tile.inner_text()
+    page = open_tab().open("#/jobs/gpt")
+    page.get_by_text(str(unknown["goodput_why"])).wait_for()
+    page = open_tab().open("#/cost")
+    page.locator(".report .tile").get_by_text(str(unknown["goodput_why"])).wait_for()
+
+
 def test_a_change_is_shown_where_it_happened(server: FixtureServer, open_tab: OpenTab) -> None:
     page = open_tab().open("")
     wait_until_connected(page)
