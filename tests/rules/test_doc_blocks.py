@@ -61,6 +61,7 @@ NOT_RUN = {
     "docs/howto/upgrade.md": "it installs another version",
     "docs/howto/watching.md": JOB,
     "docs/howto/your-launch-script.md": TOOL,
+    "docs/howto/your-own-script.md": "unit/test_own_script_page.py runs its Python",
     "docs/reference/checkpoints.md": JOB,
     "docs/reference/weather.md": "its lines are parsed; simulated/test_weather_effects.py strikes",
     "bench/lab/README.md": "it takes minutes; simulated/test_benchmark_lab.py runs small sets",
