@@ -166,8 +166,9 @@ def type_text(row: Mapping[str, Any], *, colour: bool, width: int | None) -> str
     many = "s" if row["hosts"] > 1 else ""
     machine = f" ({row['machine']})" if row["machine"] else ""
     each = "each with " if many else "with "
+    chips = f"{row['chips']} chip{'s' * (row['chips'] > 1)}"
     head = (
-        f"{row['type']}: {row['chips']} chips, {row['hbm_gib']:,} GiB of HBM,"
+        f"{row['type']}: {chips}, {row['hbm_gib']:,} GiB of HBM,"
         f" {row['bf16_tflops']:,} TFLOP/s in bf16, topology {row['topology']}"
     )
     lines = [
