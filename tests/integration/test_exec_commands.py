@@ -258,7 +258,7 @@ def test_a_timeout(user: User) -> None:
         (
             "sync . pod:",
             2,
-            "herd sync: give a folder on the hosts, relative to your home: pod:DEST",
+            "herd sync: give a folder on the hosts: pod:DEST",
         ),
         ("sync . pod", 4, "herd sync: there is no job pod"),
         ("sync /no/such pod:x", 2, "herd sync: /no/such does not exist"),
