@@ -37,7 +37,9 @@ PAUSE_S, PAUSE_S_MAX = 0.5, 8.0
 PIECE = 1 << 20
 SMALL = 8 << 20  #: up to here an object is written by one request
 CHUNK = 16 << 20  #: of an object whose size is not known before its end
-RESUME = 308  #: the status of an upload that is not complete
+PARTIAL, RESUME = 206, 308  #: the status of a part of an object, and of an upload that goes on
+
+NO_HEADERS: Mapping[str, str] = {}
 
 Bytes = Union[bytes, memoryview]
 
@@ -48,6 +50,15 @@ class Unreachable(OSError):
 
 class TemporarilyUnreachable(Unreachable):
     """The location does not respond now, but may later."""
+
+
+class Request(NamedTuple):
+    """A request, which may be sent again."""
+
+    method: str
+    path: str
+    pieces: Optional[Sequence[Bytes]] = None  #: the body
+    headers: Mapping[str, str] = NO_HEADERS
 
 
 class Answer(NamedTuple):
@@ -67,14 +78,14 @@ class AccessToken:
         self.given = environ.get(TOKEN_VARIABLE, "")
         self._token, self._until = "", 0.0
 
-    def headers(self, where: str) -> Dict[str, str]:
+    def auth_headers(self, where: str) -> Dict[str, str]:
         if not self.url:
             return {}
         if not self.given and time.time() >= self._until:
             self._token, self._until = self._request(where)
         return {"Authorization": f"Bearer {self.given or self._token}"}
 
-    def forget(self) -> None:
+    def forget_token(self) -> None:
         """Ask for another one before the next request."""
         self._until = 0.0
 
@@ -116,7 +127,7 @@ class CloudStorage:
         page: Optional[str] = ""
         while page is not None:
             query = urlencode({**asked, "pageToken": page} if page else asked)
-            answer = self._send("GET", f"/storage/v1/b/{self.bucket}/o?{query}")
+            answer = self._send(Request("GET", f"/storage/v1/b/{self.bucket}/o?{query}"))
             found = json.loads(answer.content)
             yield from found.get("items", ())
             page = found.get("nextPageToken")
@@ -133,9 +144,11 @@ class CloudStorage:
         end = None if length is None else first + length
         version = ""
         while end is None or at < end:
-            asked = {"Range": f"bytes={at}-{'' if end is None else end - 1}"}
+            part = {"Range": f"bytes={at}-{'' if end is None else end - 1}"} if at or end else {}
             try:
-                response = self._open("GET", path + version, headers=asked if at or end else {})
+                response = self._open(Request("GET", path + version, headers=part))
+                if at and response.status != PARTIAL:
+                    raise Unreachable(f"{self.url}: the server sends whole objects only")
                 generation = response.getheader("x-goog-generation")
                 version = f"&generation={generation}" if generation else ""
                 while True:
@@ -155,25 +168,27 @@ class CloudStorage:
         """Write an object, replacing one of that name."""
         size = sum(len(piece) for piece in pieces)
         if size > SMALL:
-            self._upload(name, iter([pieces]), size)
+            self._upload_chunks(name, iter([pieces]), size)
             return
         query = urlencode({"uploadType": "media", "name": name})
-        self._send("POST", f"{self._uploads}?{query}", pieces)
+        self._send(Request("POST", f"{self._uploads}?{query}", pieces))
 
     def write_stream(self, name: str, blocks: Iterable[bytes]) -> None:
         """Write an object whose size is not known yet, replacing one of that name."""
-        self._upload(name, join_blocks(blocks), None)
+        self._upload_chunks(name, join_blocks(blocks), None)
 
-    def remove(self, name: str) -> None:
+    def remove_object(self, name: str) -> None:
         """Remove an object; FileNotFoundError."""
-        self._send("DELETE", self._path(name))
+        self._send(Request("DELETE", self._path(name)))
 
     # ---- uploads that continue where they were cut off ----
 
-    def _upload(self, name: str, chunks: Iterator[Sequence[Bytes]], size: Optional[int]) -> None:
+    def _upload_chunks(
+        self, name: str, chunks: Iterator[Sequence[Bytes]], size: Optional[int]
+    ) -> None:
         query = urlencode({"uploadType": "resumable", "name": name})
         kind = {"X-Upload-Content-Type": "application/octet-stream"}
-        begun = self._send("POST", f"{self._uploads}?{query}", (), kind)
+        begun = self._send(Request("POST", f"{self._uploads}?{query}", (), kind))
         target = urlsplit(begun.headers.get("location", ""))
         session, at, chunk = f"{target.path}?{target.query}", 0, next(chunks, ())
         while True:
@@ -194,12 +209,13 @@ class CloudStorage:
         while True:
             rest = skip_bytes(pieces, have - at)
             span = f"{have}-{end - 1}" if have < end else "*"
-            headers = {"Content-Range": f"bytes {span}/{of}"}
+            part = Request("PUT", session, rest, {"Content-Range": f"bytes {span}/{of}"})
             try:
-                known = received_bytes(self._send_once("PUT", session, rest, headers))
+                known = received_bytes(self._send_once(part))
             except TemporarilyUnreachable as error:
                 tries.wait(error)
-                known = self._ask_received(session, of)
+                state = Request("PUT", session, (), {"Content-Range": f"bytes */{of}"})
+                known = received_bytes(self._send(state))
             if known is None or (total is None and known >= end):
                 return
             if not at <= known <= end:
@@ -210,74 +226,46 @@ class CloudStorage:
                 tries.wait(TemporarilyUnreachable(f"{self.url}: the server takes no more bytes"))
             have = known
 
-    def _ask_received(self, session: str, of: object) -> Optional[int]:
-        """Return how many bytes of an upload the server has; None if it has all of them."""
-        return received_bytes(
-            self._send("PUT", session, (), {"Content-Range": f"bytes */{of}"}),
-        )
-
     # ---- requests ----
 
     def _path(self, name: str) -> str:
         return f"/storage/v1/b/{self.bucket}/o/{quote(name, safe='')}"
 
-    def _send(
-        self,
-        method: str,
-        path: str,
-        pieces: Optional[Sequence[Bytes]] = None,
-        headers: Optional[Mapping[str, str]] = None,
-    ) -> Answer:
+    def _send(self, request: Request) -> Answer:
         """Send a request until it is answered."""
         tries = Tries(self._time_s)
         while True:
             try:
-                return self._send_once(method, path, pieces, headers)
+                return self._send_once(request)
             except TemporarilyUnreachable as error:
                 tries.wait(error)
 
-    def _send_once(
-        self,
-        method: str,
-        path: str,
-        pieces: Optional[Sequence[Bytes]] = None,
-        headers: Optional[Mapping[str, str]] = None,
-    ) -> Answer:
+    def _send_once(self, request: Request) -> Answer:
         try:
-            response = self._open(method, path, pieces, headers)
+            response = self._open(request)
             content = response.read()
-        except Unreachable:
-            raise
         except (OSError, HTTPException) as error:
-            if isinstance(error, FileNotFoundError):
-                raise
-            raise self._explain(error) from error
+            raise self._explain(error) from None
         names = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, names, content)
 
-    def _open(
-        self,
-        method: str,
-        path: str,
-        pieces: Optional[Sequence[Bytes]] = None,
-        headers: Optional[Mapping[str, str]] = None,
-    ) -> HTTPResponse:
+    def _open(self, request: Request) -> HTTPResponse:
         """Return an answer that is not an error, its content unread."""
-        sent = {**(headers or {}), **self.token.headers(self.url)}
-        if pieces is not None:
-            sent["Content-Length"] = str(sum(len(piece) for piece in pieces))
-            sent["Content-Type"] = "application/octet-stream"
+        headers = {**request.headers, **self.token.auth_headers(self.url)}
+        if request.pieces is not None:
+            headers["Content-Length"] = str(sum(len(piece) for piece in request.pieces))
+            headers["Content-Type"] = "application/octet-stream"
         connection, is_new = self._connection()
         try:
-            response = exchange(connection, method, path, pieces, sent)
+            response = get_response(connection, request, headers)
         except (OSError, HTTPException):
             self.close()
-            if is_new or method == "PUT":
+            if is_new or request.method == "PUT":
                 raise  # of a part of an upload, the server may have some
             # A server ends connections that were idle: the first request on one may find it closed.
-            response = exchange(self._connection()[0], method, path, pieces, sent)
-        if response.status not in (200, 204, 206, RESUME):
-            self._refuse(response, path)
+            response = get_response(self._connection()[0], request, headers)
+        if response.status not in (200, 204, PARTIAL, RESUME):
+            self._refuse(response, request.path)
         return response
 
     def _connection(self) -> Tuple[HTTPConnection, bool]:
@@ -285,7 +273,7 @@ class CloudStorage:
         kept: Optional[KeptConnection] = getattr(self._kept, "connection", None)
         if kept is not None and kept.process == os.getpid():
             return kept.connection, False
-        self._kept.connection = kept = KeptConnection(connect(self.base))
+        self._kept.connection = kept = KeptConnection(open_connection(self.base))
         return kept.connection, True
 
     def close(self) -> None:
@@ -304,7 +292,7 @@ class CloudStorage:
             raise FileNotFoundError(f"{self.url}: shorter than it should be")
         failure = f"{self.url}: {sentence} (HTTP {status})"
         if status == 401 and not self.token.given:
-            self.token.forget()
+            self.token.forget_token()
             raise TemporarilyUnreachable(failure)
         if status in (408, 429) or status >= 500:
             raise TemporarilyUnreachable(failure)
@@ -351,8 +339,8 @@ class Tries:
         self._pause_s = min(PAUSE_S_MAX, self._pause_s * 2)
 
 
-def connect(base: str) -> HTTPConnection:
-    """Return a connection that opens at its first request, through the user's proxy if any."""
+def open_connection(base: str) -> HTTPConnection:
+    """Return a connection, made at its first request, through the user's proxy if any."""
     url = urlsplit(base)
     if url.scheme != "https":
         return HTTPConnection(url.netloc, timeout=SILENCE_S)
@@ -365,15 +353,11 @@ def connect(base: str) -> HTTPConnection:
     return connection
 
 
-def exchange(
-    connection: HTTPConnection,
-    method: str,
-    path: str,
-    pieces: Optional[Sequence[Bytes]],
-    headers: Mapping[str, str],
+def get_response(
+    connection: HTTPConnection, request: Request, headers: Dict[str, str]
 ) -> HTTPResponse:
-    body = None if pieces is None else iter(pieces)
-    connection.request(method, path, body=body, headers=dict(headers))
+    body = None if request.pieces is None else iter(request.pieces)
+    connection.request(request.method, request.path, body=body, headers=headers)
     return connection.getresponse()
 
 

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy
 import pytest
 
+from tests.simulated.test_cloud_storage import QuickTime
 from tests.simulated.test_objects import JSON_API, Answer, Buckets
 from tpuherd_host import cloud_storage
 from tpuherd_host.train.checkpoint_commit import Commit
@@ -135,20 +136,6 @@ class Connection:
         pass
 
 
-class Time:
-    """A clock that sleeping sets forward."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    time = monotonic
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def tree_of(step: int, launched: int) -> dict[str, Any]:
     """Return what an attempt has at a step."""
     return {
@@ -237,7 +224,7 @@ class Story:
 def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Fault], Story]]:
     """Let a story happen with this fault, each in a folder of its own."""
     monkeypatch.setitem(sys.modules, "jax", JAX)
-    monkeypatch.setattr(cloud_storage, "time", Time())
+    monkeypatch.setattr(cloud_storage, "time", QuickTime())
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://world")
     buckets = Buckets(tmp_path / "objects")
     buckets.ask(
@@ -246,7 +233,7 @@ def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
     def tell_story(fault: Fault) -> Story:
         line = Line(buckets, fault)
-        monkeypatch.setattr(cloud_storage, "connect", lambda base: Connection(line))
+        monkeypatch.setattr(cloud_storage, "open_connection", lambda base: Connection(line))
         story = Story(line, f"gs://mine/{fault.kind.replace(' ', '-')}-{fault.at}-{fault.cut}")
         try:
             story.happen()

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -33,6 +33,7 @@ class Server(BaseHTTPRequestHandler):
     faults: ClassVar[list[str]] = []
     log: ClassVar[list[str]] = []  #: method and range of each request
     connections: ClassVar[list[object]] = []
+    knows_parts: ClassVar[bool] = True
 
     def setup(self) -> None:
         super().setup()
@@ -50,8 +51,8 @@ class Server(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         fault, body = self.begin(), self.rfile.read(int(self.headers["Content-Length"]))
-        if fault:
-            self.fail(fault)
+        if fault or "/b/mine/" not in self.path:
+            self.fail(fault or "403")
         elif "uploadType=resumable" in self.path:
             self.halves[self.name()] = bytearray()
             self.answer(200, b"", Location=f"http://elsewhere{self.path}&upload_id=7")
@@ -91,9 +92,10 @@ class Server(BaseHTTPRequestHandler):
         if content is None or (fault and fault != "cut"):
             self.fail(fault or "404")
             return
-        first, _, last = (self.headers["Range"] or "bytes=0-").partition("=")[2].partition("-")
+        part = self.headers["Range"] if self.knows_parts else None
+        first, _, last = (part or "bytes=0-").partition("=")[2].partition("-")
         content = content[int(first) : int(last) + 1 if last else None]
-        self.answer(206, content, cut=len(content) // 2 if fault else 0)
+        self.answer(206 if part else 200, content, cut=len(content) // 2 if fault else 0)
 
     def fail(self, fault: str) -> None:
         if fault.isdigit():
@@ -127,6 +129,18 @@ class QuickTime:
         self.now += seconds
 
 
+@contextmanager
+def serving() -> Iterator[str]:
+    """A server without objects; its address, as hosts are told it."""
+    for kept in (Server.objects, Server.halves, Server.faults, Server.log, Server.connections):
+        kept.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> QuickTime:
     clock = QuickTime()
@@ -136,13 +150,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> QuickTime:
 
 @pytest.fixture
 def storage(clock: QuickTime) -> Iterator[CloudStorage]:
-    for kept in (Server.objects, Server.halves, Server.faults, Server.log, Server.connections):
-        kept.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield CloudStorage(URL, {"STORAGE_EMULATOR_HOST": f"127.0.0.1:{server.server_port}"})
-        server.shutdown()
+    with serving() as address:
+        yield CloudStorage(URL, {"STORAGE_EMULATOR_HOST": address})
 
 
 def test_a_connection_is_kept_and_replaced_when_the_server_ended_it(storage: CloudStorage) -> None:
@@ -233,6 +242,18 @@ def test_a_read_continues_where_it_was_cut_off(storage: CloudStorage) -> None:
     assert b"".join(pieces) == LARGE[cloud_storage.PIECE :]
 
 
+def test_a_server_that_sends_whole_objects_only_is_refused(
+    storage: CloudStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Server.objects["a"] = LARGE
+    monkeypatch.setattr(Server, "knows_parts", False)
+    assert storage.read("a") == LARGE
+    Server.faults.extend(["cut"])
+    for first in (0, 7):
+        with pytest.raises(Unreachable, match="whole objects only"):
+            storage.read("a", first)
+
+
 @pytest.mark.parametrize(
     ("answers", "works"),
     [
@@ -257,7 +278,7 @@ def test_tokens_come_from_the_metadata_server(
     threading.Thread(target=serve, daemon=True).start()
     address = f"127.0.0.1:{server.getsockname()[1]}"
     token = cloud_storage.AccessToken({"GCE_METADATA_HOST": address}, needed=True)
-    ask: Callable[[], object] = lambda: token.headers(URL)  # noqa: E731
+    ask: Callable[[], object] = lambda: token.auth_headers(URL)  # noqa: E731
     if answers[0] == "garbage":
         with pytest.raises(TemporarilyUnreachable, match="no access token"):
             ask()

@@ -1,17 +1,14 @@
 """A copy of an environment, here or in a bucket, is used only if the job's own host made it."""
 
 import stat
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
 from tests.hostile_words import mutate_bytes
+from tests.simulated.test_cloud_storage import Server, serving
 from tests.simulated.test_environments import KEY, FreshHost, Room, needs_uv, owner_of
 from tests.simulated.tiny_wheel import write_wheel
 from tpuherd.engine.engine_hosts import EngineHosts
@@ -32,43 +29,10 @@ BUCKET = "gs://mine/runs/gpt"
 ALTERATIONS = 150
 
 
-class Storage(BaseHTTPRequestHandler):
-    """As much of Cloud Storage as a host asks for."""
-
-    objects: ClassVar[dict[str, bytes]] = {}
-
-    def do_POST(self) -> None:
-        self.send_response(200 if "/b/mine/" in self.path else 403)
-        self.send_header("Location", f"http://{self.headers['Host']}{self.path}")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_PUT(self) -> None:
-        name = parse_qs(urlsplit(self.path).query)["name"][0]
-        self.objects[name] = self.rfile.read(int(self.headers["Content-Length"]))
-        self.answer(200, b"{}")
-
-    def do_GET(self) -> None:
-        found = self.objects.get(unquote(urlsplit(self.path).path.rpartition("/o/")[2]))
-        self.answer(404 if found is None else 200, found or b"")
-
-    def answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
 def storage() -> Iterator[str]:
-    Storage.objects.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), Storage) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving() as address:
+        yield address
 
 
 @pytest.fixture
@@ -87,7 +51,7 @@ def hosts_with_bucket(folder: Path, storage: str, *names: str) -> list[FreshHost
 def test_a_bucket_keeps_it_for_a_new_node(room: Room, tmp_path: Path, storage: str) -> None:
     old, new = hosts_with_bucket(tmp_path, storage, "old", "new")
     assert room.provide(old, bucket=BUCKET) == []
-    (name,) = Storage.objects
+    (name,) = Server.objects
     assert name.startswith(f"runs/gpt/.herd-environments/{owner_of(old)}-{KEY}-linux-")
     assert room.events("installed")[0]["kept"] == f"gs://mine/{name}"
     room.retain(old)
@@ -107,12 +71,12 @@ def test_a_copy_that_another_job_put_there_is_refused_and_replaced(
     evil.slot = "evil-0"
     write_wheel(evil.home / "herd/gpt/wheels", "6.66")
     assert room.provide(evil, bucket=BUCKET) == []
-    (forged,) = Storage.objects.values()
-    name = next(iter(Storage.objects)).replace(owner_of(evil), owner_of(old))
-    Storage.objects[name] = forged
+    (forged,) = Server.objects.values()
+    name = next(iter(Server.objects)).replace(owner_of(evil), owner_of(old))
+    Server.objects[name] = forged
     assert room.provide(old, bucket=BUCKET) == [], "nothing is noted of this job yet"
     assert room.events("copied") == []
-    Storage.objects[name] = forged
+    Server.objects[name] = forged
     old.down = True
     assert room.provide(new, bucket=BUCKET) == []
     assert room.times("installed") == 3
@@ -166,7 +130,7 @@ def test_whatever_others_write_there_only_what_was_noted_arrives(
     streams += [mutate_bytes(dice.choice(streams), dice) for _ in range(ALTERATIONS)]
     arrived = 0
     for number, stream in enumerate(streams):
-        Storage.objects[place.name] = stream
+        Server.objects[place.name] = stream
         folder = tmp_path / f"host-{number}"
         try:
             assert fetch_copy(place, digest, folder)

@@ -264,7 +264,7 @@ def test_buckets_are_googles_by_default() -> None:
     )  # fmt: skip
     mine = place("gs://b", {"CLOUDSDK_AUTH_ACCESS_TOKEN": "ya29"})
     assert isinstance(mine, Bucket)
-    assert mine.storage.token.headers("gs://b") == {"Authorization": "Bearer ya29"}
+    assert mine.storage.token.auth_headers("gs://b") == {"Authorization": "Bearer ya29"}
     there_it_is = place("gs://b", {"STORAGE_EMULATOR_HOST": "127.0.0.1:9"})
     assert isinstance(there_it_is, Bucket)
     assert (there_it_is.storage.base, there_it_is.path) == ("http://127.0.0.1:9", "")

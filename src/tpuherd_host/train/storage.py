@@ -192,4 +192,4 @@ class Bucket:
     def remove(self, beginning: str) -> None:
         for name in self.names(beginning):
             with suppress(FileNotFoundError):
-                self.storage.remove(self.path + name)
+                self.storage.remove_object(self.path + name)
