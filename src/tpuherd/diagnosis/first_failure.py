@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from tpuherd.diagnosis.match_line import BOOK, RuleBook, matching_rules
 from tpuherd.model.slot_history import UNFIT
+from tpuherd_host.agent.log_records import TRACEBACK, exception_line
 
 #: A line that tells of something gone wrong.
 ALARMS = re.compile(
@@ -81,13 +82,9 @@ def shorten_line(line: str) -> str:
 
 
 def traceback_error(lines: Sequence[str]) -> str:
-    """The error of the first traceback: its first line that is not indented, behind what stands
-    before all of them, such as "[rank0]: " or the frame of an exception group."""
-    start = next((n for n, line in enumerate(lines) if starts_traceback(line)), len(lines))
-    margin = lines[start].partition("Traceback")[0] if start < len(lines) else ""
-    margin = margin.replace("+ Exception Group ", "| ")
-    bodies = (line.removeprefix(margin) for line in lines[start + 1 :])
-    return next((body for body in bodies if body.strip() and body[0] != " "), "")
+    """The error of the first traceback."""
+    start = next((n for n, line in enumerate(lines) if starts_traceback(line)), None)
+    return "" if start is None else exception_line(lines, start)
 
 
 def python_error(lines: Sequence[str]) -> str:
@@ -100,7 +97,7 @@ def python_error(lines: Sequence[str]) -> str:
 
 
 def starts_traceback(line: str) -> bool:
-    return "Traceback (most recent call last)" in line
+    return TRACEBACK in line
 
 
 def clean_line(line: str) -> str:

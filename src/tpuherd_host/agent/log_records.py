@@ -10,7 +10,7 @@ JUMP (255)  never in a file: the records before this logical offset were dropped
 """
 
 import struct
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 HEAD = struct.Struct(">dBI")  #: seconds since 1970, port, length
 NUMBER = struct.Struct(">Q")
@@ -18,6 +18,7 @@ PIECE_MAX = 1 << 16  #: the longest that the agent writes
 LENGTH_MAX = 1 << 20  #: a longer one is no record
 
 GAP, JUMP = 254, 255
+TRACEBACK = "Traceback (most recent call last)"
 
 
 class BadRecord(Exception):
@@ -87,3 +88,14 @@ def complete_length(text: bytes) -> int:
             break
         end += HEAD.size + length
     return end
+
+
+def exception_line(lines: Sequence[str], start: int) -> str:
+    """Return the line that says which exception a traceback is of; "" if it is not there.
+
+    `start` is the traceback's first line. That line is the first one that is not indented, behind
+    what stands before all of them, such as "[rank0]: " or the frame of an exception group.
+    """
+    margin = lines[start].partition("Traceback")[0].replace("+ Exception Group ", "| ")
+    bodies = (line[len(margin) * line.startswith(margin) :] for line in lines[start + 1 :])
+    return next((body for body in bodies if body.strip() and body[0] != " "), "")

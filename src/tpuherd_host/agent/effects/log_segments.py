@@ -10,14 +10,15 @@ from tpuherd_host.agent.log_records import (
     HEAD,
     NUMBER,
     PIECE_MAX,
+    TRACEBACK,
     complete_length,
+    exception_line,
     pack_record,
 )
 
 SEGMENT_MAX = 16 << 20
 SEGMENTS = 16  #: a full log has about this many
 PREFIX = "log."
-TRACEBACK = "Traceback (most recent call last)"
 LAST_LINES = 20
 EXCEPTION_MAX = 200  #: lines of an exception; before more of them the program went on,
 BURST_S = 2.0  #: unless all of them were written within this time
@@ -205,9 +206,7 @@ def choose_last_lines(lines: List[str], burst: List[str], *, raised: bool) -> Li
     start = max((at for at, line in enumerate(before) if TRACEBACK in line), default=-1)
     if start < 0:
         return last
-    margin = before[start][: before[start].index(TRACEBACK)]  # as launchers write it, "[rank0]: "
-    bodies = (line[len(margin) * line.startswith(margin) :] for line in before[start + 1 :])
-    first = next((body for body in bodies if body.strip() and body[0] != " "), "")
+    first = exception_line(before, start)
     if not re.match(r"[A-Za-z_][\w.]*(: |$)", first):
         return last
     return [before[start], first, *last[2:]]
