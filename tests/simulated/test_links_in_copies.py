@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -364,6 +365,25 @@ def test_a_host_cannot_lead_the_files_of_several_hosts_elsewhere(tmp_path: Path)
     assert "pod-w1: is a link" in done.failed["pod/w1"]
     assert (tmp_path / "into" / "pod-w0" / "authorized_keys").read_text() == EVIL
     assert all_facts(home) == before
+
+
+@pytest.mark.parametrize("field", ["skipped", "only_home"])
+@pytest.mark.parametrize("lie", [5, "a/b", {"a": 1}, [1], [None]])
+def test_a_reply_that_names_no_paths_is_that_hosts_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str, lie: object
+) -> None:
+    hosts = herd(tmp_path, 2)
+    for host in hosts:
+        write(host.home, {"out": "x"})
+    told = NearStream.reply
+
+    async def reply(stream: NearStream) -> Mapping[str, Any]:
+        return {**await told(stream), **({field: lie} if stream.host is hosts[1] else {})}
+
+    monkeypatch.setattr(NearStream, "reply", reply)
+    done = asyncio.run(copy_from(["out"], hosts, tmp_path / "into"))
+    assert list(done.failed) == ["pod/w1"] and "malformed" in done.failed["pod/w1"]
+    assert list(done.got) == ["pod/w0"]
 
 
 def test_folders_arrive_with_their_modes_and_no_privileged_bits(tmp_path: Path) -> None:

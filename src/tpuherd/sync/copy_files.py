@@ -229,21 +229,19 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
     failed: dict[str, str] = {}
     skipped: dict[str, tuple[str, ...]] = {}
     only_home: dict[str, tuple[str, ...]] = {}
-    total = 0
+    received: list[int] = []
 
     async def one(name: str, link: Link) -> None:
-        nonlocal total
         folder = None if len(links) == 1 else name.replace("/", "-")
         place = into / (folder or "")
         try:
             async with lanes:
                 many, reply = await fetch_files(paths, link, into, folder)
+            for field, told in (("skipped", skipped), ("only_home", only_home)):
+                if named := named_paths(reply, field):
+                    told[name] = named
             got[name] = place
-            total += many
-            if reply.get("skipped"):
-                skipped[name] = tuple(reply["skipped"])
-            if reply.get("only_home"):
-                only_home[name] = tuple(reply["only_home"])
+            received.append(many)
         except HerdError as error:
             failed[name] = error.sentence
         except OSError as error:
@@ -253,7 +251,7 @@ async def copy_from(paths: Sequence[str], links: Sequence[Link], into: Path) -> 
         for name, link in links_by_label(links).items():
             group.create_task(one(name, link))
     return CopyResult(
-        got=got, failed=failed, skipped=skipped, only_home=only_home, bytes_down=total
+        got=got, failed=failed, skipped=skipped, only_home=only_home, bytes_down=sum(received)
     )
 
 
@@ -264,6 +262,14 @@ async def fetch_files(
     bytes received and the host's reply. Relative paths begin in the code of the host's job."""
     verb = RpcRequest(name="give", arguments={"paths": list(paths), "code": link.host.code_folder})
     return await receive_stream(link, verb, lambda come: unpack_files(come, into, folder))
+
+
+def named_paths(reply: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    """Return the paths that a host's reply names; OperationFailed if they are none."""
+    named = reply.get(field) or ()
+    if not isinstance(named, list | tuple) or not all(isinstance(path, str) for path in named):
+        raise OperationFailed(f"the host sent malformed data: {field} {named!r:.60}")
+    return tuple(named)
 
 
 async def collect_paths(
