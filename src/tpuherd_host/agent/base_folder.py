@@ -1,7 +1,7 @@
 """Where relative paths of commands and copies begin: in the job's code folder, if the host has it.
 
 Until this release they began in the login's home. What only the home has is still taken from there,
-with a warning; from the next release on it is not, and `is_only_in_home` goes.
+with a warning; from the next release on it is not: `only_home` and `words_only_in_home` go then.
 """
 
 import glob
@@ -47,7 +47,8 @@ def words_only_in_home(home: Path, argv: Sequence[str], code: str) -> List[str]:
     code folder."""
     line = len(argv) == SHELL_WORDS and argv[:2] == ("$SHELL", "-c")
     words = BETWEEN.split(argv[2]) if line else [*argv[1:], *(argv[:1] if "/" in argv[0] else ())]
-    paths = [word for word in words if re.match(r"[^-/~$]", word)]
+    above = code.split("/")[0]  # as in `chown herd`: a login or a command of that name is meant
+    paths = [word for word in words if word != above and re.match(r"[^-/~$]", word)]
     placed = [(word, place_path(home, word, code).only_home) for word in paths]
     if any(not only_home and is_there(home / code, word) for word, only_home in placed):
         return []
