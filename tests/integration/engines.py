@@ -55,11 +55,16 @@ class Owner(User):
 
     def happened(self, kind: str, seconds: float = 120, many: int = 1) -> HistoryEvent:
         """Wait for this many events of this kind; return the last."""
-        return until(
-            lambda: next(iter(self.events(kind)[many - 1 :]), None),
-            f"{many} {kind}",
-            seconds=seconds,
-        )
+        try:
+            return until(
+                lambda: next(iter(self.events(kind)[many - 1 :]), None),
+                f"{many} {kind}",
+                seconds=seconds,
+            )
+        except AssertionError as error:
+            error.add_note("\n".join(["The last events:", *map(str, self.events()[-30:])]))
+            error.add_note("The cloud has: " + " ".join(self.all_there_is()))
+            raise
 
     def engine(self) -> int | None:
         """The process id of the engine."""

@@ -82,11 +82,6 @@ def members(server: Postgres, world: World, database: str) -> Iterator[tuple[Mem
     ann, bob = found
     try:
         yield ann, bob
-    except AssertionError as error:
-        with suppress(Exception):
-            error.add_note("\n".join(["The last events:", *map(str, ann.events()[-30:])]))
-            error.add_note("The cloud has: " + " ".join(ann.all_there_is()))
-        raise
     finally:
         for one in found:
             one.leave_all()

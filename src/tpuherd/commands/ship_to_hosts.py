@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 ONLY_HOME = (
-    "{} is in the home, and not in the code of the job, where paths begin from the next release on:"
+    "{} is in your home and not in the code of the job; the next release looks in the code only:"
     " write ~/{}"
 )
 SHOW_S = 0.5

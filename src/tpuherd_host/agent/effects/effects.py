@@ -29,8 +29,8 @@ FAILED = {  # of an exec, by its errno: exit status and message
 }
 LINE = "; a line for the shell goes after -c"
 ONLY_HOME = (
-    "the command began in the home, which has {0}, and not in the code of the job, as it will from"
-    " the next release on: write ~/{0}"
+    "the command began in your home, because {0} is there and not in the code of the job; the next"
+    " release looks in the code only: write ~/{0}"
 )
 NO_DIRECTORY = (125, "no such directory on the host: {}")
 
