@@ -21,9 +21,16 @@ from tpuherd.model.slots_and_plan import (
     Slot,
     Withdraw,
 )
-from tpuherd.planner.bid_status import UNHEALTHY_S_MAX, BidStatus, NodeNeed, host_fingerprint
+from tpuherd.planner.bid_status import (
+    SILENT_S,
+    SPARE_S_MAX,
+    UNHEALTHY_S_MAX,
+    BidStatus,
+    NodeNeed,
+    host_fingerprint,
+)
 from tpuherd.planner.bidding import AGAIN_S, apply_bid_table, assign_roles
-from tpuherd.planner.policy import BidPhase, Role
+from tpuherd.planner.policy import BIDS, BidAction, BidPhase, Role
 from tpuherd.planner.slot_input import PlanContext, SlotContext
 
 PATIENCE = 300.0
@@ -139,6 +146,34 @@ def test_the_plan_wakes_when_an_unhealthy_node_reaches_its_limit() -> None:
         )
         assign_roles(context)
         assert context.wake_at == NOW - ago + UNHEALTHY_S_MAX
+
+
+def test_a_replacement_in_trouble_before_it_is_set_up_is_given_back_after_five_minutes() -> None:
+    """Whatever the trouble is; one that is set up, or that no other node stands for, is kept."""
+    old = bid(granted_at=1.0, ready_at=2.0, prepared="c", unhealthy_at=NOW - UNHEALTHY_S_MAX)
+    new = bid(name="gpt-0-g2-me", generation=2, asked_at=NOW - 400, granted_at=NOW - 390)
+    for since, expected in ((NOW - SPARE_S_MAX, Role.DEAD), (NOW - 299.0, Role.INCUMBENT)):
+        sick = replace(new, ready_at=NOW - 380, unhealthy_at=since)
+        silent = replace(new, ready_at=NOW - 380, silent_at=since + SILENT_S)
+        never = replace(new, ready_at=since)
+        rows = [(old, one, heard_at, expected)
+            for one, heard_at in ((sick, NOW), (silent, since), (never, 0.0))
+        ]  # fmt: skip
+        rows += [
+            (replace(old, lost_at=NOW - 1, lost_how="preempted"), silent, since, Role.INCUMBENT),
+            (replace(old, withdrawn_at=NOW - 1, withdrawn_why="so"), never, 0.0, Role.INCUMBENT),
+            (old, replace(silent, prepared="c"), since, Role.INCUMBENT),
+        ]
+        for before, one, heard_at, role in rows:
+            toy = case(slot(), NodeNeed.SEEK, before, one)
+            status = toy.bid_statuses[1]
+            status.hosts = (host(0), host(1, reached=False, heard_at=heard_at))
+            status.whole = False
+            assign_roles(toy)
+            assert status.role is role, (since, before, one)
+            if (before, one.prepared, role) == (old, "", Role.INCUMBENT):
+                assert toy.wake_at == NOW + 1.0
+    assert BIDS[Role.DEAD][BidPhase.READY] is BidAction.WITHDRAW
 
 
 def test_a_withdrawal_goes_to_the_zone_of_the_node_and_wakes_the_plan() -> None:

@@ -20,6 +20,7 @@ from tpuherd.planner.policy import BidPhase, Role
 LAG_S = 60.0  #: an accepted request may be missing from the lists this long
 NAME_IN_USE_S = 60.0  #: until a name that was in use is requested again
 UNHEALTHY_S_MAX = 900.0  #: then a sick or silent node is replaced beside it
+SPARE_S_MAX = 300.0  #: the same for a spare node, which is given back; to answer it has as long
 SILENT_S = 60.0  #: a host without a sign of life for so long is silent
 QUIET_S = 10.0  #: the same if others of its gang made steps so long after its last sign of life
 RETURN_S = 120.0  #: how long a silent host may take to answer an engine that was away
@@ -51,6 +52,7 @@ class BidStatus:
     role: Role = Role.CANDIDATE
     why: str = ""  #: the role's reason, where it is not plain
     unfit: bool = False  #: it is to be replaced because something is wrong with it
+    spare: bool = False  #: nothing is set up on it, and the slot holds an older node
 
 
 def host_fingerprint(host: HostStatus) -> str:
@@ -265,12 +267,13 @@ def needs_replacement(
     herd waits for one that shuts down.
     """
     bid, dues = standing.bid, list[float]()
+    unhealthy_s = SPARE_S_MAX if standing.spare else UNHEALTHY_S_MAX
     if fault := proven_fault(bid, history):
         return fault, None
     if observed.surveyed_at < away_until(observed, history) and not decided:
         return "", inf  # how it is now is not known yet
     if bid.unhealthy_at is not None:
-        dues.append(bid.unhealthy_at + UNHEALTHY_S_MAX)
+        dues.append(bid.unhealthy_at + unhealthy_s)
     if bid.ready_at is None and bid.granted_at is not None:
         dues.append(bid.granted_at + MAKING_S_MAX)
     if bid.ready_at is not None and (decided or history.frozen_at is None):
@@ -283,7 +286,7 @@ def needs_replacement(
         return "", due
     if now >= off_at:
         return "a host of it was shut down, and is not back", None
-    if bid.unhealthy_at is not None and due == bid.unhealthy_at + UNHEALTHY_S_MAX:
+    if bid.unhealthy_at is not None and due == bid.unhealthy_at + unhealthy_s:
         return "it has been unhealthy for too long", None
     if bid.ready_at is None:
         return "it has not become READY in time", None
@@ -306,16 +309,19 @@ def silence_deadline(
 ) -> float:
     """When the silence of a READY node becomes too long."""
     bid, back_at = standing.bid, away_until(observed, history)
+    silent_s, boot_s = UNHEALTHY_S_MAX, BOOT_S_MAX
+    if standing.spare:
+        silent_s = boot_s = SPARE_S_MAX
     if standing.whole:
         return inf
     if bid.silent_at is not None:
-        due = bid.silent_at - SILENT_S + UNHEALTHY_S_MAX
+        due = bid.silent_at - SILENT_S + silent_s
         return due if decided else max(due, back_at + RETURN_S)
     since, _ = silent_since(standing, observed, history)
     if since < inf:
-        return max(since, back_at) + UNHEALTHY_S_MAX
+        return max(since, back_at) + silent_s
     many = expected_hosts(bid, standing.observation) >= 64
-    return max(bid.ready_at or 0.0, back_at) + BOOT_S_MAX * (1 + many)
+    return max(bid.ready_at or 0.0, back_at) + boot_s * (1 + many)
 
 
 def shutdown_deadline(standing: BidStatus, back_at: float) -> float:

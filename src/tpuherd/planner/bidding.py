@@ -112,6 +112,7 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         return Role.INCUMBENT, ""
     if bid.unhealthy_at is not None and bid.ready_at is None:
         return unhealthy_role(case, one, bid.unhealthy_at)
+    one.spare = is_spare(case, bid)
     world, decided = case.world, is_being_replaced(case, bid)
     why, unhealthy_at = needs_replacement(
         one, world.observed, world.history, case.now, decided=decided, exact=slot.exact
@@ -120,7 +121,20 @@ def fixed_role(case: SlotContext, one: BidStatus) -> tuple[Role, str]:
         case.wake_by(unhealthy_at)
         return Role.INCUMBENT, ""
     one.unfit = True
-    return (Role.DEAD if slot.exact else Role.UNHEALTHY), why
+    return (Role.DEAD if slot.exact or one.spare else Role.UNHEALTHY), why
+
+
+def is_spare(case: SlotContext, bid: BidRecord) -> bool:
+    """Whether nothing was ever set up on it, and the slot holds a node that was requested before:
+    then it is worth nothing to wait for, and costs a second node.
+    """
+    return not bid.prepared and any(
+        other.granted_at is not None
+        and other.asked_at < bid.asked_at
+        and other.withdrawn_at is None
+        and not dead_reason(other)
+        for other in case.slot_history.bids.values()
+    )
 
 
 def is_being_replaced(case: SlotContext, bid: BidRecord) -> bool:
