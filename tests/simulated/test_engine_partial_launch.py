@@ -1,7 +1,9 @@
-"""A launch that reaches one host of two: in the end both run or neither."""
+"""A launch that reaches one host of two: in the end both run or neither; one whose answer does not
+come is overtaken by a stop.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.simulated.engine_jobs import SimJob
 from tests.simulated.engine_links import VirtualLink
 from tests.simulated.engine_programs import Script
 from tpuherd.errors import NotReached
+from tpuherd.model.slots_and_plan import Goal
 from tpuherd_host.agent import frames
 
 SCRIPTS = {"*": Script(steps=30, step_s=2.0, init_s=1.0)}
@@ -93,3 +96,41 @@ def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int)
     done = [gang for gang in half.play.sim.fleet.gangs.values() if gang.completed]
     assert [sorted(gang.members) for gang in done] == [[0, 1]]
     assert half.play.remembered.slots["gpt-0"].failures == 0, "none of it was the user's fault"
+
+
+@pytest.mark.parametrize("goal", [None, Goal.GONE, Goal.IDLE], ids=["down", "stop", "idle"])
+@pytest.mark.parametrize(
+    ("verb", "deaf", "began"),
+    [("trial.begin", [0, 1], []), ("trial.begin", [1], []), ("start", [1], [0])],
+    ids=["nothing is answered", "one host does not answer", "one host has begun"],
+)
+def test_a_stop_overtakes_a_launch_that_is_not_answered(
+    verb: str, deaf: list[int], began: list[int], goal: Goal | None
+) -> None:
+    job = SimJob(zones=("us-east5-a",), items=("a", "b"), limits={"failures": 0})
+
+    async def plot(play: EngineHarness) -> None:
+        play.submit(job)
+        assert await play.until(lambda: bool(play.events("slot.prepared")), 3600.0)
+        for machine in play.sim.machines():
+            machine.deaf |= {verb} if machine.view.worker in deaf else set()
+        assert await play.until(lambda: bool(play.events("attempt.launched")), 600.0)
+        await play.advance(5.0)
+        assert not play.events("attempt.started")
+        if goal is None:
+            play.down("gpt")
+        else:
+            play.submit(replace(job, goal=goal, keep=goal is Goal.IDLE))
+        assert await play.until(lambda: bool(play.events("attempt.ended")), 30.0)
+        (end,) = play.events("attempt.ended")
+        assert end.facts["verdict"] == "stopped"
+        gangs = play.sim.fleet.gangs.values()
+        assert [sorted(gang.members) for gang in gangs if gang.members] == (
+            [began] if began else []
+        )
+        assert not any(gang.alive for gang in gangs)
+        if goal is not Goal.IDLE:
+            assert await play.until(lambda: not play.sim.nodes(), 120.0)
+        assert play.verdict() == []
+
+    perform(plot, scripts=SCRIPTS)

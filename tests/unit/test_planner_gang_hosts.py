@@ -131,6 +131,17 @@ def test_a_stop_is_over_when_all_hosts_ended_or_are_gone_or_time_is_up() -> None
             assert (found.wake_at, found.held) == (NOW + 1.0, True)
 
 
+def test_a_stop_is_over_when_hosts_heard_since_have_not_begun_it() -> None:
+    """Of a launch that was overtaken: one host may have begun and ended it."""
+    attempt = replace(ATTEMPT, stopping_at=NOW - 20, stopping_s=30.0)
+    for heard, reached, working, ended in product((NOTICE_S, NOTICE_S + 1), *[(False, True)] * 3):
+        works = (replace(RUNS, word=RunState.ENDED, exit=0),) if ended else ()
+        hosts = (host(0, works=works), host(1, heard_at=NOW - 20 + heard, reached=reached))
+        seen_now = observed(hosts, working=frozenset(["gpt-0"] if working else []))
+        found = pending_state(build_gang(slot(), attempt, bid(), seen_now), NOW)
+        assert (found is None) == (heard > NOTICE_S and reached and not working)
+
+
 def test_a_leaving_node_is_waited_for_until_all_hosts_ended_or_time_is_up() -> None:
     for first, second, late, host_only in product(SAYS, SAYS, (True, False), (True, False)):
         noticed = NOW - 25.0 - NOTICE_S + (0.0 if late else 1.0)

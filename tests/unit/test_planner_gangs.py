@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from math import inf
 from typing import Any
 
@@ -348,17 +348,21 @@ def test_a_node_whose_ended_attempt_can_not_be_stopped_is_replaced() -> None:
     assert "can't be ended" in toy.kinds("bid.withdrawn")[-1].facts["why"]
 
 
-def test_a_stop_comes_before_other_steps_of_the_slot_but_not_before_its_start() -> None:
+def test_a_stop_comes_before_other_steps_of_the_slot_and_overtakes_its_start() -> None:
     toy = running()
-    toy.change_job(goal=Goal.GONE)
     busy = frozenset(["gpt-0"])
-    assert len(actions(again(toy, working=busy), Stop)) == 1
-    attempt = toy.slot_history().attempt
+    started = toy.slot_history()
+    attempt = started.attempt
     assert attempt
-    young = replace(toy.slot_history(), attempt=replace(attempt, started_at=None))
-    toy.history = replace(toy.history, slots={"gpt-0": young})
-    assert not actions(again(toy, working=busy), Stop)
-    assert len(actions(again(toy), Stop)) == 1
+    young = replace(started, attempt=replace(attempt, started_at=None))
+    for goal, slot_history in product((Goal.GONE, Goal.RUN), (started, young)):
+        toy.change_job(goal=goal)
+        bids = dict(slot_history.bids)
+        if goal is Goal.RUN:
+            bids[attempt.bid] = replace(bids[attempt.bid], notice_at=toy.now)
+        toy.history = replace(toy.history, slots={"gpt-0": replace(slot_history, bids=bids)})
+        assert len(actions(again(toy, working=busy), Stop)) == 1
+        assert len(actions(again(toy), Stop)) == 1
 
 
 def test_no_launch_while_the_last_attempt_may_run_elsewhere() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 from tpuherd.engine import actions, observe
@@ -15,9 +16,11 @@ from tpuherd.model.slots_and_plan import (
     Collect,
     DesiredSlots,
     HistoryEvent,
+    Launch,
     PlannedStep,
     Prepare,
     RecordEvent,
+    Stop,
     Withdraw,
 )
 
@@ -45,6 +48,7 @@ class RunningActions:
         self._calling: Counter[str] = Counter()
         self._working: Counter[str] = Counter()
         self._preparing: dict[asyncio.Task[None], Prepare] = {}
+        self._launching: dict[asyncio.Task[None], Launch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -64,6 +68,8 @@ class RunningActions:
             actions.record_attempt(bench, action)
             return
         work = ACTION_FUNCTIONS[type(action)](bench, action, step.why)
+        if isinstance(action, Stop):
+            work = self._stop_instead(action.attempt, work)
         leaving = isinstance(action, Collect) and action.within_s is not None
         if isinstance(action, Ask | Withdraw) or leaving:  # the slot's next node does not wait
             self._start_action(work, self._calling, action.bid)
@@ -72,6 +78,21 @@ class RunningActions:
         if isinstance(action, Prepare):
             self._preparing[task] = action
             task.add_done_callback(lambda task: self._preparing.pop(task, None))
+        if isinstance(action, Launch):
+            self._launching[task] = action
+            task.add_done_callback(lambda task: self._launching.pop(task, None))
+
+    async def _stop_instead(
+        self, attempt: str, stop: Coroutine[Any, Any, list[HistoryEvent]]
+    ) -> list[HistoryEvent]:
+        """Cancel a launch of it whose answer may never come. Nothing of that launch is sent after
+        the stop, which ends what a host has begun."""
+        with closing(stop):
+            launches = [task for task, one in self._launching.items() if one.attempt == attempt]
+            for task in launches:
+                task.cancel()
+                await asyncio.wait([task])
+            return await stop
 
     def start_creation_check(self, bench: ActionContext, bid: BidRecord) -> None:
         """Look for the refusal of a creation that no list shows."""

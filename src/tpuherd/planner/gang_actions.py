@@ -34,12 +34,8 @@ def choose_gang_action(case: SlotContext) -> GangState:
     action = GANG[state][goal]
     if case.slot.name in case.world.observed.working:
         fetch_from_leaving_node(case)
-        # A stop does not wait for what else is done there, unless that is the start itself.
-        if (
-            action is GangAction.STOP
-            and case.slot_history.attempt
-            and case.slot_history.attempt.started_at is not None
-        ):
+        # A stop does not wait for what else is done there: it overtakes the start itself, too.
+        if action is GangAction.STOP:
             stop_attempt(case, state, why)
         return state
     # What runs on a node that goes ends with it: a host that says so for ever must not keep it.

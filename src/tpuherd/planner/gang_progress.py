@@ -147,9 +147,21 @@ def pending_stop(gang: Gang, since: float, now: float) -> Pending | None:
     brief = doomed or gang.leaving_host is not None
     until = since + gang.attempt.stopping_s + (NOTICE_S if brief else STOP_S)
     unreachable = gang.bid.lost_at is not None and not gang.live_members
-    if gang.whole or now >= until or unreachable:
+    if gang.whole or now >= until or unreachable or none_runs(gang, since):
         return None
     return Pending(wake_at=until, held=True, deaf=has_missed_stop(gang, since))
+
+
+def none_runs(gang: Gang, since: float) -> bool:
+    """Whether each host has ended it, or says after the stop that it has never begun it."""
+    return (
+        not gang.working
+        and len(gang.members) >= gang.hosts
+        and all(
+            one.over or (one.absent and one.host.heard_at > since + NOTICE_S)
+            for one in gang.members
+        )
+    )
 
 
 def has_missed_stop(gang: Gang, since: float) -> bool:
