@@ -39,6 +39,22 @@ def test_a_process_is_reported_as_soon_as_it_runs(home: Agents) -> None:
     assert client.stream(id)[0]["signal"] == signal.SIGKILL
 
 
+def test_a_command_waits_while_the_supervisor_is_paused(home: Agents) -> None:
+    client = home.attach()
+    assert client.run("a", argv=["true"])[0]["exit"] == 0
+    os.kill(supervisor := home.supervisor_pid(client), signal.SIGSTOP)
+    try:
+        id = client.ask("run", id="b", argv=["sleep", "1000"])
+        [work] = client.call("commands", id="b")["commands"]
+        assert (work["id"], work["phase"]) == ("b", "starting")
+        client.ask("stop", id="b", grace_s=0.0)
+        assert len(client.call("commands")["commands"]) == 2
+        assert client.call("commands", id="c")["commands"] == []
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    assert client.stream(id)[0]["signal"] in (signal.SIGTERM, signal.SIGKILL)
+
+
 def test_another_agent_knows_how_a_command_ended(home: Agents) -> None:
     client = home.attach()
     told, records = client.run("a", shell="echo one; exit 5")

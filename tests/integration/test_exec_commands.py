@@ -1,11 +1,14 @@
 """`herd exec` on the hosts of a pod: output, input, exit status, and every kind of refusal."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
+import time
 from collections import Counter, deque
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import md5
 from pathlib import Path
@@ -228,6 +231,73 @@ def test_a_command_that_ignores_term_is_killed(user: User) -> None:
         until(lambda: any(one["why"] for one in user.running(text)), "it to be told")
         begun.send_signal(signal.SIGINT)
         assert begun.wait(6) == 130, "the second one kills before the first one's 10 s are over"
+
+
+def pids_of(command: str) -> list[int]:
+    """Those of this machine that run it, on whatever host."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if file.read_bytes().replace(b"\0", b" ").strip() == command.encode():
+                found.append(int(file.parent.name))
+    return found
+
+
+def status_field(pid: int, name: str) -> str:
+    """A line of what the kernel says of a process, such as its parent."""
+    return Path(f"/proc/{pid}/status").read_text().split(f"{name}:")[1].split()[0]
+
+
+@contextmanager
+def paused(user: User, host: str, whose: str) -> Iterator[None]:
+    """Its supervisor or its agent stands still for the block."""
+    mark = f"sleep 31{int(time.time() * 1000) % 10**9}"
+    with user.begun("exec", host, "--", *mark.split()) as begun:
+        [found] = until(lambda: pids_of(mark), "it to run")
+        pid = int(status_field(found, "PPid"))
+        assert status_field(pid, "Name") == "herd-supervisor"
+        pid = pid if whose == "herd-supervisor" else int(status_field(pid, "PPid"))
+        assert status_field(pid, "Name") == whose
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait(60) == 130
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    ("whose", "waits", "ends"),
+    [
+        (
+            "herd-supervisor",
+            "[waiting: herd-supervisor on the host has not started the command;"
+            " it is paused, or the host is busy]",
+            "herd-supervisor on the host has not started the command;"
+            " when it does, the command is ended at once",
+        ),
+        (
+            "herd-agent",
+            "[no answer; reconnecting]",
+            "its agent does not answer, so it could not be stopped; it may still be running",
+        ),
+    ],
+)
+def test_a_host_that_stands_still_is_told_and_can_be_left(
+    user: User, whose: str, waits: str, ends: str
+) -> None:
+    with (
+        paused(user, "pod/w3", whose),
+        user.begun("exec", "pod/w3", "--", "sleep", "77") as begun,
+    ):
+        assert begun.stderr is not None
+        assert begun.stderr.readline().strip() == waits
+        begun.send_signal(signal.SIGINT)
+        assert begun.wait(30) == 130
+        assert ends in begun.stderr.read()
+    user.herd("exec", "pod/w3", "-c", "pkill -f 'sleep 77'")
+    until(lambda: not user.running("sleep 77"), "it to end")
 
 
 def test_a_timeout(user: User) -> None:

@@ -21,6 +21,7 @@ from tests.unit.event_stories import struck
 from tests.unit.test_printable import acts
 from tpuherd.checks.expectations import describe_job
 from tpuherd.clock import WallClock
+from tpuherd.commands.multi_host_run import is_not_started
 from tpuherd.engine.desired_slots import build_desired_state
 from tpuherd.engine.event_log import EventLog
 from tpuherd.errors import HerdError
@@ -295,3 +296,14 @@ def test_a_malformed_job_is_the_only_one_that_is_left_alone(tmp_path: Path, plac
         (trouble,) = store.troubles.read()
         assert "of the job bad" in trouble.sentence
     store.close()
+
+
+def test_an_answer_about_a_command_may_be_anything() -> None:
+    waits = {"id": "a", "phase": "starting"}
+    for commands, waiting in (
+        ([waits], True), ([7, None, waits], True), ([{**waits, "id": "b"}], False), ([], False),
+        ([{"id": "a", "phase": ["starting"]}], False), ("a", False), (7, False), (None, False),
+        ([{"id": ["a"]}], False), (waits, False),
+    ):  # fmt: skip
+        assert is_not_started({"commands": commands}, "a") is waiting
+    assert not is_not_started({}, "a")

@@ -24,8 +24,12 @@ from tpuherd_host.agent.log_records import GAP, JUMP, Record, RecordReader, pars
 TAIL_MAX = 2048
 PATIENCE_S = 120.0  #: how long a lost host is retried
 PAUSE_S, PAUSE_S_MAX = 0.3, 5.0
-QUIET_S, ANSWER_S = 2.0, 5.0  #: a host silent this long is pinged, and must answer within this time
+QUIET_S, ANSWER_S = 2.0, 5.0  #: a host silent this long is asked, and must answer within this time
+UNSTARTED = ("waiting", "starting")  #: phases of a command, as agents call them
+WAITS = 2  #: so many answers in a row that the command has not started are told
+STOP_S = 10.0  #: how long a command may take to end after KILL
 AGENT = 3  #: the port of notes about a host
+NOT_STARTED = "herd-supervisor on the host has not started the command"
 
 
 class OutputSink(Protocol):
@@ -141,6 +145,9 @@ class MultiHostRun:
         self._clock = clock
         self._tails: dict[Host, bytes] = {}
         self._begun: set[Host] = set()  #: these have certainly received the call
+        self._started: set[Host] = set()  #: the command has written something, or runs there
+        self._waiting: dict[Host, int] = {}  #: how often agents have said that it does not run yet
+        self._unstoppable: set[Host] = set()  #: it did not end when it was stopped
         self._asked_of: set[Host] = set()  #: these may have received it
         self._calls: dict[Host, Call] = {}  #: open ones
         self._seeking: dict[Host, asyncio.Task[Any]] = {}  #: tasks that still connect
@@ -172,7 +179,8 @@ class MultiHostRun:
         """Return the outcome on a host that could not be followed to the end."""
         hint = f" ({error.hint})" if error.hint else ""
         why = f"{error.sentence}{hint}"
-        if host in self._begun and isinstance(error, NotReached):
+        told = host in self._unstoppable and host in self._waiting
+        if host in self._asked_of and isinstance(error, NotReached) and not told:
             why += f"; it may still be running: herd exec --attach {self.order.id}"
         tail = self._tails.get(host, b"")
         return HostOutcome(label=self.hosts[host], status=TRANSPORT, why=why, tail=tail)
@@ -187,8 +195,8 @@ class MultiHostRun:
             try:
                 return await self._follow_call(host, reader)
             except NotReached:
-                if host not in self._asked_of:
-                    raise  # it was never reached
+                if host not in self._asked_of or host in self._unstoppable:
+                    raise  # it was never reached, or is not waited for any more
                 if self.supply is not None and not self.supply.is_input_intact(host):
                     await self.stop_host(host, 0.0)
                     raise NotReached(
@@ -231,38 +239,51 @@ class MultiHostRun:
     async def _open_link(self, host: Host) -> AgentLink:
         """Connect to a host; give up if the command is stopped meanwhile."""
         task = asyncio.current_task()
-        if task is not None and self.order.verb == "run" and host not in self._asked_of:
+        if task is not None:
             self._seeking[host] = task
         try:
             return await self._connections.get_link(host)
         except asyncio.CancelledError:
             if self._stopped:
-                raise NotReached("stopped before it started here") from None
+                asked = "its agent does not answer, so it could not be stopped"
+                why = asked if self._may_run(host) else "stopped before it started here"
+                raise NotReached(why) from None
             raise
         finally:
             self._seeking.pop(host, None)
 
     async def watch_silent_hosts(self) -> None:
-        """Ping hosts that send nothing: their connections may be dead."""
+        """Ask hosts that send nothing: their connections may be dead, or the command waits."""
         while True:
             await self._clock.sleep(QUIET_S)
-            quiet = [host for host in self._calls if host not in self._begun]
+            quiet = [host for host in self._calls if host not in self._started]
             await asyncio.gather(*map(self._probe_host, quiet))
 
     async def _probe_host(self, host: Host) -> None:
-        """Ping a host; an answer on the same link proves that it received the call."""
+        """Ask for the command; an answer on the same link proves that it received the call."""
         call = self._calls.get(host)
         try:
             async with asyncio.timeout(ANSWER_S):
                 link = await self._connections.get_link(host)
-                await link.call(RpcRequest(name="ping"))
-            self._begun.add(host)
+                asked = RpcRequest(name="commands", arguments={"id": self.order.id})
+                reply = await link.call(asked)
         except TimeoutError:
             if call is not None and self._calls.get(host) is call:
                 call.fail_with(NotReached(f"no answer in {QUIET_S + ANSWER_S:g} s"))
                 self._connections.drop_connection(host)
+                await self._print_host_line(host, b"[no answer; reconnecting]\n")
+            return
         except HerdError:
-            pass  # its follower gets the error, too
+            return  # its follower gets the error, too
+        self._begun.add(host)
+        if is_not_started(reply, self.order.id):
+            self._waiting[host] = self._waiting.get(host, 0) + 1
+            if self._waiting[host] == WAITS:
+                line = f"[waiting: {NOT_STARTED}; it is paused, or the host is busy]\n"
+                await self._print_host_line(host, line.encode())
+        else:
+            self._waiting.pop(host, None)
+            self._started.add(host)
 
     def _start_feeding(self, host: Host, call: Call) -> "asyncio.Task[None] | None":
         if self.supply is None:
@@ -282,6 +303,7 @@ class MultiHostRun:
         if got is None:
             return None
         self._begun.add(host)
+        self._started.add(host)
         records: list[tuple[int, Record]] = []
         offset = reader.offset
         for record in reader.feed(got[1]) if got[0] == LOG else ():
@@ -312,22 +334,47 @@ class MultiHostRun:
     async def stop(self, grace_s: float) -> None:
         """Stop it wherever it may run, and cancel calls that were not sent yet."""
         self._stopped = True
-        heard = [host for host in self.running_hosts if host not in self._seeking]
-        for task in self._seeking.values():
-            task.cancel()
+        heard = [host for host in self.running_hosts if self._may_run(host)]
+        for host, task in self._seeking.items():
+            if not self._may_run(host):
+                task.cancel()
         await asyncio.gather(*(self.stop_host(host, grace_s) for host in heard))
 
+    def _may_run(self, host: Host) -> bool:
+        """Whether it may run there; if not, the connection to the host is still being opened."""
+        return host in self._asked_of or host not in self._seeking or self.order.verb != "run"
+
     async def stop_host(self, host: Host, grace_s: float) -> None:
-        """Send TERM, and KILL after the grace; an unreachable host is named at the end."""
+        """Send TERM, and KILL after the grace; an unreachable host is named at the end. So is one
+        where it does not end: it is not waited for."""
         asked = {"id": self.order.id, "grace_s": grace_s, "why": "its user stopped it"}
         verb = RpcRequest(name="stop", arguments=asked)
+        silent = host in self._waiting or host in self._seeking
+        seconds = ANSWER_S if silent else grace_s + STOP_S
         try:
-            link = await self._connections.get_link(host)
-            await link.call(verb)
+            async with asyncio.timeout(seconds):
+                link = await self._connections.get_link(host)
+                await link.call(verb)
+        except TimeoutError:
+            self._unstoppable.add(host)
+            why = f"could not be stopped: it did not end in {seconds:g} s"
+            if host in self._waiting:
+                why = f"{NOT_STARTED}; when it does, the command is ended at once"
+            if (call := self._calls.get(host)) is not None:
+                call.fail_with(NotReached(why))
+            elif (seeking := self._seeking.get(host)) is not None:
+                seeking.cancel()
         except HerdError as error:
             if host not in self.outcomes:
                 outcome = self._failed_outcome(host, error)
                 self.outcomes[host] = replace(outcome, why=f"could not be stopped: {outcome.why}")
+
+
+def is_not_started(reply: Mapping[str, Any], id: str) -> bool:
+    """Whether an agent says that a command waits to be started."""
+    works = reply.get("commands")
+    mine = [one for one in works if isinstance(one, dict)] if isinstance(works, list) else []
+    return any(one.get("id") == id and one.get("phase") in UNSTARTED for one in mine)
 
 
 def lost_output_line(offset: int, record: Record) -> bytes:

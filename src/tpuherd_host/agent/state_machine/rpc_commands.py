@@ -85,9 +85,10 @@ def follow_task(transition: Transition, one: Connection, call: int, content: Cal
 def list_commands(
     transition: Transition, one: Connection, call: int, content: CallArguments
 ) -> CallArguments:
-    """List commands that run or are kept."""
-    works = transition.state.works.values()
-    return {"commands": [task_json(work) for work in works if work.kind == COMMAND]}
+    """List commands that run or are kept, or only the one with this id."""
+    id = parse_fields(content, id=str).get("id")
+    works = [work for work in transition.state.works.values() if work.kind == COMMAND]
+    return {"commands": [task_json(work) for work in works if id in (None, work.id)]}
 
 
 def send_signal(

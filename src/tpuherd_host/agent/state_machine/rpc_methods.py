@@ -43,7 +43,7 @@ Commands
            "preload"=true: keep the host's LD_PRELOAD.
   attach   {"id","from"=0,"stdin"=false,"hold"=true} → stream, then WORK. The last caller
            with stdin provides the input.
-  commands {} → {"commands":[WORK]}
+  commands {"id"=null: all} → {"commands":[WORK]}
   signal   {"id","signal"=15,"whole"=false} → WORK. whole: to all its processes.
   stop     {"id","grace_s"=10,"why"=""} → WORK at its end: TERM, grace, KILL, to all its processes.
   resize   {"id","rows","columns"} → {}
