@@ -5,14 +5,14 @@ from itertools import product
 
 import pytest
 
-from tests.unit.planner_scenes import NAME, NOW, bid
+from tests.unit.planner_scenes import NAME, NOW, bid, host
 from tests.unit.toy_cloud import slot
 from tests.unit.toy_sweeps import Sweeper, search, settled
 from tpuherd.accounting.accounts import build_accounts
 from tpuherd.accounting.goodput import GoodputState
 from tpuherd.cache_codec import decode_cache, encode_cache
 from tpuherd.history.apply_event import apply_event
-from tpuherd.model.observed import ObservedState
+from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.search import Prune
 from tpuherd.model.slot_history import AttemptRecord, History, SlotHistory
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent, Limits
@@ -274,6 +274,7 @@ def test_no_slot_takes_a_trial_whose_creation_was_lost(lost: set[int]) -> None:
 
 
 KNOWN = Sweep(trials=(TrialRecord(number=0, params={}, run="r", made_at=NOW),), made=1)
+RUNS = HostRun(attempt="gpt-0-a1-me", word=RunState.RUNNING, started=NOW - 8)
 RUNNING = AttemptRecord(
     id="gpt-0-a1-me", number=1, bid=NAME, code_digest="c", launched_at=NOW - 9, started_at=NOW - 8
 )
@@ -303,6 +304,35 @@ def test_after_a_lost_store_no_trial_starts_while_a_node_may_still_run_it(
     turn = SweepStep(
         job="gpt", search=search(), slots=[slot("gpt-1", trials=True)], observed=ObservedState(),
         history=History(slots=slots, sweeps={"gpt": KNOWN}), now=NOW,
+    )  # fmt: skip
+    run_step(turn)
+    assert ("trial.assigned" in [event.kind for event in turn.events]) == free
+
+
+@pytest.mark.parametrize(
+    ("hosts", "free"),
+    [
+        ((), False),
+        ((host(0),), False),
+        ((host(0), host(1, reached=False)), False),
+        ((host(0), host(1, works=(RUNS,))), False),
+        ((host(0), host(1, works=(replace(RUNS, word=RunState.ENDING),))), False),
+        ((host(0), host(1, works=(replace(RUNS, word=RunState.ENDED),))), True),
+        ((host(0), host(1, works=(replace(RUNS, word=RunState.LOST),))), True),
+        ((host(0, works=(replace(RUNS, attempt="gpt-0-a2-me"),)), host(1)), True),
+        ((host(0), host(1)), True),
+    ],
+)
+def test_an_attempt_of_uncertain_end_is_over_when_all_hosts_say_so(
+    hosts: tuple[HostStatus, ...], free: bool
+) -> None:
+    """Its time was up before its hosts could answer; the node stays, and is set up again."""
+    late = replace(RUNNING, ended_at=NOW, sure=False)
+    ready = bid(granted_at=NOW - 99, ready_at=NOW - 90, prepared="c")
+    turn = SweepStep(
+        job="gpt", search=search(), slots=[slot("gpt-0", trials=True)],
+        observed=ObservedState(hosts={NAME: hosts}), now=NOW,
+        history=History(slots={"gpt-0": SlotHistory(attempt=late, bids={NAME: ready})}),
     )  # fmt: skip
     run_step(turn)
     assert ("trial.assigned" in [event.kind for event in turn.events]) == free

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from typing import Any
 
 from tpuherd.history.apply_event import apply_event
-from tpuherd.model.observed import HostRun, ObservedState, RunState
+from tpuherd.model.observed import HostRun, HostStatus, ObservedState, RunState
 from tpuherd.model.search import Search, count_trials
 from tpuherd.model.slot_history import (
     BidRecord,
@@ -152,7 +152,7 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
     """Make a trial wait for any slot once its node is gone and it can't be running any more."""
     history = turn.slot_history(trial.slot)
     is_desired = any(slot.name == trial.slot for slot in turn.slots)
-    if has_running_attempt(history) or not is_surely_over(history):
+    if has_running_attempt(history) or not is_surely_over(history, turn.observed):
         return
     stays = (
         is_desired and history.gave_up_at is None and any(map(is_staying, history.bids.values()))
@@ -173,15 +173,24 @@ def release_trial(turn: SweepStep, trial: TrialRecord) -> None:
     turn.record_event("trial.waiting", why, trial.slot, trial=trial.number, usage=asdict(spent))
 
 
-def is_surely_over(history: SlotHistory) -> bool:
+def is_surely_over(history: SlotHistory, observed: ObservedState) -> bool:
     """Whether no host can still be running the slot's last attempt: all have reported its end, or
-    the cloud has said that its node is stopped or gone.
+    say now that it does not run, or the cloud has said that its node is stopped or gone.
     """
     attempt = history.attempt
     if attempt is None or attempt.sure:
         return True
     bid = history.bids.get(attempt.bid)
-    return bid is None or bid.nodes_deleted_at is not None
+    if bid is None or bid.nodes_deleted_at is not None:
+        return True
+    hosts = observed.hosts.get(bid.name, ())
+    return len(hosts) >= bid.offer.hosts * bid.nodes and all(
+        host.reached and not runs_on(host, attempt.id) for host in hosts
+    )
+
+
+def runs_on(host: HostStatus, attempt: str) -> bool:
+    return any(work.attempt == attempt and not has_run_ended(work) for work in host.works)
 
 
 def is_staying(bid: BidRecord) -> bool:
@@ -213,17 +222,17 @@ def has_unknown_work(turn: SweepStep) -> bool:
     After a lost store any trial may be that one, and none may run twice at a time.
     """
     return any(
-        may_run_unknown_trial(history, turn.sweep)
+        may_run_unknown_trial(history, turn)
         for name, history in turn.history.slots.items()
         if name.rpartition("-")[0] == turn.job
     )
 
 
-def may_run_unknown_trial(history: SlotHistory, sweep: Sweep) -> bool:
+def may_run_unknown_trial(history: SlotHistory, turn: SweepStep) -> bool:
     attempt = history.attempt
-    if attempt is not None and (attempt.trial is None or attempt.trial >= sweep.made):
+    if attempt is not None and (attempt.trial is None or attempt.trial >= turn.sweep.made):
         # It was found on a host, or the creation of its trial was lost.
-        return has_running_attempt(history) or not is_surely_over(history)
+        return has_running_attempt(history) or not is_surely_over(history, turn.observed)
     return attempt is None and any(
         bid.adopted and is_staying(bid) and not bid.prepared for bid in history.bids.values()
     )
