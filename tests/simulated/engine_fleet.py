@@ -32,7 +32,8 @@ class Fleet:
     clock: Clock
     bucket: Bucket = field(default_factory=Bucket)
     scripts: dict[str, Script] = field(default_factory=dict)  #: by job
-    gangs: dict[str, Gang] = field(default_factory=dict)  #: by attempt
+    gangs: dict[str, Gang] = field(default_factory=dict)  #: by attempt, the last of each name
+    earlier: list[Gang] = field(default_factory=list)  #: a lost store counts attempts from 1 again
     setups: dict[str, int] = field(default_factory=dict)  #: how often each slot's has failed
     pids: int = 100
     called: Callable[[VirtualLink, bytes], bool] = lambda line, piece: True  #: may do some mischief
@@ -47,9 +48,13 @@ class Fleet:
         """The gang that a process belongs to."""
         env = process.env
         gang = self.gangs.get(process.work)
+        if gang is not None and gang.is_elsewhere(process):
+            self.earlier.append(gang)
+            gang = None
         if gang is None:
             gang = self.gangs[process.work] = Gang(self.bucket, env, process.script)
-            shared = [o for o in self.gangs.values() if o.slot == gang.slot or o.run == gang.run]
+            known = [*self.gangs.values(), *self.earlier]
+            shared = [o for o in known if o.slot == gang.slot or o.run == gang.run]
             others = [o for o in shared if o is not gang]
             for other in others:
                 rivals = [o.host.name for o in other.members.values() if o.alive]
@@ -58,3 +63,8 @@ class Fleet:
                         f"{gang.attempt} begins while {other.attempt} runs on {rivals}"
                     )
         return gang
+
+    def gangs_called(self, attempt: str) -> list[Gang]:
+        """All that had this name."""
+        last = [self.gangs[attempt]] if attempt in self.gangs else []
+        return [*(gang for gang in self.earlier if gang.attempt == attempt), *last]

@@ -109,7 +109,7 @@ class EngineHarness:
     def open_database(self) -> Database:
         """The store, as one more process opens it."""
         driver = None if self.driver is None else self.driver()
-        return Database(self.folder, self.sim.clock.now(), driver)
+        return Database(self.folder, self.clock.now(), driver)
 
     # ---- the user --------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class EngineHarness:
 
     def forget(self) -> None:
         """The store was lost: a new one, which knows nothing."""
-        self.store = Database(self.folder, self.sim.clock.now())
+        self.store = Database(self.folder, self.clock.now())
         self.remembered, self.folded = History(), 0
 
     # ---- the engine ------------------------------------------------------------------------------
@@ -385,8 +385,11 @@ class EngineHarness:
         await self.until(self.met, patience_s)
         found = self.unmet_jobs()
         if not found:
-            mark = len(self.mutations())
+            mark, store = len(self.mutations()), self.store
             await self.advance(STAY_S)
+            if self.store is not store:  # it was damaged at the end, and what it lost runs again
+                await self.until(self.met, patience_s)
+                mark = len(self.mutations())
             found += [f"later {sentence}" for sentence in self.unmet_jobs()]
             restless = [f"{a.method} {a.name}" for a in self.mutations()[mark:]]
             found += [f"nothing was left to do, and yet: {restless}"] if restless else []

@@ -232,12 +232,13 @@ def wrong_verdicts(sim: SimulatedCloud, events: list[HistoryEvent]) -> Iterator[
         if event.kind != "attempt.ended":
             continue
         attempt, verdict = str(event.facts["attempt"]), event.facts["verdict"]
-        gang = sim.fleet.gangs.get(attempt)
-        if verdict == Verdict.SUCCESS and (gang is None or not gang.completed):
+        gangs = sim.fleet.gangs_called(attempt)
+        if verdict == Verdict.SUCCESS and not any(gang.completed for gang in gangs):
             yield f"{attempt} is called a success, and never came to its end"
-        if verdict == Verdict.FAILURE and not (gang and gang.crashed):
+        if verdict == Verdict.FAILURE and not any(gang.crashed for gang in gangs):
             yield f"{attempt} is called a failure, and its script has none there"
-        if verdict == Verdict.STALLED and gang and gang.completed and not gang.disturbed:
+        over = [gang for gang in gangs if gang.completed and not gang.disturbed]
+        if verdict == Verdict.STALLED and over and over == gangs:
             yield f"{attempt} is called stalled, and came to its end by itself"
 
 
@@ -253,6 +254,7 @@ def wrong_accounts(events: list[HistoryEvent], *, clock_was_set: bool) -> Iterat
                 yield f"{bid} is asked for as something else than before"
         elif event.kind == SET_ASIDE:  # a number that was lost with its bid may come again
             asked = dict.fromkeys(asked)
+            last = 0.0 if clock_was_set else last  # no one knows the times that were lost
         elif event.kind.startswith("bid.") and bid not in asked:
             yield f"{event.kind} of {bid}, which nobody asked for"
         if clock_was_set and event.kind.startswith(("job.", "attempt.launched")):

@@ -124,6 +124,10 @@ class Process:
             self.gang.missed(self)
 
 
+def worker_of(process: Process) -> int:
+    return int(process.env.get("HERD_WORKER", "0"))
+
+
 class Gang:
     """The processes of one attempt, which step together or not at all."""
 
@@ -155,10 +159,15 @@ class Gang:
         """Whether any of it runs."""
         return any(one.alive for one in self.members.values())
 
+    def is_elsewhere(self, process: Process) -> bool:
+        """Whether this process has a name of its gang, and its place is on another host."""
+        mine = self.members.get(worker_of(process))
+        return mine is not None and mine.host is not process.host
+
     def join(self, process: Process) -> None:
         """One more worker is there."""
         process.gang = self
-        self.members[int(process.env.get("HERD_WORKER", "0"))] = process
+        self.members[worker_of(process)] = process
         if len(self.members) == self.workers:
             again = self.number > 1 and self.script.later_init_s is not None
             init_s = self.script.later_init_s if again else self.script.init_s

@@ -7,8 +7,11 @@ import pytest
 
 from tests.simulated import engine_agent_effects, engine_hosts
 from tests.simulated.engine_faults import lose_store
+from tests.simulated.engine_fleet import Fleet
 from tests.simulated.engine_harness import EngineHarness, SimJob, perform
-from tests.simulated.engine_programs import Crash, Script
+from tests.simulated.engine_programs import Crash, Process, Script
+from tests.simulated.virtual_loop import run
+from tpuherd.clock import LoopClock
 from tpuherd.model.slots_and_plan import Goal, HistoryEvent
 from tpuherd.model.sweep_trials import Sweep, TrialEnd
 from tpuherd.sweeps import optuna_sampler
@@ -290,3 +293,31 @@ def test_with_an_agent_of_before_a_sweep_runs_as_before_and_says_so() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_hosts, "THREADED", known)
         perform(plot, scripts={"*": SCRIPT})
+
+
+def test_a_number_that_a_lost_store_gives_again_is_another_attempt() -> None:
+    class Host:
+        name, runs = "gpt-0-g1/w0", True
+
+        def told(self, process: Process, text: str) -> None: ...
+
+        def report(self, content: dict[str, Any]) -> None: ...
+
+        def over(self, process: Process, exit: int | None, signal: int | None) -> None: ...
+
+    async def begin_both() -> None:
+        fleet, env = Fleet(clock=LoopClock(0.0)), {"HERD_WORK": "gpt-0-a1", "HERD_WORKERS": "1"}
+        first, second = (
+            Process(host=Host(), work="gpt-0-a1", pid=pid, env=env, script=SCRIPT)
+            for pid in (1, 2)
+        )  # fmt: skip
+        gangs = []
+        for process in (first, second):
+            gangs.append(fleet.gang(process))
+            assert fleet.gang(process) is gangs[-1]
+            gangs[-1].join(process)
+            process.alive = False
+        assert gangs[0] is not gangs[1] and fleet.gangs_called("gpt-0-a1") == gangs
+        assert fleet.gangs_called("gpt-0-a2") == [] == fleet.bucket.faults
+
+    run(begin_both())
