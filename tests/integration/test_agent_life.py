@@ -24,7 +24,7 @@ from tests.integration.agents import (
     text,
     until,
 )
-from tpuherd.remote.agent_bootstrap import MARK
+from tpuherd.remote.agent_bootstrap import END_OF_LINES, MARK
 from tpuherd.remote.agent_bundle import current_agent
 from tpuherd_host.agent import frames
 from tpuherd_host.agent.processes import boot_id
@@ -70,7 +70,9 @@ def bootstrap(home: Agents, there: str) -> None:
         home.file.write_bytes(parts[there])
     process = home.begin()
     assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"exec sh -c : a shell may have read this line\n")
     word = process.stdout.readline()
+    process.stdin.write(END_OF_LINES)
     if there != "whole":
         assert word == MARK + b"want\n"
         sent = current_agent().compressed
@@ -83,7 +85,9 @@ def bootstrap(home: Agents, there: str) -> None:
     assert home.clients[0].run("a", argv=argv, env=path)[0]["exit"] == 0
     assert home.clients[0].call("facts")["boot"] == boot_id()
     again = home.begin()
-    assert again.stdout is not None and again.stdout.readline() == MARK + b"have\n"
+    assert again.stdin is not None and again.stdout is not None
+    again.stdin.write(END_OF_LINES)
+    assert again.stdout.readline() == MARK + b"have\n"
     home.clients.append(AgentClient(again, 0, "me"))
     assert home.clients[1].hello["pid"] == home.clients[0].hello["pid"]
 

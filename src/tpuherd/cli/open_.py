@@ -1,6 +1,5 @@
 """`herd open`: a host in VS Code, mosh or tmux; a notebook server or TensorBoard in the browser."""
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 #: tmux starts in the job's code, or else at home. $1 is the session.
 TMUX = """\
-command -v tmux > /dev/null || {{
-    echo "tmux is not installed here; get it with: sudo apt-get install -y tmux" >&2; exit 127; }}
-exec tmux new-session -A -s {session}
+command -v tmux > /dev/null || {
+    echo "tmux is not installed here; get it with: sudo apt-get install -y tmux" >&2; exit 127; }
+exec tmux new-session -A -s "$1"
 """
 
 
@@ -120,7 +119,7 @@ def tmux(target: str, session: str, yes: bool) -> ParsedCommand:
 
     The session is created if it does not exist.
     """
-    request = ExecRequest(target=target, shell=TMUX.format(session=shlex.quote(session)), yes=yes)
+    request = ExecRequest(target=target, argv=("sh", "-c", TMUX, "sh", session), yes=yes)
     return make_parsed_command("herd open tmux", partial(run_open_tmux, request), attentive=True)
 
 

@@ -25,6 +25,7 @@ from tpuherd.cli import wheel
 from tpuherd.cli.via_layout import DIGEST, LETTER, MAP_SHOWN, ROOT, RUNNING, SHOWN
 from tpuherd.errors import HerdError, InvalidInput, NotReached, OperationFailed
 from tpuherd.files import make_private_folder
+from tpuherd.remote.shell_line import any_shell_line
 from tpuherd.settings import contexts_file, project_access, project_settings
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.settings.project_access import host_login
@@ -181,7 +182,7 @@ def check_machine(far: RemoteMachine) -> int:
         root=ROOT, stamp=wheel.wheel_stamp(), name=far.folder_name, digest_file=DIGEST,
         digest=far.letter["digest"],
     )  # fmt: skip
-    done = run_on_machine(far, f"sh -c {shlex.quote(line)}")
+    done = run_on_machine(far, any_shell_line(line))
     if done.returncode not in (READY, ABSENT, OLDER, STRANGE):
         said = done.stderr.decode(errors="replace").strip()
         raise NotReached(f"{far.via} can't be used: {said or done.returncode}")
@@ -195,7 +196,7 @@ def install_herd(far: RemoteMachine) -> None:
     line = INSTALL.format(
         root=ROOT, stamp=wheel.wheel_stamp(), wheel=wheel.wheel_name(), extras=extras
     )
-    done = run_on_machine(far, f"sh -c {shlex.quote(line)}", wheel.build_wheel())
+    done = run_on_machine(far, any_shell_line(line), wheel.build_wheel())
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())[-400:]
         hint = "it needs Python 3.11 with venv (apt-get install python3-venv), and access to PyPI"

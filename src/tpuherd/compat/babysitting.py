@@ -203,7 +203,7 @@ class Babysitter:
 
     def _busy_workers(self, one: TpuCare) -> set[Worker]:
         """Return the workers on which something that start_fn started still runs."""
-        result = run_blocking(self._access.exec(f"{self._zone}/{one.host}", shell=CHECK_BUSY))
+        result = run_blocking(self._access.exec(f"{self._zone}/{one.host}", "sh", "-c", CHECK_BUSY))
         words = {host.host: host.status for host in result.hosts}
         if any(status not in (0, BUSY_STATUS) for status in words.values()):
             raise OperationFailed(f"{one.host} can't be asked what runs there")

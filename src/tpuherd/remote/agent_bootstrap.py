@@ -1,7 +1,6 @@
 """Opens a channel to a host's agent: to its socket, else by starting, or first installing, it."""
 
 import asyncio
-import shlex
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,11 +11,13 @@ from asyncssh.channel import SSHChannel
 
 from tpuherd.errors import HerdError, NotReached, OperationFailed
 from tpuherd.remote.agent_channel import Multiplexer
+from tpuherd.remote.shell_line import any_shell_line
 from tpuherd_host.agent.attach import FOLDER, SOCKET
 from tpuherd_host.agent.frames import PROTOCOL
 from tpuherd_host.agent.main import PREFIX, SUFFIX
 
 MARK = b"\x01tpuherd "  #: what the shell profile prints before it is ignored
+END_OF_LINES = b"\n"  #: an empty line: no line for a shell follows
 NOISE_MAX = 1 << 16
 LAST_WORDS_MAX = 4096
 WINDOW = 2 << 20  #: of the channel; each call has its own credit within it
@@ -107,9 +108,16 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
         super().__init__(hello)
         self._bundle = bundle
         self._noise = b""
+        self._heard = False  #: the script runs
         self._attached = False  #: from now on the host sends frames
         self._last_words = b""
         self._status: int | None = None
+
+    def session_started(self) -> None:
+        """Send the command as input, too: a start file that becomes another shell drops the first
+        one, and that shell reads its input. The script skips what no shell has read.
+        """
+        self.write(bootstrap_command(self._bundle).encode() + b"\n")
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         if datatype is not None:
@@ -133,6 +141,9 @@ class BootstrapSession(AgentSession, asyncssh.SSHClientSession[bytes]):
                     self.close()
                 return
             word, self._noise = self._noise[start + len(MARK) : end], self._noise[end + 1 :]
+            if not self._heard:
+                self._heard = True
+                self.write(END_OF_LINES)
             if word == b"want":
                 self.write(b"%d\n" % len(self._bundle.compressed) + self._bundle.compressed)
             elif word == b"have":
@@ -167,11 +178,8 @@ def minified_script(name: str) -> str:
 
 def bootstrap_command(bundle: AgentBundle) -> str:
     """The command for the host's login shell: a script that finds Python, and one for Python."""
-    shell, python = (
-        shlex.quote(minified_script("bootstrap.sh")),
-        shlex.quote(minified_script("bootstrap_on_host.py")),
-    )
-    return " ".join(["exec sh -c", shell, "tpuherd", bundle.name, python])
+    shell, python = map(minified_script, ("bootstrap.sh", "bootstrap_on_host.py"))
+    return any_shell_line(shell, bundle.name, python)
 
 
 def agent_socket_path(login: str) -> str:

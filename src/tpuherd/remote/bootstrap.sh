@@ -1,4 +1,4 @@
-# Run by the login shell of a host: have Python start the agent. No single quotes here.
+# Run by a host's sh, however its login shell came to that: have Python start the agent.
 for python in /usr/bin/python3 /usr/local/bin/python3 /bin/python3 ""; do
     [ -x "$python" ] && break
 done
@@ -12,4 +12,4 @@ if [ -n "$LD_PRELOAD" ]; then
     export HERD_LD_PRELOAD="$LD_PRELOAD"
     unset LD_PRELOAD
 fi
-exec "$python" -IS -c "$2" "$HOME/.tpuherd/$1"
+exec "$python" -IS -c "$(printf %b "$3")" "$HOME/.tpuherd/$2"

@@ -1,5 +1,4 @@
 """Runs on a host, started by bootstrap.sh: asks for the agent if it is missing, then becomes it."""
-# A login shell passes this on: no single quotes in it and no backslashes.
 
 import os
 import sys
@@ -12,6 +11,15 @@ def send_status(word: str) -> None:
     """Tell the controller, which skips what start files print before."""
     sys.stdout.write(chr(1) + "tpuherd " + word + chr(10))
     sys.stdout.flush()
+
+
+def skip_lines() -> None:
+    """Skip the lines for a shell that no shell has read; an empty one is the last."""
+    line = b"more"
+    while line:
+        line, letter = b"", os.read(0, 1)
+        while letter not in (b"", b"\n"):
+            line, letter = line + letter, os.read(0, 1)
 
 
 def is_whole(file: str) -> bool:
@@ -47,10 +55,12 @@ def install_agent(file: str) -> None:
 
 def main(file: str) -> None:
     """Attach to the agent in the file."""
-    if not is_whole(file):
-        send_status("want")
+    whole = is_whole(file)
+    send_status("have" if whole else "want")
+    skip_lines()
+    if not whole:
         install_agent(file)
-    send_status("have")
+        send_status("have")
     os.execv(sys.executable, [sys.executable, "-I", "-S", file, "attach"])
 
 

@@ -1,6 +1,7 @@
 """Carries out effects on connections and processes; task_io.py has those on files."""
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -16,7 +17,7 @@ from tpuherd_host.agent.environments.environment_folders import activation_varia
 from tpuherd_host.agent.frames import STDERR, pack_data
 from tpuherd_host.agent.host import chip_users
 from tpuherd_host.agent.state_machine import messages
-from tpuherd_host.agent.state_machine.state import ATTEMPT, CURRENT, UNBORN, Ending, Task
+from tpuherd_host.agent.state_machine.state import ATTEMPT, COMMAND, CURRENT, UNBORN, Ending, Task
 from tpuherd_host.agent.threaded_methods import THREADED
 
 UNSEEN_S = 2.0  #: how long the supervisor may take to record a process's end
@@ -103,10 +104,11 @@ def spawn_process(runtime: AgentRuntime, effect: messages.SpawnProcess) -> None:
         return
     stage = work.stages[work.stage]
     directory = choose_directory(runtime, work)
-    shell = env.get("SHELL", runtime.paths.environment.get("SHELL")) or "/bin/sh"
+    login = {**runtime.paths.environment, **env}
+    shell = login.get("SHELL") if work.kind == COMMAND or "SHELL" in stage.env else find_bash(login)
     order = {
         "id": work.id,
-        "argv": replace_words(stage.argv, shell),
+        "argv": replace_words(stage.argv, shell or "/bin/sh"),
         "env": env,
         "directory": directory,
         "folder": folder,
@@ -132,8 +134,13 @@ def choose_directory(runtime: AgentRuntime, work: Task) -> str:
     return home
 
 
+def find_bash(env: Mapping[str, Optional[str]]) -> Optional[str]:
+    """Return the shell of attempts and setups: a job does the same for every login of a project."""
+    return shutil.which("bash", path=env.get("PATH") or os.defpath)
+
+
 def replace_words(argv: Sequence[str], shell: str) -> List[str]:
-    """Fill in what differs between hosts: the login's shell, the agent's file and its Python."""
+    """Fill in what differs between hosts: the shell, the agent's file and its Python."""
     known = {"$SHELL": shell, "$AGENT": agent_file(), "$PYTHON": sys.executable}
     return [known.get(word, word) for word in argv]
 

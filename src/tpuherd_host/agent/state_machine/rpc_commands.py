@@ -23,7 +23,7 @@ from tpuherd_host.agent.state_machine.transition import CallRefused, Transition,
 MARKS = "._-"
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789" + MARKS)
 ID_MAX = 100
-SHELL = ("$SHELL", "-c")  #: the daemon puts the login's shell there
+SHELL = ("$SHELL", "-c")  #: of a command the login's shell, else bash or sh
 SIGNAL_MAX = 64
 TITLE_MAX = 200
 

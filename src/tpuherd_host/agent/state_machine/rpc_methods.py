@@ -40,7 +40,8 @@ Commands
            host has them (base_folder.py).
            Repeating it with the same id and arguments only follows it. "hold": the command's
            output waits while this reader is half of log_bytes behind and has read in 60 s.
-           "preload"=true: keep the host's LD_PRELOAD.
+           "preload"=true: keep the host's LD_PRELOAD. The login's shell runs "shell"; that of start
+           and setup is run by bash, or by sh where there is none.
   attach   {"id","from"=0,"stdin"=false,"hold"=true} → stream, then WORK. The last caller
            with stdin provides the input.
   commands {"id"=null: all} → {"commands":[WORK]}
