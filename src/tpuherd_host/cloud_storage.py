@@ -52,6 +52,10 @@ class TemporarilyUnreachable(Unreachable):
     """The location does not respond now, but may later."""
 
 
+class ObjectExists(Unreachable):
+    """An object of this name is there already."""
+
+
 class Request(NamedTuple):
     """A request, which may be sent again."""
 
@@ -116,7 +120,7 @@ class CloudStorage:
         self.base, self.url = emulated or GOOGLE, url
         self.bucket = url[len("gs://") :].partition("/")[0]
         self.token = AccessToken(environ, needed=not emulated)
-        self._time_s, self._kept = time_s, threading.local()
+        self.time_s, self._kept = time_s, threading.local()
         self._uploads = f"/upload/storage/v1/b/{self.bucket}/o"
 
     # ---- objects ----
@@ -140,7 +144,7 @@ class CloudStorage:
         self, name: str, first: int = 0, length: Optional[int] = None
     ) -> Iterator[bytes]:
         """Yield the bytes of one version of an object; FileNotFoundError."""
-        path, at, tries = f"{self._path(name)}?alt=media", first, Tries(self._time_s)
+        path, at, tries = f"{self._path(name)}?alt=media", first, Tries(self.time_s)
         end = None if length is None else first + length
         version = ""
         while end is None or at < end:
@@ -173,9 +177,20 @@ class CloudStorage:
         query = urlencode({"uploadType": "media", "name": name})
         self._send(Request("POST", f"{self._uploads}?{query}", pieces))
 
-    def write_stream(self, name: str, blocks: Iterable[bytes]) -> None:
-        """Write an object whose size is not known yet, replacing one of that name."""
-        self._upload_chunks(name, join_blocks(blocks), None)
+    def write_new(self, name: str, pieces: Sequence[Bytes]) -> bool:
+        """Write an object unless there is one of that name; return whether it has this content
+        now. So a write whose answer was lost counts, and two that agree both do."""
+        query = urlencode({"uploadType": "media", "name": name, "ifGenerationMatch": 0})
+        try:
+            self._send(Request("POST", f"{self._uploads}?{query}", pieces))
+        except ObjectExists:
+            return self.read(name) == b"".join(pieces)
+        return True
+
+    def write_stream(self, name: str, blocks: Iterable[bytes], chunk: int = CHUNK) -> None:
+        """Write an object whose size is not known yet, replacing one of that name; up to two
+        chunks of it are in memory."""
+        self._upload_chunks(name, join_blocks(blocks, chunk), None)
 
     def remove_object(self, name: str) -> None:
         """Remove an object; FileNotFoundError."""
@@ -205,7 +220,7 @@ class CloudStorage:
     ) -> None:
         """Send bytes from `at` on until the server has them all."""
         end, of = at + sum(len(piece) for piece in pieces), "*" if total is None else total
-        have, tries = at, Tries(self._time_s)
+        have, tries = at, Tries(self.time_s)
         while True:
             rest = skip_bytes(pieces, have - at)
             span = f"{have}-{end - 1}" if have < end else "*"
@@ -233,7 +248,7 @@ class CloudStorage:
 
     def _send(self, request: Request) -> Answer:
         """Send a request until it is answered."""
-        tries = Tries(self._time_s)
+        tries = Tries(self.time_s)
         while True:
             try:
                 return self._send_once(request)
@@ -294,6 +309,8 @@ class CloudStorage:
         if status == 401 and not self.token.given:
             self.token.forget_token()
             raise TemporarilyUnreachable(failure)
+        if status == 412:
+            raise ObjectExists(failure)
         if status in (408, 429) or status >= 500:
             raise TemporarilyUnreachable(failure)
         raise Unreachable(failure)
@@ -378,15 +395,15 @@ def skip_bytes(pieces: Sequence[Bytes], many: int) -> List[memoryview]:
     return [piece for piece in rest if len(piece)]
 
 
-def join_blocks(blocks: Iterable[bytes]) -> Iterator[List[Bytes]]:
-    """Yield chunks of CHUNK bytes, the last one of what is left."""
+def join_blocks(blocks: Iterable[bytes], full: int = CHUNK) -> Iterator[List[Bytes]]:
+    """Yield full chunks of so many bytes, the last one of what is left."""
     chunk: List[Bytes] = []
     size = 0
     for block in blocks:
         view = memoryview(block)
-        while size + len(view) > CHUNK:
-            chunk.append(view[: CHUNK - size])
-            view = view[CHUNK - size :]
+        while size + len(view) > full:
+            chunk.append(view[: full - size])
+            view = view[full - size :]
             yield chunk
             chunk, size = [], 0
         chunk.append(view)

@@ -1,5 +1,6 @@
 """The client of Cloud Storage for hosts, with a server that cuts, refuses and loses things."""
 
+import json
 import os
 import socket
 import threading
@@ -51,14 +52,36 @@ class Server(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         fault, body = self.begin(), self.rfile.read(int(self.headers["Content-Length"]))
-        if fault or "/b/mine/" not in self.path:
+        if fault == "lost":
+            self.objects.setdefault(self.name(), body)
+            self.close_connection = True
+        elif fault or "/b/mine/" not in self.path:
             self.fail(fault or "403")
         elif "uploadType=resumable" in self.path:
             self.halves[self.name()] = bytearray()
             self.answer(200, b"", Location=f"http://elsewhere{self.path}&upload_id=7")
+        elif "ifGenerationMatch=0" in self.path and self.name() in self.objects:
+            self.fail("412")
         else:
             self.objects[self.name()] = body
             self.answer(200, b"{}")
+
+    def do_DELETE(self) -> None:
+        fault, name = self.begin(), unquote(urlsplit(self.path).path.rpartition("/o/")[2])
+        if fault or name not in self.objects:
+            self.fail(fault or "404")
+        else:
+            del self.objects[name]
+            self.answer(204, b"")
+
+    def list_names(self) -> None:
+        """Answer two names a page."""
+        asked = parse_qs(urlsplit(self.path).query)
+        prefix, after = asked.get("prefix", [""])[0], asked.get("pageToken", [""])[0]
+        names = sorted(n for n in list(self.objects) if n.startswith(prefix) and n > after)
+        items = [{"name": n, "size": str(len(self.objects[n]))} for n in names[:2]]
+        more = {"nextPageToken": names[1]} if len(names) > 2 else {}
+        self.answer(200, json.dumps({"items": items, **more}).encode())
 
     def do_PUT(self) -> None:
         fault, size = self.begin(), int(self.headers["Content-Length"])
@@ -88,6 +111,9 @@ class Server(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         fault = self.begin()
+        if urlsplit(self.path).path.endswith("/o") and not fault:
+            self.list_names()
+            return
         content = self.objects.get(unquote(urlsplit(self.path).path.rpartition("/o/")[2]))
         if content is None or (fault and fault != "cut"):
             self.fail(fault or "404")
@@ -207,6 +233,26 @@ def test_an_upload_continues_where_it_was_cut_off(storage: CloudStorage, fault: 
     assert Server.objects["a"] == LARGE
     begins = [one for one in Server.log if one.startswith("PUT bytes 0-")]
     assert len(begins) == (3 if fault == "503" else 1), "what arrived is not sent again"
+
+
+@pytest.mark.parametrize("fault", ["", "lost", "503"])
+def test_an_object_is_written_once(storage: CloudStorage, fault: str) -> None:
+    Server.faults.append(fault)
+    assert storage.write_new("a", [b"1", b"2"]), "also if the answer of its own write was lost"
+    assert storage.write_new("a", [b"12"])
+    assert not storage.write_new("a", [b"13"])
+    assert Server.objects["a"] == b"12"
+
+
+def test_objects_are_listed_and_removed(storage: CloudStorage) -> None:
+    for name in ("x/a", "x/b", "x/c", "y"):
+        storage.write(name, [name.encode()])
+    names = [one["name"] for one in storage.list_objects("x/", "size")]
+    assert names == ["x/a", "x/b", "x/c"]
+    storage.remove_object("x/b")
+    with pytest.raises(FileNotFoundError):
+        storage.remove_object("x/b")
+    assert [one["size"] for one in storage.list_objects("x/", "size")] == ["3", "3"]
 
 
 def test_an_upload_that_stands_still_ends(storage: CloudStorage) -> None:
