@@ -70,6 +70,9 @@ class ShipRig:
         self, links: list[AgentLink], dest: str = "c", options: ShipOptions = DEFAULT_OPTIONS
     ) -> Shipment:
         shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
+        if not shot.id:  # it is large: the user says yes
+            self.archive.approve_findings(shot.findings)
+            shot = await asyncio.to_thread(snapshot_folder, self.code, self.archive, ENVIRONMENT)
         return await ship(shot, dest, links, archive=self.archive, options=options)
 
     def look(self) -> str:
