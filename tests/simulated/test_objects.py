@@ -21,7 +21,9 @@ from tests.simulated.in_process_world import Asker
 from tpuherd.clock import WallClock
 from tpuherd_sim.google_apis.crc32c import encode_crc32c, join_crc32c, update_crc32c
 from tpuherd_sim.google_apis.object_methods import glob_pattern
+from tpuherd_sim.google_apis.object_rules import DAY
 from tpuherd_sim.google_apis.uploads import QUANTUM
+from tpuherd_sim.handle import advance_world
 from tpuherd_sim.host_services.all_services import host_app
 from tpuherd_sim.http.app import BODY_BYTES_MAX, LostAnswer, create_app, unpack_body
 from tpuherd_sim.http.object_contents import ObjectContents
@@ -31,6 +33,7 @@ from tpuherd_sim.model.http_types import Request
 from tpuherd_sim.model.world_codec import dump_world, load_world
 from tpuherd_sim.state_dir import WorldError
 
+MINE = "/storage/v1/b/mine"
 JSON_API, UPLOAD = "/storage/v1/b/mine/o", "/upload/storage/v1/b/mine/o"
 WHOLE = bytes(Random(1).randbytes(2 * QUANTUM + 17))
 OLD = b"what was there before"
@@ -469,12 +472,109 @@ def test_what_a_writer_says_is_kept(buckets: Buckets) -> None:
     assert (copied["contentType"], buckets.read("y")) == ("a/b", b"1")
     for wrong in (
         b'{"metadata": {"a": 1}}',
-        b'{"temporaryHold": true}',
+        b'{"retention": {"mode": "Locked"}}',
         b'{"contentType": "a\\n"}',
     ):
         assert buckets.ask("PATCH", f"{JSON_API}/x", wrong).status == 400
     assert b64decode(made["etag"]).startswith(b"\x08")
     assert made["mediaLink"].startswith("http://world/download/storage/v1/b/mine/o/x?generation=")
+
+
+def test_holds_and_retention_keep_objects(buckets: Buckets) -> None:
+    buckets.ask("POST", f"{UPLOAD}?name=x", b"1")
+    for hold, word in (("temporaryHold", "Temporary"), ("eventBasedHold", "Event-Based")):
+        held = buckets.ask("PATCH", f"{JSON_API}/x", json.dumps({hold: True}).encode()).json
+        assert held[hold] is True
+        for method, url in (
+            ("DELETE", f"{JSON_API}/x"), ("POST", f"{UPLOAD}?name=x"),
+            ("POST", f"{JSON_API}/x/moveTo/o/y"),
+        ):  # fmt: skip
+            answer = buckets.ask(method, url, b"")
+            assert (answer.status, buckets.read("x")) == (403, b"1")
+            assert f"under active {word} hold" in answer.json["error"]["message"]
+        copied = buckets.ask("POST", f"{JSON_API}/x/copyTo/b/mine/o/copy").json
+        assert hold not in copied
+        buckets.ask("PATCH", f"{JSON_API}/x", json.dumps({hold: None}).encode())
+    shown = buckets.ask("PATCH", MINE, b'{"retentionPolicy": {"retentionPeriod": "3600"}}').json
+    assert shown["retentionPolicy"]["retentionPeriod"] == "3600"
+    until = buckets.ask("GET", f"{JSON_API}/x").json["retentionExpirationTime"]
+    refused = buckets.ask("DELETE", f"{JSON_API}/x")
+    assert (refused.status, until in refused.json["error"]["message"]) == (403, True)
+    number = shown["metageneration"]
+    locked = f"{MINE}/lockRetentionPolicy?ifMetagenerationMatch={number}"
+    assert buckets.ask("POST", locked).json["retentionPolicy"]["isLocked"] is True
+    assert buckets.ask("PATCH", MINE, b'{"retentionPolicy": null}').status == 403
+    longer = b'{"retentionPolicy": {"retentionPeriod": 7200}}'
+    assert buckets.ask("PATCH", MINE, longer).status == 200
+    by_event = b'{"defaultEventBasedHold": true}'
+    assert buckets.ask("PATCH", MINE, by_event).json["defaultEventBasedHold"] is True
+    assert buckets.ask("POST", f"{UPLOAD}?name=new", b"1").json["eventBasedHold"] is True
+
+
+def test_a_lifecycle_deletes_and_changes_once_a_day(buckets: Buckets) -> None:
+    rules = [
+        {"action": {"type": "Delete"}, "condition": {"age": 2, "matchesPrefix": ["old/"]}},
+        {"action": {"type": "SetStorageClass", "storageClass": "COLDLINE"},
+         "condition": {"age": 1, "matchesStorageClass": ["STANDARD"]}},
+        {"action": {"type": "Delete"}, "condition": {"numNewerVersions": 1, "isLive": False}},
+    ]  # fmt: skip
+
+    def change(**fields: Any) -> Answer:
+        return buckets.ask("PATCH", MINE, json.dumps(fields).encode())
+
+    no_soft = {"retentionDurationSeconds": "0"}
+    made = change(lifecycle={"rule": rules}, versioning={"enabled": True}, softDeletePolicy=no_soft)
+    assert made.json["lifecycle"] == {"rule": rules}
+    for name in ("old/a", "new/b", "old/held", "new/b"):
+        buckets.put(name, b"1")
+    buckets.ask("PATCH", f"{JSON_API}/{quote('old/held', safe='')}", b'{"temporaryHold": true}')
+
+    def versions() -> list[tuple[str, str, bool]]:
+        found = buckets.ask("GET", f"{JSON_API}?versions=true").json.get("items", [])
+        return [(one["name"], one["storageClass"], "timeDeleted" in one) for one in found]
+
+    assert [name for name, *_ in versions()] == ["new/b", "new/b", "old/a", "old/held"]
+    world, now = buckets.contents.live_world.world, WallClock().now()
+    advance_world(world, now + DAY + 1)
+    left = ("new/b", "old/a", "old/held")
+    assert versions() == [(name, "STANDARD", False) for name in left]
+    buckets.check_files()
+    advance_world(world, now + 2 * DAY + 1)
+    assert versions() == [(name, "COLDLINE", False) for name in left]
+    advance_world(world, now + 3 * DAY + 1)
+    assert versions() == [
+        ("new/b", "COLDLINE", False), ("old/a", "COLDLINE", True), ("old/held", "COLDLINE", False),
+    ]  # fmt: skip
+    wrongs: list[object] = [
+        {"rule": [{"action": {"type": "Burn"}, "condition": {"age": 1}}]},
+        {"rule": [{"action": {"type": "Delete"}, "condition": {}}]},
+        {"rule": [{"action": {"type": "Delete"}, "condition": {"customTimeBefore": "2026-01-01"}}]},
+        {"rule": [{"action": {"type": "Delete"}, "condition": {"createdBefore": "soon"}}]},
+        {"rule": 1},
+        [],
+    ]
+    for wrong in wrongs:
+        assert change(lifecycle=wrong).status == 400, wrong
+    assert "lifecycle" not in change(lifecycle=None).json
+
+
+def test_predefined_lists(buckets: Buckets) -> None:
+    refused = buckets.ask("POST", f"{UPLOAD}?name=x&predefinedAcl=publicRead", b"1")
+    assert (refused.status, buckets.read("x")) == (400, None)
+    assert "Cannot insert legacy ACL for an object when uniform" in refused.json["error"]["message"]
+    fine = b'{"name": "fine", "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": false}}}'
+    buckets.ask("POST", "/storage/v1/b?project=demo", fine)
+    named: list[tuple[str, set[str]]] = [
+        ("publicRead", {"allUsers"}), ("authenticatedRead", {"allAuthenticatedUsers"}),
+        ("private", set()), ("bucketOwnerRead", {"project-owners-123456789012"}),
+    ]  # fmt: skip
+    for name, entities in named:
+        url = f"/upload/storage/v1/b/fine/o?name=x&predefinedAcl={name}"
+        assert buckets.ask("POST", url, b"1").status == 200
+        listed = buckets.ask("GET", "/storage/v1/b/fine/o/x/acl").json["items"]
+        assert {one["entity"] for one in listed if one["role"] != "OWNER"} == entities
+        assert sum(one["role"] == "OWNER" for one in listed) == 1
+    assert buckets.ask("POST", "/upload/storage/v1/b/fine/o?name=x&predefinedAcl=all").status == 400
 
 
 def test_lists(buckets: Buckets) -> None:

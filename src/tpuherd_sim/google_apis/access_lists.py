@@ -11,12 +11,14 @@ from urllib.parse import parse_qsl, quote
 
 from tpuherd_sim.google_apis.bucket_access import (
     PUBLIC,
+    UNIFORM_MORE,
     UNMET,
     Bindings,
     bucket_bindings,
     bytes_etag,
     caller_permissions,
     check_member,
+    check_public,
     find_bucket,
     find_folder,
     object_bindings,
@@ -48,7 +50,6 @@ UNIFORM = {
     ("set", True): "update access control for an object when {}",
 }
 WHEN = "uniform bucket-level access is enabled."
-MORE = " Read more at https://cloud.google.com/storage/docs/uniform-bucket-level-access"
 TEAMS = {"projectOwner": "owners", "projectEditor": "editors", "projectViewer": "viewers"}
 TEAM = re.compile(r"project-(owner|editor|viewer)s-(.+)")
 FIELDS = {"acl": "bindings", "defaultObjectAcl": "object_bindings"}
@@ -94,14 +95,6 @@ def find_holder(world: World, call: ApiCall, verb: str, *, default: bool = False
         return Holder("managedFolders", bucket, folder.bindings, folder.policy_version, name)
     bucket = find_bucket(world, call, verb and f"storage.buckets.{verb}")
     return make_holder(bucket, default=default)
-
-
-def check_public(bucket: Bucket, bindings: Bindings) -> None:
-    """Refuse to give everyone a role where the bucket prevents it."""
-    public = {member for members in bindings.values() for member in members} & {*PUBLIC}
-    if public and bucket.public_access == "enforced":
-        text = "The member bindings allUsers and allAuthenticatedUsers are not allowed since "
-        raise storage_error(412, f"{text}public access prevention is enforced.")
 
 
 def store_bindings(world: World, holder: Holder, bindings: Bindings, now: float) -> Holder:
@@ -185,7 +178,7 @@ def find_list(
     holder = find_holder(world, call, f"{verb}IamPolicy", default=default)
     if holder.bucket.uniform:
         text = UNIFORM[verb, holder.kind == "objects"].format(WHEN)
-        raise storage_error(400, f"Cannot {text}{MORE}")
+        raise storage_error(400, f"Cannot {text}{UNIFORM_MORE}")
     return holder, access_roles(holder)
 
 
@@ -332,7 +325,7 @@ def shown_lists(
 
 def shown_object(world: World, request: Request, one: StoredObject) -> Json:
     bucket = world.services.buckets[one.bucket]
-    return object_json(request, one) | shown_lists(world, request, bucket, one)
+    return object_json(request, one, bucket) | shown_lists(world, request, bucket, one)
 
 
 STORAGE = "/storage/v1/b/{bucket}"

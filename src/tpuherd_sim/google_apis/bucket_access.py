@@ -18,6 +18,7 @@ Bindings = Mapping[str, tuple[str, ...]]  #: members by role
 #: Added to requests of hosts by the world itself: the host's key. No client can send it.
 HOST_HEADER = "x-sim-host"
 UNMET = "At least one of the pre-conditions you specified did not hold."
+UNIFORM_MORE = " Read more at https://cloud.google.com/storage/docs/uniform-bucket-level-access"
 PUBLIC = ("allUsers", "allAuthenticatedUsers")
 MEMBERS = ("user", "serviceAccount", "group", "domain", "projectOwner", "projectEditor",
            "projectViewer", *PUBLIC)  # fmt: skip
@@ -59,6 +60,14 @@ def object_bindings(bucket: Bucket, one: StoredObject | None = None) -> Bindings
     found = bucket.object_bindings if found is None else found
     usual = team_bindings(bucket.project, "ObjectOwner", "ObjectReader")
     return usual if found is None else found
+
+
+def check_public(bucket: Bucket, bindings: Bindings) -> None:
+    """Refuse to give everyone a role where the bucket prevents it."""
+    public = {member for members in bindings.values() for member in members} & {*PUBLIC}
+    if public and bucket.public_access == "enforced":
+        text = "The member bindings allUsers and allAuthenticatedUsers are not allowed since "
+        raise storage_error(412, f"{text}public access prevention is enforced.")
 
 
 def host_account(world: World, key: str) -> str:

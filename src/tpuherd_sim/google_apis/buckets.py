@@ -4,23 +4,28 @@ import re
 from base64 import b64encode
 from dataclasses import replace
 from typing import Any
-from urllib.parse import quote
 
 from tpuherd.catalogue import bucket_locations, regions
-from tpuherd_sim.google_apis import access_lists
+from tpuherd_sim.google_apis import access_lists, managed_folders
 from tpuherd_sim.google_apis.access_lists import sent_lists, shown_lists
 from tpuherd_sim.google_apis.bucket_access import (
     bucket_bindings,
     check_metageneration,
     check_permission,
     find_bucket,
-    find_folder,
     storage_error,
     unserved_error,
 )
 from tpuherd_sim.google_apis.links import is_own_project
+from tpuherd_sim.google_apis.object_rules import (
+    DAY,
+    is_set,
+    read_rules,
+    rules_json,
+)
 from tpuherd_sim.google_apis.objects import (
     EXPIRE_BUCKET,
+    LIFECYCLE,
     all_versions,
     encode_varint,
     forget_bucket,
@@ -29,18 +34,16 @@ from tpuherd_sim.google_apis.objects import (
     storage_class,
 )
 from tpuherd_sim.google_apis.pagination import paginate_items, take_page
-from tpuherd_sim.model.compute_state import Bucket, ManagedFolder, format_compute_time
+from tpuherd_sim.model.compute_state import Bucket, format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, Json, Response
 from tpuherd_sim.model.world import World, schedule_event
 from tpuherd_sim.tpu.router import Route
 
 #: What this world would have to ignore.
 UNSERVED = (
-    "acl", "autoclass", "billing", "cors", "defaultEventBasedHold", "defaultObjectAcl",
-    "encryption", "hierarchicalNamespace", "ipFilter", "lifecycle", "logging", "objectRetention",
-    "retentionPolicy", "website",
+    "acl", "autoclass", "billing", "defaultObjectAcl", "encryption", "hierarchicalNamespace",
+    "ipFilter", "logging", "objectRetention",
 )  # fmt: skip
-FOLDER = re.compile(r"(?!\.well-known/acme-challenge/|\.\.?/)[^\r\n]{1,1023}/")
 #: What a bucket or the project has none of, with the kinds of the empty lists.
 ABSENT = {
     "b/{bucket}/notificationConfigs": "notifications",
@@ -95,7 +98,7 @@ def bucket_json(world: World, bucket: Bucket) -> Json:
         answer["customPlacementConfig"] = {"dataLocations": list(bucket.regions)}
     if bucket.labels:
         answer["labels"] = dict(bucket.labels)
-    return answer
+    return {**answer, **bucket.said, **rules_json(bucket)}
 
 
 def get_bucket(world: World, call: ApiCall, now: float) -> Json:
@@ -139,10 +142,11 @@ def insert_bucket(world: World, call: ApiCall, now: float) -> Json:
         kind=kind,
         regions=placed,
         created=now,
+        retention_since=now,
         **{"storage_class": "STANDARD", **read_settings(body)},
     )
     forget_bucket(world, name)
-    world.services.buckets[name] = bucket
+    store_bucket(world, bucket, None, now)
     return bucket_json(world, bucket)
 
 
@@ -161,8 +165,10 @@ def patch_bucket(world: World, call: ApiCall, now: float) -> Json:
     changes |= sent_lists(world, call)
     if "bindings" in changes:
         changes["policy_version"] = bucket.policy_version + 1
+    if changes.get("retention_s") and not bucket.retention_s:
+        changes["retention_since"] = now
     changed = replace(bucket, **changes, metageneration=bucket.metageneration + 1)
-    world.services.buckets[bucket.name] = changed
+    store_bucket(world, changed, bucket, now)
     return bucket_json(world, changed) | shown_lists(world, call.request, changed)
 
 
@@ -171,7 +177,7 @@ def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
     for name in UNSERVED:
         if is_set(body.get(name)):
             raise unserved_error(f"The field {name}")
-    found: dict[str, Any] = {}
+    found = read_rules(body, before)
     if body.get("storageClass"):
         found["storage_class"] = storage_class(str(body["storageClass"]))
     if "labels" in body:
@@ -197,8 +203,25 @@ def read_settings(body: Json, before: Bucket | None = None) -> dict[str, Any]:
     return found | ({"soft_delete_s": int(seconds)} if seconds else {})
 
 
-def is_set(value: Any) -> bool:  # {"rule": []} says that there are none
-    return any(map(is_set, value.values())) if isinstance(value, dict) else bool(value)
+def store_bucket(world: World, bucket: Bucket, before: Bucket | None, now: float) -> None:
+    if bucket.lifecycle and not (before and before.lifecycle):
+        bucket = replace(bucket, lifecycle_since=now)
+        schedule_event(world, now + DAY, LIFECYCLE, bucket.name, since=now)
+    world.services.buckets[bucket.name] = bucket
+
+
+def lock_retention(world: World, call: ApiCall, now: float) -> Json:
+    """Lock the retention of a bucket: from then on it can only become longer."""
+    bucket = find_bucket(world, call, "storage.buckets.update")
+    if "ifMetagenerationMatch" not in call.query:
+        raise storage_error(400, "Required parameter: ifMetagenerationMatch")
+    check_metageneration(call, bucket.metageneration)
+    if not bucket.retention_s:
+        raise storage_error(400, "The bucket has no retention policy.")  # words assumed
+    number = bucket.metageneration + 1
+    changed = replace(bucket, retention_locked=True, metageneration=number)
+    world.services.buckets[bucket.name] = changed
+    return bucket_json(world, changed)
 
 
 def bucket_placement(body: Json) -> tuple[str, str, tuple[str, ...]]:
@@ -318,75 +341,6 @@ def delete_bucket(world: World, call: ApiCall, now: float) -> Response:
     return Response(status=204)
 
 
-# -- managed folders ------------------------------------------------------------------------------
-
-
-def folder_json(bucket: Bucket, name: str) -> Json:
-    created = format_compute_time(bucket.folders[name].created)
-    path = f"{bucket.name}/managedFolders/{quote(name, safe='')}"
-    return {
-        "kind": "storage#managedFolder",
-        "id": f"{bucket.name}/{name}",
-        "selfLink": f"https://www.googleapis.com/storage/v1/b/{path}",
-        "name": name,
-        "bucket": bucket.name,
-        "metageneration": "1",
-        "createTime": created,
-        "updateTime": created,
-    }
-
-
-def insert_folder(world: World, call: ApiCall, now: float) -> Json:
-    """Create a managed folder."""
-    bucket = find_bucket(world, call, "storage.managedFolders.create")
-    name = call.body.get("name")
-    name = f"{name}/" if isinstance(name, str) and not name.endswith("/") else name
-    if not isinstance(name, str) or not FOLDER.fullmatch(name):
-        raise storage_error(400, f"Invalid managed folder name: '{name}'")
-    if call.body.get("rapidCacheConfig"):
-        raise unserved_error("The field rapidCacheConfig")
-    if not bucket.uniform:  # words assumed
-        raise storage_error(400, "Managed folders need uniform bucket-level access.")
-    if name in bucket.folders:
-        raise storage_error(409, "The managed folder you tried to create already exists.")
-    bucket = replace(bucket, folders={**bucket.folders, name: ManagedFolder(created=now)})
-    world.services.buckets[bucket.name] = bucket
-    return folder_json(bucket, name)
-
-
-def list_folders(world: World, call: ApiCall, now: float) -> Json:
-    bucket = find_bucket(world, call, "storage.managedFolders.list")
-    names = sorted(name for name in bucket.folders if name.startswith(call.query.get("prefix", "")))
-    shown = [folder_json(bucket, name) for name in names]
-    return {"kind": "storage#managedFolders", **take_page("items", shown, call.query, 1000)}
-
-
-def show_folder(world: World, call: ApiCall, now: float) -> Json:
-    """Return a managed folder: the world serves nothing of what a client could change."""
-    found = find_folder(world, call, "get" if call.request.method == "GET" else "create")
-    if call.body.get("rapidCacheConfig"):
-        raise unserved_error("The field rapidCacheConfig")
-    check_metageneration(call, 1)
-    return folder_json(*found)
-
-
-def delete_folder(world: World, call: ApiCall, now: float) -> Response:
-    """Delete a managed folder, not what is in it."""
-    bucket, name = find_folder(world, call, "delete")
-    check_metageneration(call, 1)
-    forced = read_flag(call.query, "allowNonEmpty")
-    if forced:
-        find_folder(world, call, "setIamPolicy")
-    start = f"{bucket.name}/{name}"
-    inside = [key for key in world.services.storage.objects if key.startswith(start)]
-    inside += [other for other in bucket.folders if other.startswith(name) and other != name]
-    if inside and not forced:
-        raise storage_error(409, "The managed folder you tried to delete is not empty.")
-    folders = {other: held for other, held in bucket.folders.items() if other != name}
-    world.services.buckets[bucket.name] = replace(bucket, folders=folders)
-    return Response(status=204)
-
-
 # -- operations, and what there is none of --------------------------------------------------------
 
 
@@ -421,7 +375,6 @@ def list_nothing(world: World, call: ApiCall, now: float) -> Json:
     return {"kind": next(f"storage#{kind}" for path, kind in ABSENT.items() if name in path)}
 
 
-FOLDERS = "/storage/v1/b/{bucket}/managedFolders"
 OPERATIONS = "/storage/v1/b/{bucket}/operations"
 ROUTES = (
     Route("GET", "/storage/v1/b", list_buckets),
@@ -433,14 +386,11 @@ ROUTES = (
     Route("GET", "/storage/v1/projects/{project}/serviceAccount", storage_account),
     Route("GET", "/storage/v1/b/{bucket}/storageLayout", storage_layout),
     Route("POST", "/storage/v1/b/{bucket}/restore", restore_bucket),
-    Route("GET", FOLDERS, list_folders),
-    Route("POST", FOLDERS, insert_folder),
-    Route("GET", f"{FOLDERS}/{{folder}}", show_folder),
-    Route("PATCH", f"{FOLDERS}/{{folder}}", show_folder),
-    Route("DELETE", f"{FOLDERS}/{{folder}}", delete_folder),
+    Route("POST", "/storage/v1/b/{bucket}/lockRetentionPolicy", lock_retention),
     Route("GET", OPERATIONS, list_operations),
     Route("GET", f"{OPERATIONS}/{{operation}}", get_operation),
     Route("POST", f"{OPERATIONS}/{{operation}}/cancel", cancel_operation),
     *(Route("GET", f"/storage/v1/{path}", list_nothing) for path in ABSENT),
     *access_lists.ROUTES,
+    *managed_folders.ROUTES,
 )

@@ -10,8 +10,10 @@ from typing import Any
 from tpuherd_sim.google_apis.access_lists import sent_lists, shown_object
 from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error, unserved_error
 from tpuherd_sim.google_apis.crc32c import join_crc32c
+from tpuherd_sim.google_apis.object_rules import HOLDS, check_removable
 from tpuherd_sim.google_apis.objects import (
     CONDITIONS,
+    PREDEFINED,
     check_conditions,
     check_write,
     find_live,
@@ -20,6 +22,7 @@ from tpuherd_sim.google_apis.objects import (
     object_etag,
     object_json,
     object_place,
+    predefined_list,
     publish_object,
     read_fields,
     read_flag,
@@ -143,6 +146,8 @@ def patch_object(world: World, call: ApiCall, now: float) -> Json:
     fields = read_fields(fields)
     number = found.metageneration + 1
     new = replace(found, fields=fields, bindings=bindings, updated=now, metageneration=number)
+    if "eventBasedHold" in found.fields.keys() - fields.keys():
+        new = replace(new, released=now)
     replace_generation(world, found, new)
     return shown_object(world, call.request, new)
 
@@ -169,9 +174,7 @@ def list_objects(world: World, call: ApiCall, now: float) -> Json:
 def list_page(
     world: World, call: ApiCall, query: Mapping[str, str], after: Place
 ) -> tuple[list[StoredObject], list[str], Place | None]:
-    """Return the objects and the prefixes after a place, and where the page ends if not all are
-    there.
-    """
+    """Return the objects and prefixes after a place, and where the page ends if there are more."""
     bucket, prefix = call.path["bucket"], query.get("prefix", "")
     named_bucket(world, call.request, bucket, "storage.objects.list", prefix)
     most = min(read_number(query, "maxResults") or PAGE_MAX, PAGE_MAX)
@@ -271,7 +274,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
 
 def compose_object(world: World, call: ApiCall, now: float) -> Json:
     """Make an object of others in a row; their bytes are not copied."""
-    query = read_params(call, "ifGenerationMatch", "ifMetagenerationMatch")
+    query = read_params(call, "ifGenerationMatch", "ifMetagenerationMatch", *PREDEFINED)
     place = object_place(call)
     check_conditions(query, check_write(world, call.request, *place))
     sources = call.body.get("sourceObjects")
@@ -281,6 +284,7 @@ def compose_object(world: World, call: ApiCall, now: float) -> Json:
     found = [compose_source(world, call, one) for one in sources]
     destination = call.body.get("destination") or {}
     fields = read_fields(destination) if isinstance(destination, dict) else {}
+    fields |= predefined_list(query)
     content = join_contents([one.content for one in found])
     new = publish_object(world, call.request, place, content, fields, now)
     return object_json(call.request, new)
@@ -313,7 +317,7 @@ def join_contents(contents: list[Content]) -> Content:
 def rewrite_object(world: World, call: ApiCall, now: float) -> Json:
     """Copy an object, in several calls if the client limits the bytes of one."""
     query = read_params(
-        call, "sourceGeneration", "rewriteToken", "maxBytesRewrittenPerCall",
+        call, "sourceGeneration", "rewriteToken", "maxBytesRewrittenPerCall", *PREDEFINED,
         *CONDITIONS, *SOURCE_CONDITIONS,
     )  # fmt: skip
     source, place = copy_source(world, call, query)
@@ -353,14 +357,15 @@ def publish_copy(
     world: World, call: ApiCall, source: StoredObject, place: tuple[str, str], now: float
 ) -> Json:
     given = read_fields(call.body)
-    fields = given if given.keys() - {"storageClass"} else {**source.fields, **given}
-    return object_json(
-        call.request, publish_object(world, call.request, place, source.content, fields, now)
-    )
+    kept = {name: value for name, value in source.fields.items() if name not in HOLDS}
+    fields = given if given.keys() - {"storageClass"} else {**kept, **given}
+    fields = {**fields, **predefined_list(call.query)}
+    new = publish_object(world, call.request, place, source.content, fields, now)
+    return object_json(call.request, new)
 
 
 def copy_object(world: World, call: ApiCall, now: float) -> Json:
-    query = read_params(call, "sourceGeneration", *CONDITIONS, *SOURCE_CONDITIONS)
+    query = read_params(call, "sourceGeneration", *PREDEFINED, *CONDITIONS, *SOURCE_CONDITIONS)
     return publish_copy(world, call, *copy_source(world, call, query), now)
 
 
@@ -371,6 +376,7 @@ def move_object(world: World, call: ApiCall, now: float) -> Json:
     named_bucket(world, call.request, source.bucket, "storage.objects.delete", source.name)
     if place == (source.bucket, source.name):
         raise storage_error(400, "The source and the destination of a move must differ.")
+    check_removable(world.services.buckets[source.bucket], source, now)
     new = publish_again(world, call, source, place, now)
     retire_object(world, source, now)
     return object_json(call.request, new)

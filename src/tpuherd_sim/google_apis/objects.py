@@ -3,21 +3,31 @@
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from tpuherd_sim.google_apis.bucket_access import (
+    UNIFORM_MORE,
     UNMET,
     caller_name,
     check_permission,
+    check_public,
     named_bucket,
     object_bindings,
     storage_error,
     unserved_error,
 )
+from tpuherd_sim.google_apis.object_rules import (
+    DAY,
+    HOLDS,
+    check_removable,
+    due_action,
+    retained_until,
+)
 from tpuherd_sim.google_apis.storage_roles import CLASSES
-from tpuherd_sim.model.compute_state import format_compute_time
+from tpuherd_sim.model.compute_state import Bucket, format_compute_time
 from tpuherd_sim.model.http_types import ApiCall, ApiError, Json, Request, google_host
 from tpuherd_sim.model.storage_state import Content, StoredObject
 from tpuherd_sim.model.world import World, schedule_event
@@ -33,16 +43,24 @@ TEXTS = (
     "cacheControl", "contentDisposition", "contentEncoding", "contentLanguage", "contentType",
     "customTime", "storageClass",
 )  # fmt: skip
-UNSERVED = ("acl", "contexts", "eventBasedHold", "kmsKeyName", "retention", "temporaryHold")
+UNSERVED = ("acl", "contexts", "kmsKeyName", "retention")
 BREAKS = re.compile(r"[\r\n\0]")  #: would end a header
+PREDEFINED = ("predefinedAcl", "destinationPredefinedAcl")
+#: Whom each predefined list of an object names beside its owner: the role and the member.
+PREDEFINED_LISTS: Mapping[str, tuple[str, str]] = {
+    "authenticatedRead": ("Reader", "allAuthenticatedUsers"),
+    "bucketOwnerFullControl": ("Owner", "projectOwner:{}"),
+    "bucketOwnerRead": ("Reader", "projectOwner:{}"),
+    "private": ("Owner", ""),
+    "publicRead": ("Reader", "allUsers"),
+}
 UNSERVED_PARAMETERS = frozenset(
     {
-        "destinationKmsKeyName", "destinationPredefinedAcl", "dropContextGroups", "filter",
-        "kmsKeyName", "overrideUnlockedRetention", "predefinedAcl", "predefinedDefaultObjectAcl",
-        "restoreToken", "softDeleted",
+        "destinationKmsKeyName", *PREDEFINED, "dropContextGroups", "filter", "kmsKeyName",
+        "overrideUnlockedRetention", "predefinedDefaultObjectAcl", "restoreToken", "softDeleted",
     }
 )  # fmt: skip
-EXPIRE, EXPIRE_BUCKET = "object.expire", "bucket.expire"
+EXPIRE, EXPIRE_BUCKET, LIFECYCLE = "object.expire", "bucket.expire", "bucket.lifecycle"
 OBJECT_OWNER = "roles/storage.legacyObjectOwner"
 
 
@@ -121,7 +139,7 @@ def read_fields(body: Json) -> dict[str, Any]:
         raise storage_error(400, "Invalid argument: what is said of an object must be texts.")
     if "storageClass" in found:
         found["storageClass"] = storage_class(found["storageClass"])
-    return found
+    return found | {name: True for name in HOLDS if body.get(name) is True}
 
 
 def storage_class(sent: str) -> str:
@@ -205,14 +223,14 @@ def publish_object(
     now: float,
 ) -> StoredObject:
     """Make a new generation the live one, all at once."""
-    bucket, bindings = world.services.buckets[place[0]], None
-    if not bucket.uniform:
-        usual, owner = object_bindings(bucket), f"serviceAccount:{caller_name(world, request)}"
-        owners = (*usual.get(OBJECT_OWNER, ()), owner)
-        bindings = {**usual, OBJECT_OWNER: tuple(dict.fromkeys(owners))}
+    bucket = world.services.buckets[place[0]]
+    bindings = new_bindings(world, bucket, request, fields.get("predefinedAcl", ""))
+    fields = {name: value for name, value in fields.items() if name != "predefinedAcl"}
     before = find_live(world, *place)
     if before is not None:
         retire_object(world, before, now)
+    if bucket.default_hold:
+        fields = {**fields, "eventBasedHold": True}
     storage, key = world.services.storage, object_key(*place)
     storage.newest = max(int(now * 1e6), storage.newest + 1)
     new = StoredObject(
@@ -230,6 +248,33 @@ def publish_object(
     return new
 
 
+def predefined_list(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the predefined access list that a request names, as a field of the new object."""
+    named = [query[name] for name in PREDEFINED if name in query]
+    return {"predefinedAcl": named[0]} if named else {}
+
+
+def new_bindings(
+    world: World, bucket: Bucket, request: Request, predefined: str
+) -> Mapping[str, tuple[str, ...]] | None:
+    """Return who may use a new object; None where access is uniform."""
+    if bucket.uniform:
+        if predefined:
+            text = "Cannot insert legacy ACL for an object when uniform bucket-level access is"
+            raise storage_error(400, f"{text} enabled.{UNIFORM_MORE}")
+        return None
+    usual, owner = object_bindings(bucket), f"serviceAccount:{caller_name(world, request)}"
+    if predefined not in ("", "projectPrivate"):
+        if predefined not in PREDEFINED_LISTS:
+            raise invalid_query("predefinedAcl", predefined)
+        role, member = PREDEFINED_LISTS[predefined]
+        named = (member.format(bucket.project),) if member else ()
+        usual = {f"roles/storage.legacyObject{role}": named}
+        check_public(bucket, usual)
+    owners = (*usual.get(OBJECT_OWNER, ()), owner)
+    return {**usual, OBJECT_OWNER: tuple(dict.fromkeys(owners))}
+
+
 def retire_object(
     world: World, old: StoredObject, now: float, *, by_generation: bool = False
 ) -> None:
@@ -237,6 +282,14 @@ def retire_object(
     or gone.
     """
     bucket = world.services.buckets[old.bucket]
+    if not bucket.versioned or by_generation:
+        check_removable(bucket, old, now)
+    remove_generation(world, bucket, old, now, by_generation=by_generation)
+
+
+def remove_generation(
+    world: World, bucket: Bucket, old: StoredObject, now: float, *, by_generation: bool
+) -> None:
     if bucket.versioned and old.deleted is None and not by_generation:
         replace_generation(world, old, replace(old, deleted=now))
     elif bucket.soft_delete_s:
@@ -285,6 +338,33 @@ def expire_bucket(world: World, due: AgendaItem) -> None:
         forget_bucket(world, due.target)
 
 
+def apply_lifecycle(world: World, due: AgendaItem) -> None:
+    """Do what the rules of a bucket say, once a day while it has some."""
+    bucket = world.services.buckets.get(due.target)
+    if bucket is None or not bucket.lifecycle or bucket.lifecycle_since != due.args["since"]:
+        return
+    objects = world.services.storage.objects
+    for key in [key for key in objects if key.startswith(f"{bucket.name}/")]:
+        kept = [one for one in objects[key] if one.expires is None]
+        for newer, one in enumerate(reversed(kept)):
+            apply_rule(world, bucket, one, newer, due.at)
+    schedule_event(world, due.at + DAY, LIFECYCLE, bucket.name, since=bucket.lifecycle_since)
+
+
+def apply_rule(world: World, bucket: Bucket, one: StoredObject, newer: int, now: float) -> None:
+    action = due_action(bucket, one, newer, now)
+    if action is None:
+        return
+    if action["type"] == "SetStorageClass":
+        fields = {**one.fields, "storageClass": action["storageClass"]}
+        replace_generation(world, one, replace(one, fields=fields))
+        return
+    with suppress(ApiError):  # a hold or the retention keeps it
+        check_removable(bucket, one, now)
+        gone = one.deleted is not None
+        remove_generation(world, bucket, one, now, by_generation=gone)
+
+
 # -- how it is shown ------------------------------------------------------------------------------
 
 
@@ -310,7 +390,7 @@ def encode_varint(number: int) -> bytes:
     return bytes((*found, number))
 
 
-def object_json(request: Request, one: StoredObject) -> Json:
+def object_json(request: Request, one: StoredObject, bucket: Bucket | None = None) -> Json:
     path = f"/storage/v1/b/{one.bucket}/o/{quote(one.name, safe='')}"
     base, created = base_url(request), format_compute_time(one.created)
     answer: Json = {
@@ -342,7 +422,8 @@ def object_json(request: Request, one: StoredObject) -> Json:
     if one.deleted is not None and one.expires is not None:
         answer["softDeleteTime"] = format_compute_time(one.deleted)
         answer["hardDeleteTime"] = format_compute_time(one.expires)
-    return answer
+    until = retained_until(bucket, one) if bucket else None
+    return answer | ({"retentionExpirationTime": format_compute_time(until)} if until else {})
 
 
-AGENDA = {EXPIRE: expire_object, EXPIRE_BUCKET: expire_bucket}
+AGENDA = {EXPIRE: expire_object, EXPIRE_BUCKET: expire_bucket, LIFECYCLE: apply_lifecycle}

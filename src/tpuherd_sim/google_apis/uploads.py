@@ -15,12 +15,14 @@ from tpuherd_sim.google_apis.bucket_access import named_bucket, storage_error
 from tpuherd_sim.google_apis.object_methods import cut_parts
 from tpuherd_sim.google_apis.objects import (
     CONDITIONS,
+    PREDEFINED,
     base_url,
     check_conditions,
     check_write,
     find_live,
     invalid_query,
     object_json,
+    predefined_list,
     publish_object,
     read_fields,
     read_params,
@@ -56,7 +58,7 @@ def read_received(call: ApiCall) -> Received:
 
 def insert_object(world: World, call: ApiCall, now: float) -> Json | Response:
     """Store an object at once, or start or continue an upload in several requests."""
-    query = read_params(call, "name", "contentEncoding", "upload_id", *CONDITIONS)
+    query = read_params(call, "name", "contentEncoding", "upload_id", *PREDEFINED, *CONDITIONS)
     if "upload_id" in query:
         return continue_upload(world, call, now)
     kind, headers, bucket = query.get("uploadType", "media"), call.request.headers, call.path
@@ -64,7 +66,7 @@ def insert_object(world: World, call: ApiCall, now: float) -> Json | Response:
         raise invalid_query("uploadType", kind)
     name = query.get("name") or call.body.get("name")
     place = (bucket["bucket"], name if isinstance(name, str) else "")
-    fields = read_fields(call.body)
+    fields = {**read_fields(call.body), **predefined_list(query)}
     said = headers.get("x-upload-content-type") or (
         headers.get("content-type") if kind == "media" else None
     )
@@ -148,7 +150,7 @@ def upload_number(request: Request) -> str:
 
 def continue_upload(world: World, call: ApiCall, now: float) -> Json | Response:
     """Store a chunk of an upload, tell what of it was received, or finish it."""
-    read_params(call, "name", "contentEncoding", "upload_id", *CONDITIONS)
+    read_params(call, "name", "contentEncoding", "upload_id", *PREDEFINED, *CONDITIONS)
     number = upload_number(call.request)
     upload = find_upload(world, number)
     if upload.finished is not None:

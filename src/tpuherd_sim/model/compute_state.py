@@ -61,6 +61,13 @@ class Bucket:
     versioned: bool = False  #: overwritten and deleted objects stay as noncurrent ones
     #: overwritten and deleted objects can be restored for as long: Google's default is a week
     soft_delete_s: int = 7 * 86400
+    said: Mapping[str, Any] = field(default_factory=dict)  #: kept for browsers: cors, website
+    lifecycle: tuple[Mapping[str, Any], ...] = ()  #: rules as the API has them, applied once a day
+    lifecycle_since: float = 0.0
+    default_hold: bool = False  #: new objects are under an event-based hold
+    retention_s: int = 0  #: each object is kept for so long
+    retention_since: float = 0.0
+    retention_locked: bool = False  #: it can only become longer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,6 +36,7 @@ class StoredObject:
     #: members by role, where access is not uniform; None: what its bucket gives new objects
     bindings: Mapping[str, tuple[str, ...]] | None = None
     deleted: float | None = None  #: when it was overwritten or deleted; None: it is the live one
+    released: float = 0.0  #: when its event-based hold ended
     expires: float | None = None  #: when a soft-deleted one can't be restored any more
 
 
