@@ -23,7 +23,8 @@ from tests.integration.test_page_process import read_address
 pytestmark = pytest.mark.real
 #: By what it is; each contains a word that is nowhere else on this machine.
 CANARIES: Mapping[str, str] = {
-    "a secret from the environment": "canary-wandb-3f71c2d9a8",
+    "a secret from the environment": "canary-env-b83e07d1f6c",
+    "the login of W&B": "canary-wandb-3f71c2d9a8",
     "a secret from a file": "canary-hf-71b6e0a4c5",
     "a secret from a command": "canary-cmd-95d2f8e013",
     "the address of a webhook": "canary-url-c80a7b64f2",
@@ -34,7 +35,8 @@ CANARIES: Mapping[str, str] = {
 }
 KEPT = ("secrets",)  #: the folder of the store that holds them, in files that only the user reads
 RUN = """
-test ${#WANDB_API_KEY}${#HF_TOKEN}${#CMD_KEY} = 232021 && echo right
+python3 train.py
+test ${#WANDB_API_KEY}${#OWN_KEY}${#HF_TOKEN}${#CMD_KEY} = 23222021 && echo right
 sleep 2; echo it fails for a reason >&2; exit 3
 """
 SHOWING = (
@@ -68,7 +70,7 @@ def canaries_in(content: bytes) -> list[str]:
 def environment() -> dict[str, str]:
     """What the user's shell has."""
     return {
-        "WANDB_API_KEY": CANARIES["a secret from the environment"],
+        "OWN_KEY": CANARIES["a secret from the environment"],
         "CLOUDSDK_AUTH_ACCESS_TOKEN": CANARIES["a token of Google"],
         "MY_OWN": CANARIES["a variable of the shell"],
     }
@@ -81,11 +83,17 @@ def submit(user: Owner, sources: Path) -> None:
         "token": "the token of a webhook", "password": "the password of a mail account",
     }.items():  # fmt: skip
         (sources / name).write_text(CANARIES[what])
+    (user.home / "code").mkdir()
+    (user.home / "code/train.py").write_text("import wandb\n")  # its key is taken from ~/.netrc
+    (user.home / "code/wandb.py").write_text("")
+    login = f"machine api.wandb.ai login user password {CANARIES['the login of W&B']}\n"
+    (user.home / ".netrc").write_text(login)
     (sources / "url").write_text(f"http://127.0.0.1:9/{CANARIES['the address of a webhook']}")
     job = {
         "name": "gpt", "accelerator": "v4-8", "zones": "any", "run": RUN, "setup": ["echo set up"],
         "retry": {"failures": 0},
-        "secrets": {"WANDB_API_KEY": {"env": "WANDB_API_KEY"}, "HF_TOKEN": {"file": "from/hf"},
+        "workdir": "code",
+        "secrets": {"OWN_KEY": {"env": "OWN_KEY"}, "HF_TOKEN": {"file": "from/hf"},
                     "CMD_KEY": {"command": "cat from/cmd"}},
         "notify": [
             {"url": {"file": "from/url"}, "token": {"file": "from/token"}},
@@ -116,11 +124,12 @@ def test_no_secret_is_anywhere_but_in_its_place(user: Owner, tmp_path: Path) -> 
         assert token not in shown.decode(), words
         assert "internal error" not in done.stderr, words
     found += [*in_arguments(), *in_files(tmp_path), *in_bundle(tmp_path / "bug.tar.gz")]
-    found += in_files(user.home, but=(sources, *(user.store_folder / name for name in KEPT)))
+    netrc = user.home / ".netrc"
+    found += in_files(user.home, but=(sources, netrc, *(user.store_folder / name for name in KEPT)))
     found += in_files(user.world.folder, private="hosts")
     assert found == []
     there = {one.partition(": ")[2] for one in in_files(user.store_folder / "secrets")}
-    assert len(there) == 6, "the search finds what is there"
+    assert len(there) == 7, "the search finds what is there"
     keep_private(user, token)
 
 
@@ -142,7 +151,11 @@ def in_variables_of_hosts(user: Owner) -> Iterator[str]:
         except OSError:
             continue
         if b"HERD_JOB=gpt" in content:  # has those of the job, and no other
-            mine = {what for what in canaries_in(content) if not what.startswith("a secret from")}
+            mine = {
+                what
+                for what in canaries_in(content)
+                if not what.startswith(("a secret", "the login"))
+            }
             yield from (f"the job's variables: {what}" for what in mine)
         elif str(user.home).encode() not in content:
             yield from (f"variables of {file.parts[2]}: {what}" for what in canaries_in(content))

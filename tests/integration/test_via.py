@@ -100,6 +100,32 @@ def test_commands_run_there_with_what_they_need(user: Traveller, machine: Machin
     assert "the variable NO is not set in your environment" in missing.stderr
 
 
+def test_code_that_uses_wandb_gets_the_key_of_the_users_machine(
+    user: Traveller, machine: Machine
+) -> None:
+    user.says("context", "add", "lab", "--via", "vm")
+    folder = user.home / "code"
+    folder.mkdir()
+    (folder / "wandb.py").write_text("")
+    (folder / "train.py").write_text(
+        "import os, wandb\nprint('key of', len(os.environ['WANDB_' + 'API_KEY']))\n"
+    )
+    command = ("python3", "train.py")
+    words = ("run", "--name", "gpt", "--accelerator", "v4-8", "--workdir", ".", "--yes")
+    refused = user.herd(*words, "--detach", "--", *command, cwd=folder, seconds=120)
+    assert refused.returncode == 2
+    assert "train.py:1 uses wandb, and the variable WANDB_API_KEY is not set" in refused.stderr
+    dry = user.herd(*words, "--dry-run", "--", *command, cwd=folder, seconds=120)
+    assert (dry.returncode, "`wandb login` here" in dry.stderr) == (2, True)
+    (user.home / ".netrc").write_text("machine api.wandb.ai login user password k1k2k3\n")
+    done = user.herd(*words, "--follow", "--", *command, cwd=folder, seconds=120)
+    assert done.returncode == 0, done.stderr
+    assert "herd: train.py:1 uses wandb: the job gets WANDB_API_KEY from ~/.netrc" in done.stderr
+    assert "key of 6" in done.stdout
+    far = there(user, machine)
+    assert list((far.home / "carried").iterdir()) == []
+
+
 def test_a_typed_script_goes_there_as_a_job(user: Traveller, machine: Machine) -> None:
     user.says("context", "add", "lab", "--via", "vm")
     folder = user.home / "mnist"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -549,6 +550,98 @@ def test_secrets_are_found_and_kept_separately(rig: SubmitRig, tmp_path: Path) -
     order = launch.launch(launch.desired_slots.slots["gpt-0"])
     assert order.secrets == ("COMMAND", "FILE", "OTHER", "TOKEN")
     assert "hush" not in repr(order)
+
+
+WANDB_JOB = "name: gpt\naccelerator: v4-16\nworkdir: code\nrun: python3 train.py\n"
+NETRC = "machine api.wandb.ai\n  login user\n  password hush-hush\n"
+
+
+def wandb_code(rig: SubmitRig, text: str = "import wandb\nwandb.init()\n") -> None:
+    (rig.folder / "code").mkdir()
+    (rig.folder / "code" / "train.py").write_text(text)
+
+
+@pytest.mark.parametrize("place", ["your environment", "~/.netrc"])
+def test_code_that_uses_wandb_gets_the_users_key(rig: SubmitRig, place: str) -> None:
+    wandb_code(rig)
+    if place == "~/.netrc":
+        (rig.folder / ".netrc").write_text(NETRC)
+    else:
+        rig.person.environ = {**rig.person.environ, "WANDB_API_KEY": "hush-hush"}
+    assert rig.word(WANDB_JOB) == "submitted"
+    assert rig.person.notes == [
+        f"train.py:1 uses wandb: the job gets WANDB_API_KEY from {place}, as a secret"
+    ]
+    assert rig.session.store.secrets.get("gpt") == {"WANDB_API_KEY": "hush-hush"}
+    document = rig.session.get_job("gpt").document
+    assert document["secrets"] == {"WANDB_API_KEY": {"env": "WANDB_API_KEY"}}
+    assert "hush" not in json.dumps([document, *(one.facts for one in rig.log())])
+    launch = load_desired_state(rig.session.store.stored_jobs(), rig.session.place, owner="abc")
+    assert launch.launch(launch.desired_slots.slots["gpt-0"]).secrets == ("WANDB_API_KEY",)
+    assert rig.word(WANDB_JOB) == "unchanged"
+
+
+def test_a_key_of_another_server_is_not_taken(rig: SubmitRig) -> None:
+    wandb_code(rig)
+    (rig.folder / ".netrc").write_text(NETRC)
+    text = WANDB_JOB + "env: {WANDB_BASE_URL: 'https://wandb.example.org'}\n"
+    [mistake] = rig.submit_file(text)  # type: ignore[misc]
+    assert "~/.netrc has no login for wandb.example.org" in mistake
+    (rig.folder / ".netrc").write_text(NETRC.replace("api.wandb.ai", "wandb.example.org"))
+    assert rig.word(text) == "submitted"
+
+
+def test_a_named_key_is_found_where_wandb_login_keeps_it(rig: SubmitRig) -> None:
+    (rig.folder / ".netrc").write_text(NETRC)
+    assert rig.word(JOB + "secrets: [WANDB_API_KEY]") == "submitted"
+    assert rig.session.store.secrets.get("gpt") == {"WANDB_API_KEY": "hush-hush"}
+
+
+def test_without_a_key_the_job_is_refused_and_told_what_to_do(rig: SubmitRig) -> None:
+    wandb_code(rig)
+    (rig.folder / ".netrc").write_text("machine api.wandb.ai passwort hush-hush\n")
+    mistakes = rig.submit_file(WANDB_JOB)
+    assert mistakes == [
+        "job.yaml:4: run: train.py:1 uses wandb, and the variable WANDB_API_KEY is not set in your"
+        " environment, and ~/.netrc can't be read: `wandb login` here, name it in `secrets`, or set"
+        " `env: {WANDB_MODE: offline}` or disabled"
+    ]
+    assert rig.session.store.stored_jobs() == {}
+    for ending in ("env: {WANDB_MODE: offline}", "env: {WANDB_MODE: disabled}"):
+        assert rig.word(WANDB_JOB + ending) in ("submitted", "changed")
+    assert rig.person.notes == []
+
+
+def test_who_may_do_without_a_key_is_not_refused(rig: SubmitRig) -> None:
+    wandb_code(rig, "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n")
+    assert rig.word(WANDB_JOB) == "submitted"
+    assert rig.session.store.secrets.get("gpt") == {}
+
+
+def test_a_node_of_up_may_have_been_logged_in_by_hand(rig: SubmitRig) -> None:
+    wandb_code(rig)
+    assert rig.word(WANDB_JOB, Goal.IDLE) == "submitted"
+    assert rig.word(WANDB_JOB) == "changed"
+    assert rig.person.notes == [
+        "train.py:1 may use wandb, for which there is no key here: `wandb login` makes one"
+    ]
+
+
+def test_code_of_a_repository_gets_the_key_too(rig: SubmitRig) -> None:
+    wandb_code(rig)
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", "-C", rig.folder / "code", *words], check=True)
+    text = WANDB_JOB.replace("workdir: code", f"repo: file://{rig.folder}/code")
+    with pytest.raises(InvalidInput, match=r"run: train\.py:1 uses wandb, and the"):
+        rig.submit_file(text)
+    assert rig.session.store.stored_jobs() == {}
+    (rig.folder / ".netrc").write_text(NETRC)
+    assert rig.word(text) == "submitted"
+    assert rig.session.store.secrets.get("gpt") == {"WANDB_API_KEY": "hush-hush"}
 
 
 @pytest.mark.parametrize(

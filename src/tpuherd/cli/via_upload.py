@@ -20,10 +20,12 @@ from tpuherd.errors import InvalidInput
 from tpuherd.exit_status import ABORTED
 from tpuherd.jobfile.fields import SECRETS
 from tpuherd.jobfile.notify_fields import notify_secrets
-from tpuherd.jobs import secret_values
+from tpuherd.jobfile.read_job import JobSpec, read_fields
+from tpuherd.jobs import secret_values, wandb_key
 from tpuherd.jobs import via_parcel as along
 from tpuherd.jobs.code_transfer import snapshot_contents, snapshot_entries
 from tpuherd.jobs.upload_consent import ask_upload_consent
+from tpuherd.model.slots_and_plan import Goal
 from tpuherd.settings.folders import resolve_folders
 from tpuherd.sync.snapshot_store import Archive, open_archive
 from tpuherd.sync.take_snapshot import Snapshot, snapshot_folder
@@ -70,11 +72,7 @@ async def gather_upload(
     if not isinstance(page.value, dict):
         return words, bundle
     raw: dict[str, Any] = page.value
-    named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
-    named = (*(named or ()), *notify_secrets(raw.get("notify")))
-    values, missing = await secret_values.collect_secrets(named, base, environ)
-    bundle |= {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
-    bundle |= {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
+    bundle |= await gather_secrets(asked, raw, base, environ)
     workdir = raw.get("workdir")
     if not isinstance(workdir, str) or not workdir or raw.get("repo"):
         return words, bundle
@@ -95,6 +93,46 @@ async def gather_upload(
         bundle |= dict(snapshot_entries(snapshot.id, archive, only=only))
         bundle[along.SNAPSHOT] = snapshot.id.encode()
     return words, bundle
+
+
+async def gather_secrets(
+    asked: RunOptions | MapInput, raw: Mapping[str, Any], base: Path, environ: Mapping[str, str]
+) -> dict[str, bytes]:
+    """Return the values of the job's secrets, and why others are missing."""
+    named = SECRETS.read(raw["secrets"], lambda *_: None) if raw.get("secrets") else None
+    named = (*(named or ()), *notify_secrets(raw.get("notify")))
+    server = secret_values.wandb_server(raw.get("env"))
+    values, missing = await secret_values.collect_secrets(named, base, environ, server=server)
+    key = await find_wandb_key(asked, raw, base, environ)
+    values |= key.secrets
+    missing |= {secret_values.WANDB_KEY: key.mistake} if key.mistake else {}
+    sent = {f"{along.SECRETS}/{name}": text.encode() for name, text in values.items()}
+    return sent | {f"{along.MISSING}/{name}": text.encode() for name, text in missing.items()}
+
+
+async def find_wandb_key(
+    asked: RunOptions | MapInput, raw: Mapping[str, Any], base: Path, environ: Mapping[str, str]
+) -> wandb_key.KeyForCode:
+    """Return the user's key of W&B for code that uses it, or why it is missing. That of a
+    repository is read by the other machine."""
+    document = dict(raw)
+    if isinstance(asked, MapInput) and asked.said.command:
+        document["run"] = list(asked.said.command)
+    job = read_fields(document)
+    if not isinstance(job, JobSpec) or (isinstance(asked, RunOptions) and asked.goal != Goal.RUN):
+        return wandb_key.KeyForCode()
+    if job.repo:
+        return await wandb_key.key_in_advance(job, environ)
+    folder = base / Path(job.workdir).expanduser() if job.workdir else None
+    found = await wandb_key.find_key(job, wandb_key.read_folder(folder), environ, by_hand=False)
+    if found.note:
+        console = Console((0, 1, 2), Path.cwd(), environ, colour=choose_colour(environ))
+        try:
+            await console.print_notice(f"herd: {found.note}")
+            await console.flush()
+        finally:
+            console.close()
+    return found
 
 
 async def expand_script_here(

@@ -102,11 +102,11 @@ AUTH_RULES = (
     Rule(
         id="wandb-login",
         kind=AUTH,
-        pattern=r"api_key not configured \(no-tty\)",
-        words=("api_key not configured",),
+        pattern=r"api_key not configured \(no-tty\)|No API key configured",
+        words=("api_key not configured", "No API key configured"),
         cause="this host has no key for W&B; a login on worker 0 is not enough",
-        fix="put WANDB_API_KEY into `secrets:` of the job, or set WANDB_MODE=disabled on the other"
-        " hosts",
+        fix="`wandb login` on your machine and `herd run` again, put WANDB_API_KEY into `secrets:`"
+        " of the job, or set WANDB_MODE=disabled on the other hosts",
         source="wandb",
         evidence="source",
     ),

@@ -101,7 +101,7 @@ def read_snapshot_texts(archive: Archive | None, files: Mapping[str, str] | None
     """A function that returns the text of a file of the code; "" if its content is not here."""
 
     def read(path: str) -> str:
-        if archive is None or files is None:
+        if archive is None or files is None or path not in files:
             return ""
         archive.blobs.reload_indexes()
         with suppress(CorruptBlob):

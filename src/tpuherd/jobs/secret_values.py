@@ -1,9 +1,11 @@
 """Reads the values of secrets from their sources; they are stored in 0600 files only."""
 
 import asyncio
+import netrc
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tpuherd.jobfile.job_spec import Secret
 from tpuherd.jobfile.notify_fields import GIVEN
@@ -11,6 +13,7 @@ from tpuherd.jobs import via_parcel
 
 COMMAND_S = 60.0
 BYTES_MAX = 65_536
+WANDB_KEY, WANDB_SERVER = "WANDB_API_KEY", "api.wandb.ai"
 
 
 class SecretMissing(Exception):
@@ -18,20 +21,26 @@ class SecretMissing(Exception):
 
 
 async def collect_secrets(
-    secrets: Sequence[Secret], base: Path, environ: Mapping[str, str]
+    secrets: Sequence[Secret],
+    base: Path,
+    environ: Mapping[str, str],
+    *,
+    server: str = WANDB_SERVER,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the values by name, and a sentence for each missing one."""
+    """Return the values by name, and a sentence for each missing one. `server`: of W&B."""
     values: dict[str, str] = {}
     missing: dict[str, str] = {}
     for one in secrets:
         try:
-            values[one.name] = await read_secret(one, base, environ)
+            values[one.name] = await read_secret(one, base, environ, server=server)
         except SecretMissing as reason:
             missing[one.name] = str(reason)
     return values, missing
 
 
-async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) -> str:
+async def read_secret(
+    secret: Secret, base: Path, environ: Mapping[str, str], *, server: str = WANDB_SERVER
+) -> str:
     if secret.source == GIVEN:
         return secret.value
     folder = via_parcel.carried_folder(environ)
@@ -41,12 +50,36 @@ async def read_secret(secret: Secret, base: Path, environ: Mapping[str, str]) ->
             raise SecretMissing(why)
         return given
     if secret.source == "env":
-        if not environ.get(secret.value):
-            raise SecretMissing(f"the variable {secret.value} is not set in your environment")
-        return decode_secret(os.fsencode(environ[secret.value]), f"the variable {secret.value}")
+        return read_variable(secret.value, environ, server)
     if secret.source == "file":
         return read_secret_file(base / Path(secret.value).expanduser(), secret.value)
     return await run_secret_command(secret.value, base, environ)
+
+
+def read_variable(name: str, environ: Mapping[str, str], server: str) -> str:
+    """Return a variable of the user's; W&B's key also from where `wandb login` keeps it."""
+    if environ.get(name):
+        return decode_secret(os.fsencode(environ[name]), f"the variable {name}")
+    absent = f"the variable {name} is not set in your environment"
+    if name != WANDB_KEY:
+        raise SecretMissing(absent)
+    file = Path(environ.get("NETRC") or Path(environ.get("HOME") or "~", ".netrc")).expanduser()
+    try:
+        login = netrc.netrc(file).hosts.get(server)
+    except FileNotFoundError:
+        login = None
+    except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
+        # The error may quote the file, so neither its text nor the error itself goes on.
+        raise SecretMissing(f"{absent}, and ~/.netrc can't be read") from None
+    if login is None or not login[2]:
+        raise SecretMissing(f"{absent}, and ~/.netrc has no login for {server}")
+    return decode_secret(login[2].encode(), "the password in ~/.netrc")
+
+
+def wandb_server(env: object) -> str:
+    """Return the host of W&B that the variables of a job name."""
+    url = env.get("WANDB_BASE_URL") if isinstance(env, Mapping) else None
+    return (urlsplit(url).hostname if isinstance(url, str) else None) or WANDB_SERVER
 
 
 def read_secret_file(file: Path, name: str) -> str:

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from tpuherd.engine.desired_slots import read_snapshot_texts, snapshot_files
 from tpuherd.errors import InvalidInput, NotAllowed, NotReached, OperationFailed
 from tpuherd.jobfile.bucket_scan import scan_fields
 from tpuherd.jobfile.expand_slots import expand_slots
@@ -23,7 +24,7 @@ from tpuherd.jobfile.read_job import (
     split_repository,
 )
 from tpuherd.jobfile.yaml_with_lines import YamlDocument
-from tpuherd.jobs import bucket_guard, secret_values, via_parcel
+from tpuherd.jobs import bucket_guard, secret_values, via_parcel, wandb_key
 from tpuherd.jobs.load_history import has_finished, refused_zones, slot_histories
 from tpuherd.jobs.open_project import Session, job_event, user_at_machine
 from tpuherd.jobs.preflight import check_job, check_shipped
@@ -114,6 +115,10 @@ async def check_submission(
     job = replace(job, run=job.run if goal is Goal.RUN else None)
     if "node" not in page.value:
         job = keep_node_of_up(job, here.store.stored_jobs().get(job.name))
+    key = await wandb_key.key_before_snapshot(
+        job, page, base, here.prompter, by_hand=bool(adopting) or has_kept_node(job, here)
+    )
+    job = key.add_to(job)
     job = bucket_guard.add_locations(job, locations)
     bucket_guard.check_zones(job, page)
     if page.mistakes:
@@ -135,7 +140,7 @@ async def check_submission(
         goal=goal,
         base=base,
         slots=slots,
-        secrets=values,
+        secrets=values | key.secrets,
         notify_secrets=hidden,
         granted=granted,
     )
@@ -149,6 +154,11 @@ def keep_node_of_up(job: JobSpec, before: StoredJob | None) -> JobSpec:
     if before.goal is Goal.IDLE or before.document.get("node") == kept:
         return replace(job, node=KEPT)
     return job
+
+
+def has_kept_node(job: JobSpec, here: Session) -> bool:
+    """Whether the job has nodes of `herd up`, which the user may have set up by hand."""
+    return job.node == KEPT and job.name in here.store.stored_jobs()
 
 
 def slots_with_offers(
@@ -172,7 +182,9 @@ async def check_named_resources(page: YamlDocument, base: Path, here: Session) -
     """Check that the secrets and the folder exist; return the secrets' values."""
     raw = page.value.get("secrets")
     named = SECRETS.read(raw, lambda *_: None) or () if raw is not None else ()
-    values, missing = await secret_values.collect_secrets(named, base, here.prompter.environ)
+    values, missing = await secret_values.collect_secrets(
+        named, base, here.prompter.environ, server=secret_values.wandb_server(page.value.get("env"))
+    )
     for name, sentence in missing.items():
         page.add_mistake(("secrets", name), sentence)
     workdir = page.value.get("workdir")
@@ -190,7 +202,9 @@ def put_secrets(found: CheckedJob, here: Session) -> None:
             here.store.secrets.put(key, secret, value)
 
 
-async def prepare_record(found: CheckedJob, here: Session, details: str) -> StoredJob | None:
+async def prepare_record(
+    found: CheckedJob, here: Session, details: str
+) -> tuple[CheckedJob, StoredJob] | None:
     """Ask for confirmation where it is billed, and take its code; None if the user says no."""
     await check_access(here)
     project = here.place.project
@@ -205,8 +219,14 @@ async def prepare_record(found: CheckedJob, here: Session, details: str) -> Stor
     snapshot = await snapshot_code(found, here)
     if snapshot is None:
         return None
+    if found.job.repo and snapshot:
+        files = snapshot_files(archive := open_archive(here.place.folders.state), snapshot)
+        read = read_snapshot_texts(archive, files)
+        by_hand = has_kept_node(found.job, here)
+        key = await wandb_key.key_of_snapshot(found.job, read, here.prompter, by_hand=by_hand)
+        found = replace(found, job=key.add_to(found.job), secrets={**found.secrets, **key.secrets})
     fresh = new_job_record(found.job, found.goal, snapshot, here.clock.now())
-    return replace(fresh, user=here.user)
+    return found, replace(fresh, user=here.user)
 
 
 async def submit(
@@ -217,9 +237,10 @@ async def submit(
     `instead`: what to type where herd chose the name, and the user may mean another job. Raises
     NotAllowed without writing anything if there is no valid login.
     """
-    fresh = await prepare_record(found, here, details)
-    if fresh is None:
+    prepared = await prepare_record(found, here, details)
+    if prepared is None:
         return None
+    found, fresh = prepared
     before = here.store.stored_jobs().get(fresh.job)
     check_name(fresh.job, here)
     result = classify_change(

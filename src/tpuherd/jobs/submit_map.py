@@ -74,9 +74,10 @@ async def submit_new_map(
     before = here.store.stored_jobs().get(found.job.name)
     check_name(found.job.name, here)
     refuse_busy_job(before, here)
-    fresh = await prepare_record(found, here, details)
-    if fresh is None:
+    prepared = await prepare_record(found, here, details)
+    if prepared is None:
         return None
+    found, fresh = prepared
     put_secrets(found, here)
     return await put_map(fresh, request, here)
 
