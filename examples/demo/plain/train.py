@@ -11,7 +11,7 @@ from tpuherd_host import train
 from tpuherd_host.train.storage import Place, place
 
 FILE = "line.json"
-POINTS, RATE, SAVE_EVERY = 20_000, 0.01, 20
+POINTS, RATE, SAVE_EVERY = 60_000, 0.01, 20
 
 
 def main() -> None:
