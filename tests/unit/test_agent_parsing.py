@@ -231,7 +231,7 @@ def test_the_agent_bundle_is_reproducible() -> None:
     made = current_agent()
     current_agent.cache_clear()
     assert current_agent() == made
-    assert len(made.compressed) < 145_000  # with what training scripts import, and Ray's start
+    assert len(made.compressed) < 180_000  # what each new host receives: training's modules, keep
     text = '"""Doc."""\n\n\nclass A:\n    """Only this."""\n\n\ndef f() -> str:\n    # why\n'
     text += '    """Doc\n    more."""\n    return "# no comment"\n'
     shown = strip_docs(text)
