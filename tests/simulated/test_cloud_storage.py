@@ -29,6 +29,7 @@ class Server(BaseHTTPRequestHandler):
     """As much of Cloud Storage as the client asks for; `faults` are what goes wrong next."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     objects: ClassVar[dict[str, bytes]] = {}
     halves: ClassVar[dict[str, bytearray]] = {}  #: uploads that are not complete
     faults: ClassVar[list[str]] = []

@@ -11,26 +11,31 @@ from tests.hostile_words import mutate_bytes
 from tpuherd_host.agent.keep.generation import (
     END,
     Attempt,
-    Generation,
-    Manifest,
-    Part,
     Passed,
     Published,
-    Row,
     begin_attempt,
     choose_source,
     format_attempt,
-    format_manifest,
+    generations_to_keep,
     list_published,
+)
+from tpuherd_host.agent.keep.kept_manifest import (
+    Generation,
+    Manifest,
+    Part,
+    Piece,
+    Row,
+    format_manifest,
     manifest_name,
     parse_head,
     parse_manifest,
     parse_segments,
+    pieces_of,
 )
 from tpuherd_host.agent.keep.kept_store import FolderStore, KeepConfig, Stored, parse_config
 
 SHA = "0123456789abcdef" * 4
-PART = Part("parts/w0000/000003.0000000480.0000.tar", 4096)
+PART = Part("parts/w0000/000000003.0000000480.0000.tar", 4096)
 FILE = Row(b"ckpt/a", "f", 0o644, 1_700_000_000_123_456_789, 7, SHA, PART.name, 512)
 CONFIG = KeepConfig("me/gpt/gpt-0/run1", "", "herd/gpt", 1, 0, 1)
 
@@ -138,7 +143,6 @@ def attempts(*found: tuple[int, tuple[int, int] | None]) -> dict[int, Attempt]:
         ([(1, 6), (1, 7), (1, 9)], [(1, None), (2, (1, 7))], [(1, 7)], (1, 6)),
         ([(1, 7)], [(1, None), (2, (1, 7)), (3, (1, 7))], [], (1, 7)),
         ([(2, 7)], [(1, None)], [], None),
-        ([(1, 7), (5, 1)], [(1, None), (5, None)], [], (1, 7)),
         ([(1, 7)], [(1, None), (2, None)], [], None),
         ([(1, 7)], [(1, None), (2, (2, 7))], [], None),
     ],
@@ -151,8 +155,47 @@ def test_an_attempt_continues_the_newest_generation_of_its_lineage(
 ) -> None:
     found = published(*[(a, n, 0, True) for a, n in there])
     bad = {Generation(*one) for one in damaged}
-    source, _ = choose_source(found, attempts(*begun), 4, bad)
+    known = attempts(*begun)
+    source, _ = choose_source(found, max(known, default=None), known.__getitem__, bad)
     assert source == (Generation(*expected) if expected else None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "tick", "expected"),
+    [
+        ([1, 2, 3], 3, [2, 3]),
+        ([1, 2, 3, 64], 64, [3, 64]),
+        ([1, 2, 3, 4, 64], 65, [4, 64]),
+        ([1, 2, 3, 70, 80], 80, [3, 70, 80]),
+        ([1, 5, 10**9, 10**9 + 1, END], 9, [10**9 + 1, END]),
+        ([1, 2, 3, 99], 80, [2, 3, 99]),
+    ],
+)
+def test_the_last_two_stay_and_one_that_is_an_hour_old(
+    numbers: list[int], tick: int, expected: list[int]
+) -> None:
+    """Attempt 2 has two workers; of its newest number 99 one has published so far."""
+    begun = Attempt(2, 2, 0.0, Generation(1, 7), 1)
+    ours = [(2, n, w, True) for n in numbers for w in range(1 if n == 99 else 2)]
+    found = published((1, 6, 0, True), (1, 7, 0, True), (1, 9, 0, True), (3, 1, 0, True), *ours)
+    stays = [Generation(1, 7), *[Generation(2, n) for n in expected], Generation(3, 1)]
+    assert sorted(generations_to_keep(found, begun, tick)) == stays
+    nothing = published((1, 6, 0, True), (1, 7, 0, True), (2, 1, 0, True))
+    assert len(generations_to_keep(nothing, begun, tick)) == 3, "until it has a whole one"
+
+
+def test_a_large_file_goes_on_in_the_parts_after_its_first() -> None:
+    parts = [Part(f"p{n}", size) for n, size in enumerate((10, 4, 8))]
+    for offset, size in product(range(23), range(23)):
+        row = FILE._replace(offset=offset, size=size)
+        if size and offset + size > 22:
+            with pytest.raises(ValueError):
+                list(pieces_of(row, parts, 0))
+            continue
+        found = [(p, first + n) for p, first, many in pieces_of(row, parts, 0) for n in range(many)]
+        every = [(p, n) for p, part in enumerate(parts) for n in range(part.bytes)]
+        assert found == every[offset : offset + size]
+    assert list(pieces_of(FILE._replace(offset=1, size=3), parts, 1)) == [Piece(1, 1, 3)]
 
 
 def stop() -> None:
@@ -183,14 +226,14 @@ def test_all_workers_begin_with_what_the_first_one_decided(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b'{"version": 2}', b"1" * 99])
 def test_an_attempt_that_is_none_is_refused(tmp_path: Path, text: bytes) -> None:
     store = FolderStore(tmp_path / "kept")
-    store.write_new("attempts/000001.json", [text])
+    store.write_new("attempts/000000001.json", [text])
     with pytest.raises(ValueError):
         begin_attempt(store, CONFIG, 1.0, stop)
     changed = json.loads(format_attempt(Attempt(1, 1, 0.0, None)))
     for name in changed:
-        store.remove("attempts/000001.json")
+        store.remove("attempts/000000001.json")
         spoiled = json.dumps({**changed, name: {"a": 1}}).encode()
-        store.write_new("attempts/000001.json", [spoiled])
+        store.write_new("attempts/000000001.json", [spoiled])
         if name != "restores":
             with pytest.raises(ValueError):
                 begin_attempt(store, CONFIG, 1.0, stop)

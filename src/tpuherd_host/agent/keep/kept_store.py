@@ -2,13 +2,13 @@
 
 Both hold the same names, and what is below one can be copied to the other:
 
-    README.txt                                 how to get everything back without herd
-    attempts/000003.json                       what attempt 3 restores, written once, before it does
-    attempts/left-out/NAME                     a top-level entry that is left out for its size
-    generations/000003.0000000480/w0000.jsonl  what worker 0 kept in generation 3.480, written last
-    generations/000003.0000000480/w0000.files  the same paths for `tar -T`
-    parts/w0000/000003.0000000480.0000.tar     pieces of a tar stream, which never change
-    damaged/000003.0000000480                  not to be restored any more
+    README.txt                           how to get everything back without herd
+    attempts/ATTEMPT.json                what an attempt restores, written once, before it does
+    attempts/left-out/NAME               a top-level entry that is left out for its size
+    generations/ATTEMPT.NUMBER/w0000.jsonl  what worker 0 kept at one moment, written last
+    generations/ATTEMPT.NUMBER/w0000.files  the same paths for `tar -T`
+    parts/w0000/ATTEMPT.NUMBER.0000.tar  pieces of a tar stream, which never change
+    damaged/ATTEMPT.NUMBER               a generation that is not to be restored any more
 """
 
 import json
@@ -115,6 +115,9 @@ class BucketStore:
         """Write an object unless there is another one; whether it has this content now."""
         return self._storage.write_new(self._prefix + name, pieces)
 
+    def write(self, name: str, pieces: Sequence[bytes]) -> None:
+        self._storage.write(self._prefix + name, pieces)
+
     def write_stream(self, name: str, blocks: Iterable[bytes]) -> None:
         self._storage.write_stream(self._prefix + name, blocks, CHUNK)
 
@@ -154,6 +157,9 @@ class FolderStore:
         finally:
             os.unlink(fresh)
         return True
+
+    def write(self, name: str, pieces: Sequence[bytes]) -> None:
+        self.write_stream(name, pieces)
 
     def write_stream(self, name: str, blocks: Iterable[bytes]) -> None:
         os.replace(self._write_aside(name, blocks), self._path(name))
