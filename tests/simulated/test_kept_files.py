@@ -160,6 +160,13 @@ def test_paths_in_each_other_are_refused(host: KeptHost) -> None:
     host.begin(2, paths=("a", "ab"))
 
 
+def test_what_is_left_out_is_kept_where_it_is_named_within_another(host: KeptHost) -> None:
+    host.begin(2, paths=("repo", "repo/.git", "repo/.env"))
+    for name in ("repo/a", "repo/.git/HEAD", "repo/.git/x.lock", "repo/.env", "repo/b/.git/x"):
+        host.put(name)
+    assert sorted(host.paths(host.copy(1))) == ["repo/.env", "repo/.git/HEAD", "repo/a"]
+
+
 # ---- what changes --------------------------------------------------------------------------------
 
 
@@ -369,11 +376,11 @@ def test_a_file_that_is_rewritten_in_place_is_never_half_of_two(host: KeptHost) 
         assert host.manifest(host.copy(3)).rows[-1].size == 100
         script.do("open ckpt r+b")
         script.do("write ckpt 3333 0")
-        host.miss(4)
-        copied = host.copy(5)
+        host.miss(4), host.miss(5)
+        copied = host.copy(6)
         assert dict(copied.left_out) == {b"ckpt": copy_files.REWRITTEN}
         assert host.paths(copied) == []
-    assert host.paths(host.copy(6)) == ["ckpt"]
+    assert host.paths(host.copy(7)) == ["ckpt"]
 
 
 def test_a_file_that_a_process_has_mapped_counts_as_open(host: KeptHost) -> None:

@@ -36,6 +36,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketStore]:
         yield BucketStore(URL, {"STORAGE_EMULATOR_HOST": address})
 
 
+@pytest.mark.needs("rsync")
 def test_a_bucket_keeps_and_brings_back(tmp_path: Path, store: BucketStore) -> None:
     host = KeptHost(tmp_path / "a", store)
     host.begin(1)
@@ -45,6 +46,8 @@ def test_a_bucket_keeps_and_brings_back(tmp_path: Path, store: BucketStore) -> N
     new = KeptHost(tmp_path / "b", store)
     assert new.begin(2).files == copied.files
     assert new.tree() == host.tree()
+    words = ["rsync", "-naAXci", "--delete", f"{host.folder}/", f"{new.folder}/"]
+    assert subprocess.run(words, capture_output=True, check=True).stdout == b""
     host = KeptHost(tmp_path / "c", store)
     host.begin(3)
     for number in range(4):

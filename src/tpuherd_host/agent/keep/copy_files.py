@@ -274,7 +274,7 @@ class Keeper:
                 digest, _ = digest_file(take, entry.size, deadline)
                 self._open[path] = Seen(self._copies, Prefix(entry.size, digest))
             plan.left_out[path] = OPEN
-        elif self._rewritten.get(path, self._copies) < self._copies:
+        elif self._rewritten.get(path, self._copies) < self._copies - 1:  # for two intervals
             plan.left_out[path] = REWRITTEN
         else:
             plan.blocked.append(path)

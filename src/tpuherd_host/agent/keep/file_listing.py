@@ -109,9 +109,12 @@ def find_roots(config: KeepConfig, home: Path, agent_folder: Path) -> List[Root]
             root = Root(os.fsencode(str(path)), os.fsencode(above), os.fsencode(path.name))
         refuse_path(path, text, (home.resolve(), agent_folder.resolve(), folder))
         roots.append(root)
+    roots.sort(key=lambda root: -len(root.name))  # what is in another one is found first
+    tables = left_out_by(config)
     for one in roots:
         for other in roots:
-            if one is not other and is_below(other.name, one.name):
+            apart = tables.folders.match(other.name) or tables.files.match(other.name)
+            if one is not other and is_below(other.name, one.name) and not apart:
                 sentence = (
                     f"{os.fsdecode(other.name)} is in {os.fsdecode(one.name) or 'the folder'}"
                 )
