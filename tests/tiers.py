@@ -25,6 +25,7 @@ LONG = (
     "integration/test_check.py::test_a_target_that_can_not_be_reached",
     "integration/test_check.py::test_what_the_project_lacks_is_found_and_setup_mends_it",
     "integration/test_check_hosts.py",
+    "integration/test_chips_before_attempt.py",
     "integration/test_clients_as_is.py::test_googles_libraries_over_tls",
     "integration/test_clients_gcloud.py",
     "integration/test_clients_gcloud_hosts.py",

@@ -173,6 +173,7 @@ ANSWERS: Mapping[str, Callable[["Machine", Mapping[str, Any]], Mapping[str, Any]
     "clean": lambda machine, content: {
         "ended": [], "left": [], "removed": [], "mended": [], "holders": [],
     },
+    "chips.free": lambda machine, content: {"ended": [], "held": machine.used_by},
     "stacks": stacks,
     "environment.look": lambda machine, content: {
         "platform": "linux", "snapshot": "a" * 64, "placed": True,

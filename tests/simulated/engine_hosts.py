@@ -48,6 +48,7 @@ class Machine:
         self.on = False
         self.door_at = 0.0
         self.held_until = 0.0  #: the chips are held by a zombie
+        self.used_by: str = ""  #: who else has the chips
         self.deaf: set[str] = set()  #: verbs that are never answered
         self.stuck = False  #: its agent is stopped, but alive
         self.thawed_at = 0.0

@@ -98,6 +98,29 @@ def test_an_attempt_runs_on_all_hosts_or_none(worker: int, how: Any, times: int)
     assert half.play.remembered.slots["gpt-0"].failures == 0, "none of it was the user's fault"
 
 
+@pytest.mark.parametrize("left", [True, False], ids=["they leave", "they stay"])
+def test_no_host_starts_while_others_use_the_chips_of_one(*, left: bool) -> None:
+    """Whoever started would wait for that host in vain. After ten minutes libtpu has the word."""
+
+    async def plot(play: EngineHarness) -> None:
+        play.submit(SimJob(zones=("us-east5-a",)))
+        assert await play.until(lambda: bool(play.events("slot.prepared")), 3600.0)
+        held = next(one for one in play.sim.machines() if one.view.worker == 1)
+        held.used_by = "`python3 hold.py` (pid 7 of ann) holds /dev/accel0"
+        assert await play.until(lambda: bool(play.events("attempt.launched")), 600.0)
+        await play.advance(500.0)
+        assert not any(gang.alive for gang in play.sim.fleet.gangs.values())
+        said = play.store.slot_messages()["gpt-0"]
+        assert said.endswith(f"once its chips are free: {held.name}: {held.used_by}")
+        held.used_by = "" if left else held.used_by
+        await play.advance(10.0 if left else 110.0)
+        assert play.events("attempt.started")
+        assert await play.until(lambda: bool(play.events("slot.done")), 600.0)
+        assert play.verdict() == []
+
+    perform(plot, scripts=SCRIPTS)
+
+
 @pytest.mark.parametrize("goal", [None, Goal.GONE, Goal.IDLE], ids=["down", "stop", "idle"])
 @pytest.mark.parametrize(
     ("verb", "deaf", "began"),

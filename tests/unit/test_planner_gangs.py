@@ -558,6 +558,19 @@ def state(toy: Toy, **changes: Any) -> str:
     return again(toy, **changes).states["gpt-0"]
 
 
+def test_who_uses_the_chips_is_named_until_the_attempt_has_started() -> None:
+    toy = Toy(slot(offers=(offer("a"),)))
+    toy.losing = {Launch}
+    toy.run(until=lambda toy: toy.slot_history().attempt is not None)
+    name = next(iter(toy.toy_nodes))
+    assert state(toy) == f"attempt 1 on {name} in a is being started"
+    words = toy.hosts()[name]
+    held = {name: (words[0], replace(words[1], held="`x` (pid 7 of ann) holds /dev/accel0"))}
+    assert state(toy, hosts=held).endswith(
+        f"is being started, once its chips are free: {name}/w1: {held[name][1].held}"
+    )
+
+
 def test_slot_messages() -> None:
     toy = Toy(slot(offers=(offer("a"), offer("b"))))
     assert state(toy, zones=frozenset()) == "requesting in a, b"

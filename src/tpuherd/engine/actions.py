@@ -209,10 +209,11 @@ async def launch_attempt(bench: ActionContext, launch: Launch, why: str) -> list
     if not sweep.items or (launch.trial or 0) % TRIM_EVERY == 0:
         removed = bench.shelf.trim_job(job, newest=launch.attempt)
     moved = await begin_trial(bench, launch, order)
-    await bench.gang_client.launch_attempt(launch, order, secrets)
-    started = bench.new_event(
-        "attempt.started", launch.slot, attempt=launch.attempt, bid=launch.bid
-    )
+    ended = await bench.gang_client.launch_attempt(launch, order, secrets)
+    facts = {"attempt": launch.attempt, "bid": launch.bid}
+    if ended:
+        facts["why"] = f"ended what was left on the chips: {'; '.join(ended)}"
+    started = bench.new_event("attempt.started", launch.slot, **facts)
     return [*moved, *log_removed_events(bench, job, removed), started]
 
 

@@ -16,6 +16,7 @@ from tpuherd.engine.container_images import container_command, provide_image
 from tpuherd.engine.environments import provide_environment
 from tpuherd.engine.fetch_ahead import can_fetch, fetch_checkpoint
 from tpuherd.engine.fetch_outputs import fetch_outputs
+from tpuherd.engine.free_chips import free_chips
 from tpuherd.engine.host_failures import (
     HostFailure,
     failure_message,
@@ -65,6 +66,7 @@ class GangClient:
         self._tasks: dict[HostWatcher, asyncio.Task[None]] = {}
         self._setups: dict[str, int] = {}
         self.fetched: dict[str, str] = {}  #: by bid: the trial whose outputs have come last
+        self._freed: set[str] = set()  #: bids whose chips were free before an attempt
         #: One installation at a time of a job's environment.
         self.installing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -89,6 +91,7 @@ class GangClient:
                 self._stop_watcher(watch)
             self._changed.add(bid)
             self.fetched.pop(bid, None)
+            self._freed.discard(bid)
         jobs = {slot.rpartition("-")[0] for slot in held.values()}
         self.refused = {job: why for job, why in self.refused.items() if job in jobs}
         for bid, slot in held.items():
@@ -261,9 +264,11 @@ class GangClient:
 
     async def launch_attempt(
         self, launch: Launch, order: LaunchSpec, env: Mapping[str, str]
-    ) -> None:
-        """Start on all hosts, or on none: if one refuses, the others are stopped."""
+    ) -> list[str]:
+        """Start on all hosts, or on none: if one refuses, the others are stopped. Return which
+        leftovers on the chips were ended before."""
         watches = self._watches.get(launch.bid, [])
+        ended = await self._free_chips(launch, watches)
         hosts = [watch.host for watch in watches]
 
         async def start(watch: HostWatcher) -> HostFailure | None:
@@ -277,13 +282,25 @@ class GangClient:
         found = await self.run_on_all(watches, start)
         failures = [one for one in found if isinstance(one, HostFailure)]
         if not failures and watches:
-            return
+            return ended
         if all(one.unknown for one in failures):  # sending the same launch again shows it
             raise NotReached(failure_message(failures) or f"{launch.bid} has no hosts")
         await self.halt_attempt(
             launch.bid, launch.attempt, 0.0, "not all of its hosts could start it"
         )
         raise OperationFailed(failure_message(failures))
+
+    async def _free_chips(self, launch: Launch, watches: Sequence[HostWatcher]) -> list[str]:
+        """Free the chips on all hosts first: else some would start, and wait for the others in
+        vain. Between two items on a node nobody looks."""
+        if launch.trial is not None and launch.bid in self._freed:
+            return []
+        found = await self.run_on_all(watches, lambda one: free_chips(one, self.means.clock))
+        failures = [one for one in found if isinstance(one, HostFailure) and one.unknown]
+        if failures:
+            raise NotReached(failure_message(failures))
+        self._freed.add(launch.bid)
+        return [line for one in found if isinstance(one, list) for line in one]
 
     async def halt_attempt(self, bid: str, attempt: str, grace_s: float, why: str) -> None:
         """Stop it on all reachable hosts, and return when their chips are free."""

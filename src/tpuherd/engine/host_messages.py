@@ -172,6 +172,13 @@ class StacksReply(Struct, frozen=True, kw_only=True):
     processes: list[ProcessStack] = []
 
 
+class FreedChips(Struct, frozen=True, kw_only=True):
+    """The answer to `chips.free`."""
+
+    ended: list[Text] = []  #: what tasks that are over had left there
+    held: Text = ""  #: who else uses the chips
+
+
 class KeptFiles(Struct, frozen=True, kw_only=True):
     """The answer to `trial.keep`."""
 

@@ -106,6 +106,9 @@ class HostWatcher:
         self._status = status
         self._changed()
 
+    def wake_planner(self) -> None:
+        self._means.stir()
+
     async def run(self) -> None:
         """Connect and listen, again and again; an error affects this host alone."""
         clock, pause_s = self._means.clock, PAUSE_S

@@ -142,6 +142,7 @@ class HostStatus:
     outlook: Outlook = Outlook.STAYS
     works: tuple[HostRun, ...] = ()  #: those of the bid's slot
     trouble: str = ""  #: why it is unreachable, for people
+    held: str = ""  #: who else uses the chips for which an attempt waits, for people
     used_at: float = 0.0  #: when a user's command last ran there; 0: not known
     pauses: tuple[tuple[float, float], ...] = ()  #: when its agent stood still: the end, seconds
 

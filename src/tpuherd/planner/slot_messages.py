@@ -88,7 +88,9 @@ def attempt_message(case: SlotContext, state: GangState) -> str:
         return f"{where} seems to have ended; waiting for every host and the cloud to confirm"
     since = attempt.started_at
     if since is None:
-        return f"{where} is being started"
+        held = [f"{host.name}: {host.held}" for host in here.hosts if host.held] if here else []
+        waits = f", once its chips are free: {'; '.join(held)}" if held else ""
+        return f"{where} is being started{waits}"
     return f"{where} has been running for {format_age(case.now - since)}"
 
 

@@ -15,6 +15,7 @@ THREADED: Dict[str, ThreadedMethod] = {
     "holders": clean.list_chip_users,
     "usage": host_usage.measure_usage,
     "clean": clean.clean_host,
+    "chips.free": clean.free_chips,
     "snapshot.have": rpc_snapshots.report_destination,
     "snapshot.receive": rpc_snapshots.receive_snapshot,
     "snapshot.relay": rpc_snapshots.receive_from_host,

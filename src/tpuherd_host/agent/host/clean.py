@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Set
 from tpuherd_host.agent import processes
 from tpuherd_host.agent.host import chip_users
 from tpuherd_host.agent.state_machine.messages import TasksCleaned
+from tpuherd_host.agent.state_machine.state import COMMAND
 from tpuherd_host.agent.state_machine.transition import parse_fields
 from tpuherd_host.agent.threaded_rpc import ThreadedCall
 
@@ -18,6 +19,7 @@ LOOK_S = 0.1
 GONE_S = 5.0
 TPU_LOGS = "/tmp/tpu_logs"
 SUDO_S = 10.0
+HOLDERS_SHOWN, COMMAND_SHOWN = 3, 100
 
 
 def list_chip_users(call: ThreadedCall) -> Dict[str, Any]:
@@ -54,6 +56,44 @@ def clean_host(call: ThreadedCall) -> Dict[str, Any]:
         "mended": fix_log_folder(),
         "holders": list_chip_users(call)["holders"],
     }
+
+
+def free_chips(call: ThreadedCall) -> Dict[str, Any]:
+    """End what earlier tasks left on the chips, and say who else uses them: verb `chips.free`.
+
+    A task that has ended but whose processes hold a chip would make the next program fail. What a
+    user runs now is not ended: the caller waits for it.
+    """
+    live = {id: work.kind for id, work in call.paths.state().works.items() if work.is_live}
+    rows = chip_users.all_chip_users(call.paths.home)
+    marked = {row["pid"] for row in rows if row["agent"] == call.paths.folder and row["work"]}
+    left = marked & find_leftovers(call.paths.folder, set(live))
+    ended = [describe_process(pid, call.paths.folder) for pid in sorted(left)]
+    if left:
+        end_processes(left, GRACE_S, call)
+        rows = chip_users.all_chip_users(call.paths.home)
+    return {
+        "ended": [f"{row['command']} (pid {row['pid']})" for row in ended][:HOLDERS_SHOWN],
+        "held": describe_holders(mark_ours(rows, call)["holders"], live),
+    }
+
+
+def describe_holders(rows: List[Dict[str, Any]], live: Dict[str, str]) -> str:
+    """Return who uses the chips besides our attempts, as a sentence; "" if no one does."""
+    found: Dict[Any, Dict[str, Any]] = {}
+    for row in rows:
+        if live.get(row["work"], COMMAND) == COMMAND:
+            found.setdefault(row["pid"], row)
+    parts = []
+    for pid, row in found.items():
+        if pid is None:
+            parts.append(f"a process that this login cannot see holds {row['device']}")
+            continue
+        how = ", a command of `herd exec`," if live.get(row["work"]) == COMMAND else ""
+        command = row["command"][:COMMAND_SHOWN] or "a program"
+        parts.append(f"`{command}` (pid {pid} of {row['user']}){how} holds {row['device']}")
+    more = f" and {len(parts) - HOLDERS_SHOWN} more" if len(parts) > HOLDERS_SHOWN else ""
+    return "; ".join(parts[:HOLDERS_SHOWN]) + more
 
 
 def announce_cleaning(call: ThreadedCall, wanted: Set[int], live: Set[str]) -> None:
