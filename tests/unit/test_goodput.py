@@ -170,6 +170,29 @@ def test_a_first_step_shows_that_the_script_had_only_started() -> None:
     assert story.account().seconds == story.truth
 
 
+def test_steps_of_changed_code_say_nothing_of_the_attempts_before() -> None:
+    story = started()
+    story.wait(80, GoodputState.UNREPORTED)
+    story.end(Verdict.FAILURE, exit=1)
+    story.wait(2, GoodputState.PROCESS_DOWN)
+    for digest, steps in (("new", True), ("old", False)):
+        story.number += 1
+        story.tell(
+            "attempt.launched", attempt=story.attempt, number=story.number, bid=story.bid,
+            code_digest=digest,
+        )  # fmt: skip
+        story.tell("attempt.started", attempt=story.attempt)
+        story.wait(25, GoodputState.STARTING if steps else GoodputState.UNREPORTED)
+        if steps:
+            story.tell("attempt.first_step", attempt=story.attempt, step=1)
+            story.wait(100, GoodputState.PRODUCTIVE)
+        story.end(Verdict.FAILURE, exit=1)
+        story.wait(2, GoodputState.PROCESS_DOWN)
+    account = story.account()
+    assert account.seconds == story.truth
+    check_sums(account)
+
+
 def test_a_sum_counts_the_known_time_and_says_how_much_is_unknown() -> None:
     silent = started()
     silent.wait(3900, GoodputState.UNREPORTED)

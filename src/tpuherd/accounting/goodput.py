@@ -6,7 +6,7 @@ later attempt resumes from an earlier step.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from tpuherd.model.slot_history import AttemptRecord, BidRecord, Verdict
@@ -216,6 +216,34 @@ def combined_goodput(accounts: Iterable[SlotAccount]) -> float | None:
     known = sum(account.known_s for account in measured)
     got_on = sum(account.seconds.get(GoodputState.PRODUCTIVE, 0.0) for account in measured)
     return got_on / known if known else None
+
+
+def relabel_spans(
+    spans: list[StateSpan],
+    start: float,
+    end: float,
+    over: frozenset[GoodputState],
+    new: GoodputState,
+) -> None:
+    """Change the state of the time between `start` and `end` that was in the states `over`."""
+    painted: list[StateSpan] = []
+    while spans and spans[-1].end > start:
+        span = spans.pop()
+        low, high = max(span.start, start), min(span.end, end)
+        if span.state not in over or low >= high:
+            painted.append(span)
+            continue
+        for left, right, what in (
+            (high, span.end, span.state),
+            (low, high, new),
+            (span.start, low, span.state),
+        ):
+            if left < right:
+                painted.append(StateSpan(start=left, end=right, state=what))
+    for span in reversed(painted):
+        if spans and spans[-1].state is span.state:
+            span = replace(span, start=spans.pop().start)
+        spans.append(span)
 
 
 def seconds_by_state(spans: Iterable[StateSpan]) -> dict[GoodputState, float]:

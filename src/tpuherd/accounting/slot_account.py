@@ -15,6 +15,7 @@ from tpuherd.accounting.goodput import (
     GoodputState,
     SlotAccount,
     StateSpan,
+    relabel_spans,
     seconds_by_state,
     time_of_step,
 )
@@ -54,7 +55,7 @@ class AccountBuilder:
     points: list[list[tuple[float, int]]] = field(default_factory=list)  #: of each run
     granted: bool = False  #: ever
     refused: bool = False  #: the cloud's last answer to a bid was a refusal
-    steps: bool = False  #: ever reported one
+    reporting: set[str] = field(default_factory=set)  #: digests of code that reported a step
     reached: int | None = None
     saved: int | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
@@ -144,9 +145,11 @@ def attempt_state(book: AccountBuilder) -> GoodputState | None:
         return GoodputState.STOPPING
     if bid.silent_at is not None:
         return GoodputState.UNKNOWN
-    if attempt.started_at is None or (book.steps and attempt.first_step_at is None):
+    if attempt.first_step_at is not None:
+        return GoodputState.PRODUCTIVE
+    if attempt.started_at is None or attempt.code_digest in book.reporting:
         return GoodputState.STARTING
-    return GoodputState.PRODUCTIVE if book.steps else GoodputState.UNREPORTED
+    return GoodputState.UNREPORTED
 
 
 def bids_state(book: AccountBuilder) -> GoodputState:
@@ -197,11 +200,14 @@ def handle_first_step(book: AccountBuilder, event: HistoryEvent) -> None:
     run, facts = run_of_event(book, event), event.facts
     if run is None:
         return
-    if not book.steps:
-        book.steps = True
-        for one in book.runs:  # none of them made progress before
+    if run.attempt.code_digest not in book.reporting:
+        book.reporting.add(run.attempt.code_digest)
+        for one in book.runs:  # none of this code made progress before; of other code none knows
             until = event.at if one is run else one.attempt.ended_at or event.at
-            relabel_spans(book, one.attempt.launched_at, until, UNREPORTED, GoodputState.STARTING)
+            if one.attempt.code_digest == run.attempt.code_digest:
+                relabel_spans(
+                    book.spans, one.attempt.launched_at, until, UNREPORTED, GoodputState.STARTING
+                )
     parts = {name: float(value) for name, value in (facts.get("startup") or {}).items()}
     restored = float(facts.get("restore_s") or 0.0)
     relabel_startup(book, run, event.at, parts, restored)
@@ -229,7 +235,7 @@ def relabel_startup(
     for seconds, state in ((compiled, GoodputState.COMPILE), (restored, GoodputState.RESTORE)):
         start = max(run.attempt.launched_at, until - seconds)
         if start < until:
-            relabel_spans(book, start, until, frozenset({GoodputState.STARTING}), state)
+            relabel_spans(book.spans, start, until, frozenset({GoodputState.STARTING}), state)
         until = start
 
 
@@ -275,7 +281,7 @@ def add_saving_time(book: AccountBuilder, event: HistoryEvent, at: float) -> Non
         return
     more = blocked - run.save_blocked_s
     if at - more > begun and more > 0:
-        relabel_spans(book, at - more, at, frozenset({GoodputState.PRODUCTIVE}),
+        relabel_spans(book.spans, at - more, at, frozenset({GoodputState.PRODUCTIVE}),
                       GoodputState.SAVING)  # fmt: skip
 
 
@@ -289,7 +295,7 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     if last_at is not None:
         last_at = min(max(float(last_at), run.attempt.launched_at), event.at)
         if verdict in UNNOTICED:
-            relabel_spans(book, last_at, event.at, *UNNOTICED[verdict])
+            relabel_spans(book.spans, last_at, event.at, *UNNOTICED[verdict])
     record_step(book, event.at if last_at is None else last_at, facts.get("step"))
     if facts.get("saved") is not None:
         book.saved = max(facts["saved"], book.saved or 0)
@@ -297,7 +303,7 @@ def handle_ended(book: AccountBuilder, event: HistoryEvent) -> None:
     add_saving_time(book, event, event.at if last_at is None else last_at)
     run = book.runs[-1]
     if facts.get("unfit") and run.attempt.first_step_at is None:
-        relabel_spans(book, run.attempt.launched_at, event.at, RUNNING, GoodputState.STARTING)
+        relabel_spans(book.spans, run.attempt.launched_at, event.at, RUNNING, GoodputState.STARTING)
     book.runs[-1] = replace(run, last_at=last_at, why=str(facts.get("why", "")))
 
 
@@ -313,7 +319,7 @@ def record_step(book: AccountBuilder, at: float, step: int | None) -> None:
         return
     attempt, points = book.runs[-1].attempt, book.points[-1]
     if attempt.first_step_at is None:
-        relabel_spans(book, attempt.launched_at, at, UNREPORTED, GoodputState.PRODUCTIVE)
+        relabel_spans(book.spans, attempt.launched_at, at, UNREPORTED, GoodputState.PRODUCTIVE)
     if points and step <= points[-1][1]:
         return
     points.append((max(at, points[-1][0]) if points else at, int(step)))
@@ -331,33 +337,11 @@ def mark_wasted(book: AccountBuilder, resumed: int) -> None:
         if points[-1][1] < resumed:
             return  # it had reached a later step than it reported
         start, end = time_of_step(run, points, resumed), run.attempt.ended_at or book.at
-        relabel_spans(book, start, end, frozenset({GoodputState.PRODUCTIVE}), GoodputState.WASTED)
+        relabel_spans(
+            book.spans, start, end, frozenset({GoodputState.PRODUCTIVE}), GoodputState.WASTED
+        )
         if points[0][1] <= resumed:
             return
-
-
-def relabel_spans(
-    book: AccountBuilder, start: float, end: float, over: frozenset[GoodputState], new: GoodputState
-) -> None:
-    """Change the state of the time between `start` and `end` that was in the states `over`."""
-    painted: list[StateSpan] = []
-    while book.spans and book.spans[-1].end > start:
-        span = book.spans.pop()
-        low, high = max(span.start, start), min(span.end, end)
-        if span.state not in over or low >= high:
-            painted.append(span)
-            continue
-        for left, right, what in (
-            (high, span.end, span.state),
-            (low, high, new),
-            (span.start, low, span.state),
-        ):
-            if left < right:
-                painted.append(StateSpan(start=left, end=right, state=what))
-    for span in reversed(painted):
-        if book.spans and book.spans[-1].state is span.state:
-            span = replace(span, start=book.spans.pop().start)
-        book.spans.append(span)
 
 
 def build_account(book: AccountBuilder, now: float) -> SlotAccount:
@@ -405,7 +389,7 @@ def handle_silence(book: AccountBuilder, event: HistoryEvent) -> None:
     run = book.runs[-1] if book.runs else None
     if event.facts.get("code") == SILENT and run and attempt_state(book) is GoodputState.UNKNOWN:
         since = max(float(event.facts.get("since", event.at)), run.attempt.launched_at)
-        relabel_spans(book, since, event.at, WORKING, GoodputState.UNKNOWN)
+        relabel_spans(book.spans, since, event.at, WORKING, GoodputState.UNKNOWN)
 
 
 def handle_return(book: AccountBuilder, event: HistoryEvent) -> None:
@@ -414,8 +398,8 @@ def handle_return(book: AccountBuilder, event: HistoryEvent) -> None:
     if now is None or last is None or last.state not in NOT_KNOWN:
         return
     end = min(event.at, last.start + float(event.facts.get("paused_s") or 0.0))
-    relabel_spans(book, last.start, end, NOT_KNOWN, GoodputState.HUNG)
-    relabel_spans(book, end, event.at, NOT_KNOWN, now)
+    relabel_spans(book.spans, last.start, end, NOT_KNOWN, GoodputState.HUNG)
+    relabel_spans(book.spans, end, event.at, NOT_KNOWN, now)
 
 
 def handle_goal_change(book: AccountBuilder, event: HistoryEvent) -> None:
