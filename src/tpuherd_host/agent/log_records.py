@@ -9,6 +9,7 @@ JUMP (255)  never in a file: the records before this logical offset were dropped
             reader's offset is that number now.
 """
 
+import re
 import struct
 from typing import Iterator, NamedTuple, Sequence
 
@@ -19,6 +20,7 @@ LENGTH_MAX = 1 << 20  #: a longer one is no record
 
 GAP, JUMP = 254, 255
 TRACEBACK = "Traceback (most recent call last)"
+NAME_ALONE = re.compile(r"[A-Za-z_][\w.]*:\s*")  #: of an exception whose message begins below it
 
 
 class BadRecord(Exception):
@@ -94,8 +96,13 @@ def exception_line(lines: Sequence[str], start: int) -> str:
     """Return the line that says which exception a traceback is of; "" if it is not there.
 
     `start` is the traceback's first line. That line is the first one that is not indented, behind
-    what stands before all of them, such as "[rank0]: " or the frame of an exception group.
+    what stands before all of them, such as "[rank0]: " or the frame of an exception group. If its
+    message begins with empty lines, as `AssertionError:` of NumPy, its first text follows.
     """
     margin = lines[start].partition("Traceback")[0].replace("+ Exception Group ", "| ")
-    bodies = (line[len(margin) * line.startswith(margin) :] for line in lines[start + 1 :])
-    return next((body for body in bodies if body.strip() and body[0] != " "), "")
+    bodies = iter([line[len(margin) * line.startswith(margin) :] for line in lines[start + 1 :]])
+    first = next((body for body in bodies if body.strip() and body[0] != " "), "")
+    if not NAME_ALONE.fullmatch(first):
+        return first
+    text = next((body.strip() for body in bodies if body.strip()), "")
+    return first if not text or TRACEBACK in text else f"{first.rstrip()} {text}"
