@@ -93,6 +93,31 @@ def test_what_only_the_home_has_is_taken_from_there_with_a_warning(
     assert not {"old", "tree"} & set(shown[2:])
 
 
+def test_a_folder_to_open_is_one_of_the_code(user: Owner, code: Path) -> None:
+    (user.home / "bin").mkdir()
+    stand_in = user.home / "bin" / "code"  # notes its arguments
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> ~/opened.txt\n')
+    stand_in.chmod(0o755)
+    run(user, "exec", "dev", "mkdir -p ~/runs ~/configs")
+    run(user, "ssh", "--config")
+    env = {"PATH": f"{user.home / 'bin'}:{user.env['PATH']}"}
+    for folder, place, warned in (
+        ("configs", "/herd/dev/configs", False),
+        ("", "/herd/dev", False),
+        ("~/configs", "/configs", False),
+        ("runs", "/runs", True),
+        ("/tmp", "/tmp", False),
+    ):
+        done = user.herd("open", "code", "dev", *([folder] if folder else ()), env=env)
+        assert done.returncode == 0, done.stderr
+        assert ("write ~/runs" in done.stderr) == warned, done.stderr
+        opened = (user.home / "opened.txt").read_text().splitlines()[-1].partition("+")[2]
+        above = "" if place == "/tmp" else user.herd("exec", "dev", "echo ~").stdout.strip()
+        assert opened.partition("/")[2] == f"{above}{place}"[1:]
+    done = user.herd("open", "code", "dev", "absent", env=env)
+    assert (done.returncode, "there is no folder absent on dev" in done.stderr) == (4, True)
+
+
 def test_a_node_without_code_stays_at_home(user: Owner) -> None:
     done = user.herd("up", "--name", "bare", "--accelerator", "v2-8")
     assert done.returncode == 0, done.stderr

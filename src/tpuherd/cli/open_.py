@@ -52,10 +52,11 @@ def server_options(function: Function) -> Function:
 def jupyter(target: str, folder: str, **said: Any) -> ParsedCommand:
     """Open a notebook server on the first host of TARGET.
 
-    It shows FOLDER; default: the job's code, or else the home folder. The server uses the job's
-    Python environment, listens on the host itself only and asks for a token. It is started again on
-    the next node after a preemption, with the same address here. Ctrl+C ends it if this command
-    started it; if you close the window, it keeps running, and the next `herd open` finds it.
+    It shows FOLDER of the job's code; default: the code, or else the home folder. The server uses
+    the job's Python environment, listens on the host itself only and asks for a token. It is
+    started again on the next node after a preemption, with the same address here. Ctrl+C ends it if
+    this command started it; if you close the window, it keeps running, and the next `herd open`
+    finds it.
     """
     return make_server_command("jupyter", target, folder, said)
 
@@ -67,7 +68,7 @@ def jupyter(target: str, folder: str, **said: Any) -> ParsedCommand:
 def tensorboard(target: str, folder: str, **said: Any) -> ParsedCommand:
     """Open TensorBoard on the first host of TARGET.
 
-    It shows FOLDER, which may be gs://BUCKET/…; default: the job's code, or else the home folder.
+    It shows FOLDER of the job's code, or gs://BUCKET/…; default: the code, or else the home folder.
     Other users of the host could reach it, too: TensorBoard has no token. Otherwise it is like
     `herd open jupyter`.
     """
@@ -86,9 +87,9 @@ def make_server_command(program: str, target: str, folder: str, said: Any) -> Pa
 @click.argument("target")
 @click.argument("folder", default="")
 def code(target: str, folder: str) -> ParsedCommand:
-    """Open FOLDER of the first host of TARGET in VS Code.
+    """Open FOLDER of the job's code on the first host of TARGET in VS Code.
 
-    The default is the job's code, or else the home folder. It needs VS Code's extension Remote -
+    The default is the code itself, or else the home folder. It needs VS Code's extension Remote -
     SSH, and `herd ssh --config`, so that VS Code finds the host and follows it to the next node.
     """
     from tpuherd.cli.open_programs import run_open_code

@@ -1,12 +1,14 @@
 """Which program of this machine opens a host, and with which arguments: VS Code and mosh."""
 
 import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tpuherd.commands.command_types import label_hosts
 from tpuherd.commands.host_script import run_on_host
+from tpuherd.commands.ship_to_hosts import ONLY_HOME
 from tpuherd.commands.ssh_route import SshRequest, find_ssh_route
 from tpuherd.errors import InvalidInput, NotFound, OperationFailed
 from tpuherd.files import make_private_folder
@@ -23,8 +25,19 @@ if TYPE_CHECKING:
     from tpuherd.ssh_config.user_file import UserConfig
 
 MOSH = "open.mosh"  #: names the file with the keys of hosts that mosh reaches
+#: Goes to $1, from the code folder of the job $2 where the host has it. The first line of output is
+#: "home" if only the home has $1; place_path decides so for copies.
 PLACE = """\
-if [ -n "$1" ]; then cd -- "$1" || exit 1; else cd "herd/$2" || cd; fi 2>/dev/null
+seen=
+case $1 in
+"") { [ -n "$2" ] && cd "herd/$2"; } || cd ;;
+/*) cd -- "$1" ;;
+"~" | "~/"*) cd -- "./${1#"~"}" ;;
+*) if [ -z "$2" ] || ! [ -d "herd/$2" ]; then cd -- "./$1"
+    else cd -- "herd/$2/$1" || { seen=home; cd -- "./$1"; }
+    fi ;;
+esac 2>/dev/null || exit 1
+echo "$seen"
 pwd
 """
 
@@ -91,14 +104,20 @@ def find_installed_name(host: Host, place: "ProjectAccess", user: "UserConfig") 
     )
 
 
-async def find_folder(link: Link, folder: str, host: Host) -> str:
-    """Return the folder on the host as an absolute path; "" means the job's code, else home."""
-    bid = split_bid_name(host.bid or host.node)
+async def find_folder(
+    link: Link, folder: str, host: Host, tell: Callable[[str], Awaitable[None]]
+) -> str:
+    """Return the folder on the host as an absolute path. It is given from the job's code, where the
+    host has that; "" means the code itself, else the home."""
+    bid, label = split_bid_name(host.bid or host.node), label_hosts([host])[host]
     words = ("sh", "-c", PLACE, "sh", folder, bid.job if bid else "")
     done = await run_on_host(link, words)
     if done.status:
-        raise NotFound(f"there is no folder {folder} on {label_hosts([host])[host]}")
-    return read_folder(done.out, label_hosts([host])[host])
+        raise NotFound(f"there is no folder {folder} on {label}")
+    seen, _, text = done.out.partition("\n")
+    if seen:
+        await tell(f"{label}: {ONLY_HOME.format(folder, folder)}")
+    return read_folder(text, label)
 
 
 def read_folder(text: str, label: str) -> str:
