@@ -77,6 +77,7 @@ LONG = (
     "integration/test_nfs.py",
     "integration/test_notify_life.py",
     "integration/test_open.py",
+    "integration/test_ordinary_training.py",
     "integration/test_page_life.py",
     "integration/test_profile_life.py",
     "integration/test_record_tool.py::test_commands_and_the_engine_are_recorded_without_names",

@@ -1,0 +1,1 @@
+"""What the script imports."""
