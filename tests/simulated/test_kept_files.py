@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.simulated.kept_hosts import KeptHost, list_tree, shared_folder
 from tpuherd_host.agent.keep import copy_files, file_listing, part_writer
 from tpuherd_host.agent.keep.generation import END, NOTICE
 from tpuherd_host.agent.keep.kept_manifest import Generation
-from tpuherd_host.agent.keep.kept_store import FolderStore
+from tpuherd_host.agent.keep.kept_store import FolderStore, Stored
 
 
 @pytest.fixture
@@ -503,6 +504,30 @@ def test_a_thawed_predecessor_spoils_nothing(host: KeptHost, store: FolderStore)
     third = new_host(host, "c")
     third.begin(3)
     assert (third.folder / "ckpt").read_text() == "1", "attempt 2 began with generation 1.1"
+
+
+def test_a_predecessor_that_stood_still_removes_no_part_of_its_successor(
+    host: KeptHost, store: FolderStore
+) -> None:
+    """It has seen that nobody follows, and lists the parts when one did."""
+    host.put("ckpt", "1")
+    host.copy(1)
+    host.put("ckpt", "2")
+    list_names, new = store.list, new_host(host)
+
+    def list_late(prefix: str) -> Iterator[Stored]:
+        if prefix.startswith("parts/"):
+            store.list = list_names  # type: ignore[method-assign]
+            new.begin(2)
+            new.put("ckpt", "3")
+            new.copy(1)
+        return list_names(prefix)
+
+    store.list = list_late  # type: ignore[method-assign]
+    host.copy(2)
+    third = new_host(host, "c")
+    third.begin(3)
+    assert (third.folder / "ckpt").read_text() == "3"
 
 
 def test_a_damaged_generation_is_told_and_the_one_before_restored(

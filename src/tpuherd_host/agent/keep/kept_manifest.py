@@ -26,7 +26,7 @@ TEXT_MAX, HEAD_MAX = 128 << 20, 1 << 14
 SIZE_MAX = 1 << 50
 FILE, FOLDER, LINK = "f", "d", "l"
 GENERATION = re.compile(r"(\d{9})\.(\d{10})")
-PART = re.compile(r"parts/w\d{4,6}/\d{9}\.\d{10}\.\d{4,6}\.tar")
+PART = re.compile(r"parts/w\d{4,6}/(\d{9}\.\d{10})\.\d{4,6}\.tar")
 SHA = re.compile(r"[0-9a-f]{64}")
 
 Segments = Tuple[Tuple[int, int], ...]
@@ -93,6 +93,12 @@ def manifest_name(generation: Generation, worker: int, suffix: str = "jsonl") ->
 
 def parts_prefix(worker: int) -> str:
     return f"parts/w{worker:04}/"
+
+
+def is_written_by(name: str, attempt: int) -> bool:
+    """Whether a part is of this attempt or an earlier one."""
+    found = PART.fullmatch(name)
+    return found is not None and parse_generation(found.group(1)).attempt <= attempt
 
 
 def member_name(path: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """Removes the generations of a run that need not stay, and the parts that no other one needs.
 
-What is removed is chosen from one list: a later attempt that begins meanwhile continues what is at
-the end of that list, so it finds it however late this removes the rest.
+Generations to remove are chosen from one list: a later attempt that begins meanwhile continues what
+is at the end of that list, so it finds it however late this removes the rest. Its parts are not
+ours to remove.
 """
 
 import time
@@ -20,6 +21,7 @@ from tpuherd_host.agent.keep.kept_manifest import (
     TEXT_MAX,
     Generation,
     Manifest,
+    is_written_by,
     manifest_name,
     parse_manifest,
     parts_prefix,
@@ -76,7 +78,8 @@ class OldGenerations:
                 self._store.remove(manifest_name(one, worker, "files"))
         there = {one.name: one.bytes for one in self._store.list(parts_prefix(worker))}
         for name in there.keys() - needed:
-            self._store.remove(name)
+            if is_written_by(name, self._config.attempt):
+                self._store.remove(name)
         return there
 
     def _parts_of(self, one: Generation, worker: int) -> Set[str]:
