@@ -24,12 +24,10 @@ async def run_open_code(target: str, folder: str, console: "Console", home: "Hos
     host = await FirstHost(target=target, place=place, reach=reach).connect()
     user = UserConfig(home_folder(console.environ))
     name = open_program.find_installed_name(host, place, user)
-
-    async def tell(sentence: str) -> None:
-        await console.print_notice(f"herd open code: {sentence}")
-
     link = await reach.pool.get_link(host)
-    place_there = await open_program.find_folder(link, folder, host, tell)
+    place_there, warning = await open_program.find_folder(link, folder, host)
+    if warning:
+        await console.print_notice(f"herd open code: {warning}")
     await console.print_text(f"{place_there} of {name} in VS Code")
     await console.flush()
     return await run_program(open_program.code_program(name, place_there), console)

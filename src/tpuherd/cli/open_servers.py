@@ -45,11 +45,9 @@ async def run_open_server(options: ServerOptions, console: "Console", home: "Hos
     label = label_hosts([host])[host]
     folder = options.folder
     if "://" not in folder and not options.stop:
-
-        async def tell(sentence: str) -> None:
-            await console.print_notice(f"{name}: {sentence}")
-
-        folder = await find_folder(await reach.pool.get_link(host), folder, host, tell)
+        folder, warning = await find_folder(await reach.pool.get_link(host), folder, host)
+        if warning:
+            await console.print_notice(f"{name}: {warning}")
     order = ServerOrder(program=options.program, folder=folder)
     served = ServedTarget(order=order, first=first)
     if options.stop:

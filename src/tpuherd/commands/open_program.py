@@ -1,7 +1,6 @@
 """Which program of this machine opens a host, and with which arguments: VS Code and mosh."""
 
 import shlex
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -104,20 +103,17 @@ def find_installed_name(host: Host, place: "ProjectAccess", user: "UserConfig") 
     )
 
 
-async def find_folder(
-    link: Link, folder: str, host: Host, tell: Callable[[str], Awaitable[None]]
-) -> str:
-    """Return the folder on the host as an absolute path. It is given from the job's code, where the
-    host has that; "" means the code itself, else the home."""
+async def find_folder(link: Link, folder: str, host: Host) -> tuple[str, str]:
+    """Return the folder on the host as an absolute path, and a warning or "". It is given from the
+    job's code, where the host has that; "" means the code itself, else the home."""
     bid, label = split_bid_name(host.bid or host.node), label_hosts([host])[host]
     words = ("sh", "-c", PLACE, "sh", folder, bid.job if bid else "")
     done = await run_on_host(link, words)
     if done.status:
         raise NotFound(f"there is no folder {folder} on {label}")
     seen, _, text = done.out.partition("\n")
-    if seen:
-        await tell(f"{label}: {ONLY_HOME.format(folder, folder)}")
-    return read_folder(text, label)
+    warning = f"{label}: {ONLY_HOME.format(folder, folder)}" if seen else ""
+    return read_folder(text, label), warning
 
 
 def read_folder(text: str, label: str) -> str:

@@ -9,7 +9,7 @@ from tpuherd.engine.host_watcher import HostWatcher
 from tpuherd.errors import NotFound
 
 LOOK_S = 2.0
-#: Then the attempt starts all the same: whether libtpu gets the chips is for libtpu to say.
+#: Then the attempt starts anyway: libtpu says whether it gets the chips.
 WAIT_S = 600.0
 
 

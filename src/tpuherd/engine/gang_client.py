@@ -291,8 +291,8 @@ class GangClient:
         raise OperationFailed(failure_message(failures))
 
     async def _free_chips(self, launch: Launch, watches: Sequence[HostWatcher]) -> list[str]:
-        """Free the chips on all hosts first: else some would start, and wait for the others in
-        vain. Between two items on a node nobody looks."""
+        """Free the chips on all hosts first: else some would start and wait for the others without
+        end. Between two trials or items on a node the chips are not looked at."""
         if launch.trial is not None and launch.bid in self._freed:
             return []
         found = await self.run_on_all(watches, lambda one: free_chips(one, self.means.clock))

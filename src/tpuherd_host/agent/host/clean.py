@@ -79,7 +79,7 @@ def free_chips(call: ThreadedCall) -> Dict[str, Any]:
 
 
 def describe_holders(rows: List[Dict[str, Any]], live: Dict[str, str]) -> str:
-    """Return who uses the chips besides our attempts, as a sentence; "" if no one does."""
+    """Return who uses the chips besides our attempts, as a sentence; "" if they are free."""
     found: Dict[Any, Dict[str, Any]] = {}
     for row in rows:
         if live.get(row["work"], COMMAND) == COMMAND:

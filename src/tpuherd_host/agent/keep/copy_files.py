@@ -51,7 +51,7 @@ from tpuherd_host.agent.keep.kept_manifest import (
     member_name,
     parts_prefix,
     pieces_of,
-    printable,
+    printable_path,
 )
 from tpuherd_host.agent.keep.kept_store import KeepConfig, KeptStore, Stored
 from tpuherd_host.agent.keep.part_writer import (
@@ -181,7 +181,7 @@ class Keeper:
         for path in names:
             seen = self._rewritten.get(path)
             self._rewritten[path] = self._copies if seen is None else seen
-        some = ", ".join(printable(path) for path in sorted(names)[:3])
+        some = ", ".join(printable_path(path) for path in sorted(names)[:3])
         raise OSError(f"files changed while they were copied, {TRIES} times: {some}")
 
     # ---- what is to be copied ----
@@ -284,17 +284,17 @@ class Keeper:
     ) -> Dict[bytes, FileEntry]:
         """Remove whole top entries that are over the bounds, here or on another host."""
 
-        def rest() -> Dict[bytes, FileEntry]:
+        def remaining_files() -> Dict[bytes, FileEntry]:
             tops = self._tops
             return {p: e for p, e in made.items() if top_entry(p, self._roots) not in tops}
 
-        made = rest() if self._tops else made
+        made = remaining_files() if self._tops else made
         over = entries_over_bounds(made, self._roots, self._config)
         for top, why in over.items():
             self._store.write_new(LEFT_OUT + quote_from_bytes(top, safe=""), [b""])
             self._tops[top] = why
         left_out.update(self._tops)
-        return rest() if over else made
+        return remaining_files() if over else made
 
     def _note_tops(self, names: List[Stored]) -> None:
         """Note what any host has left out for its size: all do."""
@@ -362,11 +362,11 @@ class Keeper:
             raise OSError(f"generation {generation} has another manifest of this host already")
         self._manifest, self._published = manifest, self._published + 1
         files = [row for row in manifest.rows if row.kind != FOLDER]
-        facts = (manifest.left_out, len(files), sum(row.stored for row in files))
+        facts = (manifest.left_out, len(files), sum(row.stored_bytes for row in files))
         copied = Copied(generation, *facts, is_new, 0.0)
         self._last = (look, copied)
         if is_new or self._published % REMOVE_EVERY == 0:
-            there = self.old.remove(manifest)
+            there = self.old.remove_unneeded(manifest)
             if any(there.get(part.name) != part.bytes for part in manifest.parts):
                 self._known, self._parts, self._last = {}, {}, None  # removed by others
         return copied

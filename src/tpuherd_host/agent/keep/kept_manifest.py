@@ -61,7 +61,7 @@ class Row(NamedTuple):
     segments: Optional[Segments] = None  #: what is between holes
 
     @property
-    def stored(self) -> int:
+    def stored_bytes(self) -> int:
         """How many bytes of it are in parts."""
         return self.size if self.segments is None else sum(length for _, length in self.segments)
 
@@ -95,7 +95,7 @@ def parts_prefix(worker: int) -> str:
     return f"parts/w{worker:04}/"
 
 
-def is_written_by(name: str, attempt: int) -> bool:
+def is_part_up_to(name: str, attempt: int) -> bool:
     """Whether a part is of this attempt or an earlier one."""
     found = PART.fullmatch(name)
     return found is not None and parse_generation(found.group(1)).attempt <= attempt
@@ -127,7 +127,7 @@ def format_manifest(one: Manifest) -> bytes:
         "content": content_digest(one.rows),
         "lines": hashlib.sha256(text).hexdigest(),
         "files": sum(row.kind != FOLDER for row in one.rows),
-        "bytes": sum(row.stored for row in one.rows),
+        "bytes": sum(row.stored_bytes for row in one.rows),
     }
     return json.dumps(head).encode() + b"\n" + text
 
@@ -136,7 +136,7 @@ def decode(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-def printable(path: bytes) -> str:
+def printable_path(path: bytes) -> str:
     """Return a path as one line of ASCII."""
     return ascii(decode(path))[1:-1]
 
@@ -278,8 +278,8 @@ class Piece(NamedTuple):
 
 
 def pieces_of(row: Row, parts: Sequence[Part], index: int) -> Iterator[Piece]:
-    """Yield where a file's bytes are: a large one goes on in the parts that follow its first."""
-    first, rest = row.offset, row.stored
+    """Yield where a file's bytes are: a large one continues in the parts after its first."""
+    first, rest = row.offset, row.stored_bytes
     while rest > 0:
         if index >= len(parts):
             raise ValueError("a file ends in no part")

@@ -115,7 +115,7 @@ class PartWriter:
                 except (OSError, ValueError) as error:
                     if failure is None or isinstance(failure, TimeOver):
                         failure = error
-                    self._deadline = Deadline(0)  # the others need not go on
+                    self._deadline = Deadline(0)  # the others may stop
                 else:
                     written.parts.extend(parts)
                     written.rows.update(rows)
@@ -150,7 +150,7 @@ class PartWriter:
         stream = Stream(self._iter_blocks(group, first, rows))
         while not stream.is_done():
             name = f"{self._prefix}.{number + len(parts):04}.tar"
-            self._store.write_stream(name, stream.take(PART))
+            self._store.write_stream(name, stream.iter_portion(PART))
             parts.append(Part(name, stream.taken))
         return parts, {take.path: (take.entry, row) for take, row in zip(group, rows)}
 
@@ -183,7 +183,7 @@ class Stream:
             self._rest = next(self._blocks, b"")
         return not self._rest
 
-    def take(self, most: int) -> Iterator[bytes]:
+    def iter_portion(self, most: int) -> Iterator[bytes]:
         self.taken = 0
         while self.taken < most and not self.is_done():
             block, self._rest = self._rest[: most - self.taken], self._rest[most - self.taken :]
@@ -301,14 +301,14 @@ def format_segments(segments: Optional[Segments]) -> bytes:
 
 def member_size(row: Row) -> int:
     """Return what a file takes of its part, about: its headers are three blocks and its name."""
-    return 3 * BLOCK + len(row.path) + row.stored + -row.stored % BLOCK
+    return 3 * BLOCK + len(row.path) + row.stored_bytes + -row.stored_bytes % BLOCK
 
 
 def make_header(row: Row, holes: bytes) -> bytes:
     """Return a file's header in the tar stream, and the list of what is between its holes."""
     info = tarfile.TarInfo(os.fsdecode(member_name(row.path)))
     info.type, info.mode, info.linkname = TYPES[row.kind], row.mode, os.fsdecode(row.target)
-    info.size = len(holes) + row.stored if row.kind == FILE else 0
+    info.size = len(holes) + row.stored_bytes if row.kind == FILE else 0
     seconds, rest = divmod(abs(row.mtime_ns), 10**9)
     sign = "-" if row.mtime_ns < 0 else ""
     info.mtime, info.pax_headers = 0, {"mtime": f"{sign}{seconds}.{rest:09}"}

@@ -21,7 +21,7 @@ from tpuherd_host.agent.keep.kept_manifest import (
     TEXT_MAX,
     Generation,
     Manifest,
-    is_written_by,
+    is_part_up_to,
     manifest_name,
     parse_manifest,
     parts_prefix,
@@ -37,7 +37,7 @@ class OldGenerations:
         self._needed: Dict[Generation, Set[str]] = {}  #: parts of this worker's generations
         self.unremoved = ""  #: why what need not stay could not be removed
 
-    def remove(self, manifest: Manifest) -> Mapping[str, int]:
+    def remove_unneeded(self, manifest: Manifest) -> Mapping[str, int]:
         """Remove what need not stay beside this one; return the parts of this worker that are there
         or, where that can't be known, those of the manifest."""
         there: Mapping[str, int] = dict(manifest.parts)
@@ -78,7 +78,7 @@ class OldGenerations:
                 self._store.remove(manifest_name(one, worker, "files"))
         there = {one.name: one.bytes for one in self._store.list(parts_prefix(worker))}
         for name in there.keys() - needed:
-            if is_written_by(name, self._config.attempt):
+            if is_part_up_to(name, self._config.attempt):
                 self._store.remove(name)
         return there
 

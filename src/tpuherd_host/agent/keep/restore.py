@@ -43,7 +43,7 @@ from tpuherd_host.agent.keep.kept_manifest import (
     manifest_name,
     parse_head,
     pieces_of,
-    printable,
+    printable_path,
 )
 from tpuherd_host.agent.keep.kept_store import KeepConfig, KeptStore
 from tpuherd_host.agent.keep.part_writer import Stream
@@ -73,7 +73,7 @@ class Restored(NamedTuple):
     aside: str = ""  #: where what lay there went
     others: Tuple[int, ...] = ()  #: workers whose files no host got: their number changed
     refused: Tuple[bytes, ...] = ()  #: elsewhere, and not named in `keep` any more
-    told: str = ""
+    warning: str = ""
     files: int = 0
     bytes: int = 0
 
@@ -99,24 +99,24 @@ def restore_files(
     try:
         if not begun.restores:
             return restore_changed_code(store, config, place)
-        manifest, others, told = choose_manifest(store, begun.source, begun, config, code)
+        manifest, others, warning = choose_manifest(store, begun.source, begun, config, code)
         made, _ = made_by_script(look, roots, place.base, code)
         aside = move_aside(config, agent_folder, place, made, manifest)
         if manifest is None:
-            return Restored(aside=aside, others=others, told=told)
+            return Restored(aside=aside, others=others, warning=warning)
         done = restore_manifest(store, manifest, manifest.rows, place)
     except Damaged as error:
         store.write_new(f"damaged/{error.generation}", [str(error).encode()])
         raise
     if manifest.worker != config.worker:
         add_to_base(config, agent_folder, place, manifest, done.beside)
-    return done._replace(aside=aside, others=others, told=told)
+    return done._replace(aside=aside, others=others, warning=warning)
 
 
 def choose_manifest(
     store: KeptStore, source: Generation, begun: Attempt, config: KeepConfig, code: Code
 ) -> Tuple[Optional[Manifest], Tuple[int, ...], str]:
-    """Return what this host gets, the workers whose files no host gets, and what is to be told."""
+    """Return what this host gets, the workers whose files no host gets, and a warning or ""."""
     heads: Dict[int, Head] = {}
     for worker in range(begun.source_workers):
         with suppress(FileNotFoundError), as_damage(source):
@@ -124,17 +124,17 @@ def choose_manifest(
             heads[worker], _ = parse_head(text)
     contents = {worker: head.content for worker, head in heads.items() if head.content}
     chosen, others = choose_worker(contents, config, begun.source_workers)
-    own, told = config.worker if config.worker in contents else None, ""
+    own, warning = config.worker if config.worker in contents else None, ""
     if chosen not in (None, own) and not has_room(code.tree, heads[chosen or 0].bytes):
-        told = f"the files of worker {chosen} do not fit on this disk, so it gets its own"
+        warning = f"the files of worker {chosen} do not fit on this disk, so it gets its own"
         chosen = own
     if chosen is None:
-        return None, others, told
+        return None, others, warning
     if not has_room(code.tree, heads[chosen].bytes):
         need = f"the disk has no room for {heads[chosen].bytes / 1e9:.3g} GB of kept files"
         raise OSError(errno.ENOSPC, need, os.fsdecode(code.tree))
     with as_damage(source):
-        return read_manifest(store, source, chosen), others, told
+        return read_manifest(store, source, chosen), others, warning
 
 
 @contextmanager
@@ -268,7 +268,7 @@ def restore_manifest(
             os.fchmod(folder, target.row.mode)
             os.utime(folder, ns=(target.row.mtime_ns, target.row.mtime_ns))
     files = [target.row for target in plan if target.row.kind != FOLDER]
-    size = sum(row.stored for row in files)
+    size = sum(row.stored_bytes for row in files)
     return Restored(beside, refused=refused, files=len(files), bytes=size)
 
 
@@ -361,13 +361,13 @@ def write_file(tree: SafeTree, target: Target, reader: "RowReader") -> None:
         stream = Stream(reader.iter_row(row))
         for start, length in ((0, row.size),) if row.segments is None else row.segments:
             file.seek(start)
-            for block in stream.take(length):
+            for block in stream.iter_portion(length):
                 digest.update(block)
                 rest = memoryview(block)
                 while rest:
                     rest = rest[file.write(rest) :]
         if digest.hexdigest() != row.sha256:
-            raise Damaged(reader.manifest.generation, f"{printable(row.path)} is altered")
+            raise Damaged(reader.manifest.generation, f"{printable_path(row.path)} is altered")
         file.truncate(row.size)
         os.fchmod(file.fileno(), row.mode)
         os.utime(file.fileno(), ns=(row.mtime_ns, row.mtime_ns))
@@ -420,9 +420,9 @@ class RowReader:
                 self._part, self._at, skip = piece.part, piece.first, 0
                 self._stream = Stream(self._store.iter_pieces(name, piece.first))
             try:
-                for block in self._stream.take(skip):
+                for block in self._stream.iter_portion(skip):
                     self._at += len(block)
-                for block in self._stream.take(piece.length):
+                for block in self._stream.iter_portion(piece.length):
                     self._at += len(block)
                     yield block
             except FileNotFoundError as error:

@@ -118,8 +118,8 @@ Host
   clean    {"all"=false,"grace_s"=10} → {"ended":[{"pid","command","work","user"}],"left":[same],
            "removed":[lock files],"mended":[folders],"holders":[…]}. Only leftovers of earlier
            tasks; with all: also live tasks, and all processes on the chips.
-  chips.free {} → {"ended":[what it ended],"held": who else uses the chips, a sentence; "" if no
-           one does}: before an attempt, ends what tasks that are over left on the chips
+  chips.free {} → {"ended":[what it ended],"held": who else uses the chips, a sentence; "" if
+           they are free}: before an attempt, ends what tasks that are over left on the chips
   check    {"ports"=[…],"pythons"=[paths]} → what `herd check` judges (check_facts.py): {"host": as
            facts,"disks","locks","leftovers","holders": with "parent","tasks","ports","load",
            "settings","wandb","pythons","identity","apt","logs","failed":{section: why}}. It changes
