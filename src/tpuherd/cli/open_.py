@@ -87,10 +87,11 @@ def make_server_command(program: str, target: str, folder: str, said: Any) -> Pa
 @click.argument("target")
 @click.argument("folder", default="")
 def code(target: str, folder: str) -> ParsedCommand:
-    """Open FOLDER of the job's code on the first host of TARGET in VS Code.
+    """Open FOLDER of the first host of TARGET in VS Code.
 
-    The default is the code itself, or else the home folder. It needs VS Code's extension Remote -
-    SSH, and `herd ssh --config`, so that VS Code finds the host and follows it to the next node.
+    It is a folder of the job's code; default: the code, or else the home folder. It needs VS Code's
+    extension Remote - SSH, and `herd ssh --config`, so that VS Code finds the host and follows it
+    to the next node.
     """
     from tpuherd.cli.open_programs import run_open_code
 
