@@ -425,6 +425,9 @@ def perform(
             tasks = [asyncio.create_task(sim.live()), asyncio.create_task(play.keep())]
             try:
                 found = await plot(play)
+                for task in tasks:
+                    if task.done():
+                        task.result()  # a world that has stopped shows nothing
                 look_back(play)
                 return found
             finally:

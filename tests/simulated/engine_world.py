@@ -49,6 +49,7 @@ class VirtualHosts:
 
     def see(self, key: str) -> None:
         """One host changed."""
+        tree = self.live_world.metadata_tree(key)  # first: it brings the world up to now
         view = self.live_world.host_view(key)
         machine = self.machines.get(key)
         if view is None:
@@ -60,7 +61,7 @@ class VirtualHosts:
             machine = self.machines[key] = Machine(view, self.fleet)
         elif view != machine.view:
             machine.become(view)
-        machine.hear(self.live_world.metadata_tree(key)["instance"])
+        machine.hear(tree["instance"])
 
 
 @dataclass(kw_only=True)

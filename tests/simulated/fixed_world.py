@@ -90,10 +90,11 @@ class FixedWorld:
             (str(self.home), "HOME"),
             (str(Path(tpuherd_sim.__file__).parent), "TPUHERD_SIM"),
             (self.url, "http://WORLD"),
-            (self.url.rpartition(":")[2], "PORT"),
             (__version__, "VERSION"),
         ):
             text = text.replace(found, shown)
+        port = self.url.rpartition(":")[2]  # never digits within another number
+        text = re.sub(rf"(?<!\d){port}(?!\d)", "PORT", text)
         text = re.sub(r"AAAAC3NzaC1lZDI1NTE5\S{48}", "KEY", text)
         return re.sub(r"\b3\.1[1-9]\.\d+\b", "3.PYTHON", text)
 
